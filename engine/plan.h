@@ -35,6 +35,7 @@ struct engine_plan {
     uint32_t n_kv_groups; /* the model's */
     uint32_t n_draft_groups; /* 1: a draft model's group comes behind them; else 0 */
     struct {
+        uint32_t layer; /* the first of the model with this window and these heads; not set of a draft model's */
         uint32_t window, n_layers, n_blocks, n_host_blocks;
         uint64_t block_bytes;
         uint64_t most_bytes; /* the same of the stage that has most: so that all ranks have as many blocks */
@@ -84,7 +85,7 @@ struct engine_draft {
 };
 /* Applies options->task. It may turn a generating model into one that returns vectors, according to the files in its
  * directory. Returns QUIRE_INVALID for options that do not fit the task. Call it before engine_plan_make_on(). */
-int engine_plan_task(const struct engine_options *options, struct model_desc *desc, struct quire_error *err);
+int engine_plan_task(const struct engine_options *options, struct model_config *config, struct quire_error *err);
 /* For ranks started from outside (parallel/hosts/rank_position.h: options and environment): sets local_ranks and
  * message_bytes. Returns QUIRE_INVALID if the options contradict each other. Call it before the others. */
 int engine_plan_place(struct engine_options *options, struct quire_error *err);
@@ -94,6 +95,8 @@ int engine_plan_place(struct engine_options *options, struct quire_error *err);
  * sets them. */
 int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
                       uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err);
+/* The planner of the device that the options name; NULL of a name that engine_plan_make_on() rejects. */
+const struct k_planner *engine_plan_planner(const struct engine_options *options);
 /* Writes rank 0's decisions into the options in place of defaults, so that the other ranks make the same plan. */
 void engine_plan_for_others(const struct engine_plan *plan, struct engine_options *options);
 /* Rank 0's plan, on a GPU, once more where another rank has less room beside its weights: all have as many KV blocks. Takes each

@@ -14,9 +14,10 @@ struct engine_plan_rank {
     uint64_t device_bytes; /* total on its GPU, including the driver's part; 0: it uses host memory */
 };
 
-/* Writes the description of the model, and rank 0's plan. ranks[0..plan->n_ranks) are written if there are several.
+/* Writes the model's config, which the caller frees (model_config_free; NULL on failure), and rank 0's plan.
+ * ranks[0..plan->n_ranks) are written if there are several.
  * options->model_dir is the model's directory. Errors as engine_open() reports them for the same options and files. */
-int engine_plan_model(const struct engine_options *options, struct model_desc *desc, struct engine_plan *plan,
+int engine_plan_model(const struct engine_options *options, struct model_config **config, struct engine_plan *plan,
                       struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err);
 
 /* Memory on the device, including the weights and without the driver's part. */

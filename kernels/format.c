@@ -60,6 +60,22 @@ uint64_t k_kv_scales_at(const struct k_kv_shape *kv)
     return k_format_bytes(kv->format, (uint64_t)kv->n_kv_heads * kv->block_tokens * kv->head_dim);
 }
 
+uint64_t k_kv_v_block_bytes(const struct k_kv_shape *kv)
+{
+    struct k_kv_shape v = *kv;
+    v.head_dim = kv->v_dim;
+    return k_kv_block_bytes(&v);
+}
+
+int k_kv_check(const struct k_kv_shape *kv, struct quire_error *err)
+{
+    if (kv->head_dim == kv->v_dim)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_UNSUPPORTED,
+                      "KV cache: heads of K have %u numbers and heads of V %u: attention takes equal ones only",
+                      kv->head_dim, kv->v_dim);
+}
+
 uint64_t k_kv_block_bytes(const struct k_kv_shape *kv)
 {
     uint64_t scales = k_format_is_plain(kv->format) ? 0 : (uint64_t)kv->n_kv_heads * kv->block_tokens * sizeof(float);

@@ -67,3 +67,26 @@ int k_weight_check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t
     *n_rows = (uint32_t)sum;
     return QUIRE_OK;
 }
+
+int k_weight_check_experts(const struct k_weight_view *parts, uint32_t n_experts, uint32_t n_parts, uint32_t *n_rows,
+                           struct quire_error *err)
+{
+    if (n_experts == 0)
+        return quire_fail(err, QUIRE_INVALID, "weight: has no experts, must have at least one");
+    int status = k_weight_check(parts, n_parts, n_rows, err);
+    for (uint32_t e = 1; status == QUIRE_OK && e < n_experts; e++) {
+        uint32_t rows;
+        status = k_weight_check(parts + (size_t)e * n_parts, n_parts, &rows, err);
+        if (status == QUIRE_OK && (rows != *n_rows || parts[(size_t)e * n_parts].n_cols != parts->n_cols))
+            status = quire_fail(err, QUIRE_INVALID, "weight: expert %u is %u × %u, but expert 0 is %u × %u", e, rows,
+                                parts[(size_t)e * n_parts].n_cols, *n_rows, parts->n_cols);
+    }
+    return status;
+}
+
+int k_weight_one_expert(uint32_t n_experts, struct quire_error *err)
+{
+    return n_experts == 1
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_UNSUPPORTED, "weight: %u experts: this device computes with one", n_experts);
+}

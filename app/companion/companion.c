@@ -125,8 +125,8 @@ static int open_engine(struct companion *b, struct engine_options *o, struct qui
     daemon_set_engine(b->daemon, b->engine);
     const struct engine_info *info = engine_info(b->engine);
     quire_log(QUIRE_LOG_INFO, "engine", "embedding model %s: %s on %s, %s; vectors of %u numbers, texts of %u tokens",
-              b->model.name, info->desc->architecture, info->device_why, quire_size(info->plan->total_bytes).text,
-              info->vector_size, info->max_model_len);
+              b->model.name, info->desc->config->architecture, info->device_why,
+              quire_size(info->plan->total_bytes).text, info->vector_size, info->max_model_len);
     return QUIRE_OK;
 }
 
@@ -158,15 +158,17 @@ static int read_identity(struct companion *b, struct quire_error *err)
 static int open_model(struct companion *b, struct engine_options *o, struct sampling_defaults *sampling,
                       struct quire_error *err)
 {
-    struct model_desc desc;
-    int status = model_describe(o->model_dir, &desc, sampling, err);
+    struct model_config *config;
+    int status = model_describe(o->model_dir, &config, sampling, err);
+    const uint32_t vocab_size = status == QUIRE_OK ? config->vocab_size : 0;
+    model_config_free(config);
     if (status == QUIRE_OK)
         status = serving_identity_read(o->model_dir, &b->identity, err);
     if (status == QUIRE_OK)
         status = quire_text_open(o->model_dir, &b->text, err);
-    if (status == QUIRE_OK && quire_text_n_ids(b->text) > desc.vocab_size)
+    if (status == QUIRE_OK && quire_text_n_ids(b->text) > vocab_size)
         status = quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
-                            quire_text_n_ids(b->text) - 1, desc.vocab_size);
+                            quire_text_n_ids(b->text) - 1, vocab_size);
     if (status == QUIRE_OK)
         status = open_engine(b, o, err);
     return status == QUIRE_OK ? read_identity(b, err) : status;

@@ -19,6 +19,7 @@
 #include "engine/engine.h"
 #include "engine/info.h"
 #include "engine/model/describe.h"
+#include "engine/model/model.h"
 #include "engine/options.h"
 #include "server/daemon/daemon.h"
 #include "server/front/tenant/tenants.h"
@@ -92,11 +93,12 @@ static int read_weights(struct engine_command *c, struct engine_options *options
 /* The engine opens the tokenizer only when a request brings a grammar. */
 static int begin_grammars(struct engine_command *c, struct engine_options *options, struct quire_error *err)
 {
-    struct model_desc desc;
+    struct model_config *config;
     struct sampling_defaults ignored;
-    int status = model_describe(options->model_dir, &desc, &ignored, err);
+    int status = model_describe(options->model_dir, &config, &ignored, err);
     if (status == QUIRE_OK)
-        status = serving_grammars_begin(options->model_dir, &desc, &c->grammars, err);
+        status = serving_grammars_begin(options->model_dir, config, &c->grammars, err);
+    model_config_free(config);
     if (status == QUIRE_OK)
         options->grammars = serving_grammars_engine(c->grammars);
     return status;
@@ -188,8 +190,8 @@ static int run(struct engine_command *c, struct engine_options *options, struct 
         status = log_stats_begin(c->base, c->engine, LOG_STATS_EVERY_MS, &c->log_stats, err);
     if (status == QUIRE_OK) {
         const struct engine_info *info = engine_info(c->engine);
-        quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->architecture, info->device_why,
-                  info->gemms, info->placement);
+        quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->config->architecture,
+                  info->device_why, info->gemms, info->placement);
         for (size_t i = 0; daemon_address(c->daemon, i); i++)
             quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s", daemon_address(c->daemon, i),
                       info->open_seconds);

@@ -7,6 +7,7 @@
 #include "app/models/cache.h"
 #include "app/plan/planned.h"
 #include "engine/grammars.h"
+#include "engine/plan_model.h"
 
 #include <stdio.h>
 
@@ -14,12 +15,13 @@
 static int make_plan(const struct engine_options *o, struct planned *p, struct engine_plan *plan,
                      struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)
 {
-    struct model_desc desc;
-    int status = engine_plan_model(o, &desc, plan, ranks, err);
+    struct model_config *config;
+    int status = engine_plan_model(o, &config, plan, ranks, err);
     if (status != QUIRE_OK)
         return status;
-    snprintf(p->architecture, sizeof p->architecture, "%s", desc.architecture);
-    p->has_vectors = desc.pooling != POOLING_NONE;
+    snprintf(p->architecture, sizeof p->architecture, "%s", config->architecture);
+    p->has_vectors = config->outputs.kind != OUTPUT_TOKENS;
+    model_config_free(config);
     p->plan = plan;
     p->ranks = ranks;
     return QUIRE_OK;

@@ -133,11 +133,12 @@ static int parse_guesses(const char *text, void *target, struct quire_error *err
 static int use_grammars(struct replay *replay, const char *model_dir, struct serving_grammars **out,
                         struct quire_error *err)
 {
-    struct model_desc desc;
+    struct model_config *config;
     struct sampling_defaults ignored;
-    int status = model_describe(model_dir, &desc, &ignored, err);
+    int status = model_describe(model_dir, &config, &ignored, err);
     if (status == QUIRE_OK)
-        status = serving_grammars_begin(model_dir, &desc, out, err);
+        status = serving_grammars_begin(model_dir, config, out, err);
+    model_config_free(config);
     if (status == QUIRE_OK)
         replay_use_grammars(replay, serving_grammars_engine(*out));
     return status;

@@ -69,7 +69,7 @@ int own_engine_log(struct own_engine *e, bool with_statistics, struct quire_erro
         return status;
     const struct engine_info *info = engine_info(e->engine);
     const struct engine_plan *plan = info->plan;
-    quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s", info->desc->architecture, info->device_why,
+    quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s", info->desc->config->architecture, info->device_why,
               info->gemms);
     quire_log(QUIRE_LOG_INFO, "engine",
               "%s; KV cache %s in blocks of %u tokens, %s for everything else; context %u, %u sequences at once",

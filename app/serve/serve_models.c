@@ -30,13 +30,15 @@ static int open_engine(struct serve *s, struct quire_error *err)
 int serve_open_model(struct serve *s, struct sampling_defaults *sampling, struct quire_error *err)
 {
     struct serving_text_load *load;
-    struct model_desc desc;
+    struct model_config *config;
     struct quire_error text_err;
-    int status = model_describe(s->flags->options->model_dir, &desc, sampling, err);
+    int status = model_describe(s->flags->options->model_dir, &config, sampling, err);
+    const uint32_t vocab_size = status == QUIRE_OK ? config->vocab_size : 0;
     if (status == QUIRE_OK)
         status = serving_identity_read(s->flags->options->model_dir, s->identity, err);
     if (status == QUIRE_OK)
-        status = serving_grammars_begin(NULL, &desc, &s->grammars, err);
+        status = serving_grammars_begin(NULL, config, &s->grammars, err);
+    model_config_free(config);
     if (status == QUIRE_OK)
         status = serving_text_begin(s->flags->options->model_dir, &load, err);
     if (status != QUIRE_OK)
@@ -50,8 +52,8 @@ int serve_open_model(struct serve *s, struct sampling_defaults *sampling, struct
             *err = text_err;
         return text_status;
     }
-    if (status == QUIRE_OK && quire_text_n_ids(s->text) > desc.vocab_size)
+    if (status == QUIRE_OK && quire_text_n_ids(s->text) > vocab_size)
         return quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
-                          quire_text_n_ids(s->text) - 1, desc.vocab_size);
+                          quire_text_n_ids(s->text) - 1, vocab_size);
     return status;
 }

@@ -1,6 +1,6 @@
 #include "app/serving/grammars.h"
 
-#include "engine/model/model.h"
+#include "engine/model/config.h"
 #include "text/quire_grammar.h"
 
 #include <pthread.h>
@@ -126,7 +126,7 @@ static int mask(void *matcher, uint32_t *words, struct quire_error *err)
     return quire_matcher_mask(matcher, words, err);
 }
 
-int serving_grammars_begin(const char *model_dir, const struct model_desc *desc, struct serving_grammars **out,
+int serving_grammars_begin(const char *model_dir, const struct model_config *config, struct serving_grammars **out,
                            struct quire_error *err)
 {
     struct serving_grammars *g = calloc(1, sizeof *g);
@@ -137,9 +137,9 @@ int serving_grammars_begin(const char *model_dir, const struct model_desc *desc,
         return quire_fail(err, QUIRE_NO_MEMORY, "grammars: out of memory");
     }
     pthread_mutex_init(&g->mutex, NULL);
-    g->n_vocab = desc->vocab_size;
-    g->n_eos = desc->n_eos;
-    memcpy(g->eos, desc->eos, desc->n_eos * sizeof *g->eos);
+    g->n_vocab = config->vocab_size;
+    g->n_eos = config->tokens.n_eos;
+    memcpy(g->eos, config->tokens.eos, config->tokens.n_eos * sizeof *g->eos);
     g->functions = (struct engine_grammars){.context = g,
                                             .find = find,
                                             .compile = compile,

@@ -9,13 +9,13 @@
 
 #include "engine/grammars.h"
 
-struct model_desc;
+struct model_config;
 struct quire_grammars;
 struct quire_text;
 struct serving_grammars;
 
 /* model_dir: where to open the tokenizer when it is needed; NULL: serving_grammars_use() brings it. Copies all. */
-int serving_grammars_begin(const char *model_dir, const struct model_desc *desc, struct serving_grammars **out,
+int serving_grammars_begin(const char *model_dir, const struct model_config *config, struct serving_grammars **out,
                            struct quire_error *err);
 /* For engine_options.grammars. */
 const struct engine_grammars *serving_grammars_engine(const struct serving_grammars *g);

@@ -26,9 +26,9 @@ static void fill_up(struct forward *f, const struct forward_graph *graph, struct
 /* The least recorded size that holds n tokens, or NULL. */
 static const struct forward_graph *graph_for(const struct forward *f, uint32_t n_tokens)
 {
-    for (uint32_t i = 0; i < f->n_graphs; i++)
-        if (f->graphs[i].n_tokens >= n_tokens)
-            return &f->graphs[i];
+    for (uint32_t i = 0; f->graphs && i < f->graphs->n; i++)
+        if (f->graphs->items[i].n_tokens >= n_tokens)
+            return &f->graphs->items[i];
     return NULL;
 }
 
@@ -37,9 +37,7 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
                    struct forward_batch *out)
 {
     f->n_begun++;
-    const struct forward_graph *graph = f->n_graphs > 0 && n_tokens == n_rows && n_tokens == n_logits
-                                            ? graph_for(f, n_tokens)
-                                            : NULL;
+    const struct forward_graph *graph = n_tokens == n_rows && n_tokens == n_logits ? graph_for(f, n_tokens) : NULL;
     if (graph) {
         forward_place(f, staging_of(f), graph->n_tokens, graph->n_tokens, graph->n_tokens, n_entries, out);
         out->n_tokens = out->n_rows = out->n_logits = n_tokens;
@@ -69,7 +67,7 @@ static int plan_samples(struct forward *f, const struct forward_batch *batch, co
                                          .plan = batch->sample_plan,
                                          .parts = batch->sample_parts,
                                          .n_rows = n_rows,
-                                         .n_vocab = f->desc->vocab_size,
+                                         .n_vocab = f->desc->config->vocab_size,
                                          .n_planned = n_planned,
                                          .parts_bytes = &parts_bytes};
     TRY(f->backend->ops->sample_plan(f->backend, &a, err));
@@ -91,7 +89,7 @@ static int place_tokens(struct forward *f, const struct forward_batch *batch, st
 static struct k_sample_result *results_dev(const struct forward *f)
 {
     return f->is_in_place ? f->results[f->n_begun % 2]
-                          : (struct k_sample_result *)(void *)(f->arena_dev + f->layout.results);
+                          : (struct k_sample_result *)(void *)(f->arena_dev + f->layout->results);
 }
 
 static void rows_are_ready(const struct forward_batch *batch)
@@ -104,14 +102,14 @@ static void rows_are_ready(const struct forward_batch *batch)
 static int sample(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows, uint32_t first,
                   uint32_t n, struct quire_error *err)
 {
-    const struct k_sample_args a = {.logits_dev = f->logits_dev + (uint64_t)first * f->desc->vocab_size,
+    const struct k_sample_args a = {.logits_dev = f->logits_dev + (uint64_t)first * f->desc->config->vocab_size,
                                     .rows = rows,
                                     .plan_dev = forward_on_device(f, batch->sample_plan),
                                     .results_dev = results_dev(f) + first,
                                     .sampled_dev = f->sampled_dev + first,
                                     .workspace_dev = f->sample_workspace_dev,
                                     .n_rows = n,
-                                    .n_vocab = f->desc->vocab_size};
+                                    .n_vocab = f->desc->config->vocab_size};
     if (f->is_in_place)
         rows_are_ready(batch);
     return n ? f->backend->ops->sample(f->backend, &a, err) : QUIRE_OK;
@@ -211,7 +209,7 @@ int forward_run_vectors(struct forward *f, struct forward_batch *batch, const fl
     TRY(forward_compute(f, batch, f->logits_dev, err));
     if (batch->n_logits > 0)
         TRY(ops->copy_out(f->backend, there, f->logits_dev,
-                          (uint64_t)batch->n_logits * f->desc->vector_size * sizeof *there, err));
+                          (uint64_t)batch->n_logits * f->desc->config->outputs.vector_size * sizeof *there, err));
     *vectors = there;
     TRY(ops->fence(f->backend, ticket, err));
     return ops->step_end(f->backend, err);
@@ -287,11 +285,11 @@ static int copy_run(struct forward *f, const struct kv_move *first, const struct
                     struct quire_error *err)
 {
     for (uint32_t l = model_first_layer(f->desc); l < model_end_layer(f->desc); l++) {
-        if (f->layer_group[l] != first->group)
+        if (f->kv->layer_group[l] != first->group || !f->kv->layers[l].k_dev)
             continue;
-        const struct k_kv_copy_args a = {.kv = &f->kv_shape,
-                                         .from = first->to_host ? &f->kv[l] : &f->host_kv[l],
-                                         .to = first->to_host ? &f->host_kv[l] : &f->kv[l],
+        const struct k_kv_copy_args a = {.kv = &forward_group_of(f, l)->shape,
+                                         .from = first->to_host ? &f->kv->layers[l] : &f->kv->host_layers[l],
+                                         .to = first->to_host ? &f->kv->host_layers[l] : &f->kv->layers[l],
                                          .pairs = pairs,
                                          .n_pairs = n_pairs};
         TRY(f->backend->ops->kv_copy(f->backend, &a, err));
@@ -316,8 +314,13 @@ int forward_copy(struct forward *f, const struct k_block_pair *pairs, uint32_t n
 {
     TRY(f->backend->ops->step_begin(f->backend, err));
     for (uint32_t l = model_first_layer(f->desc); l < model_end_layer(f->desc); l++) {
-        const struct k_kv_copy_args a = {
-            .kv = &f->kv_shape, .from = &f->kv[l], .to = &f->kv[l], .pairs = pairs, .n_pairs = n_pairs};
+        if (!f->kv->layers[l].k_dev) /* no attention */
+            continue;
+        const struct k_kv_copy_args a = {.kv = &forward_group_of(f, l)->shape,
+                                         .from = &f->kv->layers[l],
+                                         .to = &f->kv->layers[l],
+                                         .pairs = pairs,
+                                         .n_pairs = n_pairs};
         TRY(f->backend->ops->kv_copy(f->backend, &a, err));
     }
     return f->backend->ops->step_end(f->backend, err);

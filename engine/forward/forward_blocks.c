@@ -35,7 +35,7 @@ static int norm(struct pass *p, enum model_norm kind, enum model_vector weight, 
     (void)kind;
     a.weight_dev = p->weights->vector[weight];
     a.n_tokens = p->n;
-    a.eps = p->f->desc->rms_eps;
+    a.eps = p->f->desc->config->rms_eps;
     return p->f->backend->ops->rmsnorm(p->f->backend, &a, p->err);
 }
 
@@ -46,8 +46,8 @@ static int norm_x(struct pass *p, enum model_norm kind, enum model_vector weight
                                      .add_dev = p->due,
                                      .add_is_part = p->due && p->due_is_part,
                                      .add_bias_dev = p->part_bias,
-                                     .out_dev = buffer(p->f, p->f->layout.normed),
-                                     .n_cols = p->f->desc->hidden_size,
+                                     .out_dev = buffer(p->f, p->f->layout->normed),
+                                     .n_cols = p->f->desc->config->hidden_size,
                                      .for_gemm = true};
     p->due = NULL;
     return norm(p, kind, weight, a);
@@ -57,9 +57,9 @@ static int norm_x(struct pass *p, enum model_norm kind, enum model_vector weight
 static int norm_into_x(struct pass *p, enum model_norm kind, enum model_vector weight, float *delta)
 {
     assert(!p->due);
-    return norm(
-        p, kind, weight,
-        (struct k_rmsnorm_args){.x_dev = delta, .out_dev = p->x, .n_cols = p->f->desc->hidden_size, .into = true});
+    return norm(p, kind, weight,
+                (struct k_rmsnorm_args){
+                    .x_dev = delta, .out_dev = p->x, .n_cols = p->f->desc->config->hidden_size, .into = true});
 }
 
 /* x = norm(x + add) */
@@ -71,8 +71,8 @@ static int layer_norm(struct pass *p, enum model_vector weight, enum model_vecto
                                        .bias_dev = p->weights->vector[bias],
                                        .out_dev = p->x,
                                        .n_tokens = p->n,
-                                       .n_cols = p->f->desc->hidden_size,
-                                       .eps = p->f->desc->rms_eps};
+                                       .n_cols = p->f->desc->config->hidden_size,
+                                       .eps = p->f->desc->config->rms_eps};
     return p->f->backend->ops->layernorm(p->f->backend, &a, p->err);
 }
 
@@ -91,20 +91,19 @@ static int activate(struct pass *p, enum k_activation kind, float *x, uint32_t n
 }
 
 /* A site whose input is distributed over the ranks by columns. */
-static int linear_shared(struct pass *p, enum model_site site, struct k_gemm_args gemm)
+static int linear_shared(struct pass *p, const struct site_weight *weight, struct k_gemm_args gemm)
 {
     struct forward *f = p->f;
-    const struct site_weight *weight = &p->weights->site[site];
-    const enum model_size size = site == SITE_O ? SIZE_Q : SIZE_INNER;
+    const enum model_size size = weight == &p->weights->site[SITE_O] ? SIZE_HEADS : SIZE_INNER;
     if (weight->cut == CUT_GATHERED) {
-        float *all = buffer(f, f->layout.inputs);
-        TRY(forward_gather(f, p->n, size, gemm.x_dev, all, p->err));
+        float *all = buffer(f, f->layout->inputs);
+        TRY(forward_gather(f, p->n, p->layer, size, gemm.x_dev, all, p->err));
         gemm.x_dev = all;
         gemm.x_for_gemm = false;
         return f->backend->ops->gemm(f->backend, &gemm, p->err);
     }
-    gemm.n_whole = model_whole_size(f->desc, size);
-    gemm.first_col = model_share_of(f->desc, f->desc->share.rank, size).first;
+    gemm.n_whole = model_whole_size(f->desc, p->layer, size);
+    gemm.first_col = model_share_of(f->desc, f->desc->shard.rank, p->layer, size).first;
     gemm.bias_dev = NULL;
     p->out_is_part = true;
     p->part_bias = weight->bias;
@@ -117,37 +116,37 @@ static int complete(struct pass *p, float *out, bool *is_part)
     if (!*is_part)
         return QUIRE_OK;
     *is_part = false;
-    return p->n ? forward_reduce(p->f, out, p->n, p->f->desc->hidden_size, p->part_bias, p->err) : QUIRE_OK;
+    return p->n ? forward_reduce(p->f, out, p->n, p->f->desc->config->hidden_size, p->part_bias, p->err) : QUIRE_OK;
 }
 
 /* The only function that applies a weight. It covers n tokens, and the following operation if the backend computes
  * both at once. out: [n, rows of the site], or half of the rows after an activation that multiplies one half by the
  * other. In that case `wide` holds all rows if the backend needs memory for them. */
-static int linear(struct pass *p, enum model_site site, enum model_activation activation, const float *x, float *out)
+static int linear(struct pass *p, const struct site_weight *weight, enum model_activation activation, const float *x,
+                  float *out)
 {
     struct forward *f = p->f;
-    const struct site_weight *weight = &p->weights->site[site];
     const struct k_gemm_args gemm = {
         .weight = weight->matrix,
         .x_dev = x,
         .bias_dev = weight->bias,
         .y_dev = out,
-        .workspace_dev = f->gemm_workspace_dev,
+        .workspace_dev = f->workspace_dev,
         .n_tokens = p->n,
         .unit = weight->unit,
         .x_for_gemm = is_for_gemm(p, x),
     };
     if (weight->cut >= CUT_COLS)
-        return linear_shared(p, site, gemm);
+        return linear_shared(p, weight, gemm);
     switch (activation) {
     case ACTIVATION_NONE: return f->backend->ops->gemm(f->backend, &gemm, p->err);
     case ACTIVATION_GELU:
         TRY(f->backend->ops->gemm(f->backend, &gemm, p->err));
-        return activate(p, K_ACT_GELU, out, f->desc->intermediate_size);
+        return activate(p, K_ACT_GELU, out, model_size_of(f->desc, p->layer, SIZE_INNER));
     case ACTIVATION_SILU_MUL: break;
     }
     struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out, .for_gemm = true};
-    fused.gemm.y_dev = f->layout.has_gate_up ? buffer(f, f->layout.wide) : NULL;
+    fused.gemm.y_dev = f->layout->has_gate_up ? buffer(f, f->layout->wide) : NULL;
     return f->backend->ops->gemm_silu_mul(f->backend, &fused, p->err);
 }
 
@@ -167,34 +166,36 @@ static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols, b
 /* Over all heads of q, and all of k: parts of the rows of qkv, in place. */
 static int norm_all_heads(struct pass *p)
 {
-    const struct model_desc *d = p->f->desc;
-    const uint32_t n_q = d->n_q_heads * d->head_dim, n_kv = d->n_kv_heads * d->head_dim;
-    float *q = buffer(p->f, p->f->layout.wide), *k = q + n_q;
-    struct k_rmsnorm_args a = {.x_dev = q, .out_dev = q, .n_cols = n_q, .row_stride = n_q + 2 * n_kv};
+    const struct forward_kv_group *g = forward_group_of(p->f, p->layer);
+    const uint32_t n_q = g->n_q_heads * g->shape.head_dim, n_k = g->shape.n_kv_heads * g->shape.head_dim,
+                   n_v = g->shape.n_kv_heads * g->shape.v_dim;
+    float *q = buffer(p->f, p->f->layout->wide), *k = q + n_q;
+    struct k_rmsnorm_args a = {.x_dev = q, .out_dev = q, .n_cols = n_q, .row_stride = n_q + n_k + n_v};
     TRY(norm(p, NORM_RMS, VEC_Q_NORM, a));
     a.x_dev = a.out_dev = k;
-    a.n_cols = n_kv;
+    a.n_cols = n_k;
     return norm(p, NORM_RMS, VEC_K_NORM, a);
 }
 
 /* The norm of each head is rope_kv()'s own. */
-static int rope_kv(struct pass *p, enum model_head_norm head_norm)
+static int rope_kv(struct pass *p, const struct model_attention *attention)
 {
     struct forward *f = p->f;
-    const bool each = head_norm == HEAD_NORM_EACH;
-    if (head_norm == HEAD_NORM_ALL)
+    const struct forward_kv_group *group = forward_group_of(f, p->layer);
+    const bool each = attention->head_norm == HEAD_NORM_EACH;
+    if (attention->head_norm == HEAD_NORM_ALL)
         TRY(norm_all_heads(p));
     const struct k_rope_kv_args a = {
-        .qkv_dev = buffer(f, f->layout.wide),
+        .qkv_dev = buffer(f, f->layout->wide),
         .q_norm_dev = each ? p->weights->vector[VEC_Q_NORM] : NULL,
         .k_norm_dev = each ? p->weights->vector[VEC_K_NORM] : NULL,
-        .eps = f->desc->rms_eps,
-        .cos_sin_dev = buffer(f, f->layout.angles),
-        .slots_dev = forward_on_device(f, p->batch->slots[f->layer_group[p->layer]]),
-        .kv = &f->kv_shape,
-        .layer = &f->kv[p->layer],
+        .eps = f->desc->config->rms_eps,
+        .cos_sin_dev = buffer(f, f->layout->angles[attention->rope]),
+        .slots_dev = forward_on_device(f, p->batch->slots[f->kv->layer_group[p->layer]]),
+        .kv = &group->shape,
+        .layer = &f->kv->layers[p->layer],
         .n_tokens = p->n,
-        .n_q_heads = f->desc->n_q_heads,
+        .n_q_heads = group->n_q_heads,
     };
     return f->backend->ops->rope_kv(f->backend, &a, p->err);
 }
@@ -204,21 +205,22 @@ static int rope_kv(struct pass *p, enum model_head_norm head_norm)
 /* The plan of a group's layers, or of the last layer, whose rows are its own. */
 static void *attention_plan_of(const struct forward *f, const struct forward_batch *batch, uint32_t l)
 {
-    uint32_t i = l + 1 == f->desc->n_layers && forward_narrows(f) ? f->n_groups : f->layer_group[l];
+    uint32_t i = l + 1 == f->desc->config->n_layers && forward_narrows(f) ? f->n_groups : f->kv->layer_group[l];
     return batch->attention_plans + i * batch->attention_plan_stride;
 }
 
 static int plan_layer(struct forward *f, uint32_t l, const struct forward_batch *batch, const struct k_attn_row *rows,
                       uint32_t n_rows, struct quire_error *err)
 {
+    const struct forward_kv_group *group = forward_group_of(f, l);
     const struct k_attention_plan_args a = {.rows = rows,
-                                            .kv = &f->kv_shape,
+                                            .kv = &group->shape,
                                             .plan = attention_plan_of(f, batch, l),
                                             .n_rows = n_rows,
                                             .n_tokens = batch->n_tokens,
-                                            .n_q_heads = f->desc->n_q_heads,
-                                            .window = model_window(f->desc, l),
-                                            .whole = f->desc->encoder};
+                                            .n_q_heads = group->n_q_heads,
+                                            .window = group->window,
+                                            .whole = f->desc->config->is_encoder};
     return f->backend->ops->attention_plan(f->backend, &a, err);
 }
 
@@ -229,10 +231,10 @@ int forward_plan_attention(struct forward *f, const struct forward_batch *batch,
     const bool narrows = forward_narrows(f) && model_is_last_stage(f->desc);
     const uint32_t last = narrows ? end - 1 : end;
     for (uint32_t l = model_first_layer(f->desc); l < last; l++) {
-        if (planned[f->layer_group[l]])
+        if (planned[f->kv->layer_group[l]])
             continue;
-        planned[f->layer_group[l]] = true;
-        TRY(plan_layer(f, l, batch, batch->group_rows[f->layer_group[l]], batch->n_rows, err));
+        planned[f->kv->layer_group[l]] = true;
+        TRY(plan_layer(f, l, batch, batch->group_rows[f->kv->layer_group[l]], batch->n_rows, err));
     }
     return batch->n_logits && narrows ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err)
                                       : QUIRE_OK;
@@ -241,41 +243,44 @@ int forward_plan_attention(struct forward *f, const struct forward_batch *batch,
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Attention for the tokens of n_rows rows; the heads' outputs go to `narrow`. */
-static int attend(struct pass *p, const struct k_attn_row *rows, uint32_t n_rows)
+static int attend(struct pass *p, const struct model_attention *attention, const struct k_attn_row *rows,
+                  uint32_t n_rows)
 {
     struct forward *f = p->f;
+    const struct forward_kv_group *group = forward_group_of(f, p->layer);
     const struct k_attention_args a = {
-        .qkv_dev = buffer(f, f->layout.wide),
-        .out_dev = buffer(f, f->layout.narrow),
-        .for_gemm = p->layer + 1 < f->desc->n_layers || !forward_narrows(f), /* the last one's is gathered first */
+        .qkv_dev = buffer(f, f->layout->wide),
+        .out_dev = buffer(f, f->layout->narrow),
+        .for_gemm = p->layer + 1 < f->desc->config->n_layers ||
+                    !forward_narrows(f), /* the last one's is gathered first */
         .rows = rows,
         .rows_dev = forward_on_device(f, rows),
         .plan_dev = forward_on_device(f, attention_plan_of(f, p->batch, p->layer)),
         .tables_dev = forward_on_device(f, p->batch->tables[0]),
-        .kv = &f->kv_shape,
-        .layer = &f->kv[p->layer],
+        .kv = &group->shape,
+        .layer = &f->kv->layers[p->layer],
         .workspace_dev = f->attention_workspace_dev,
         .n_rows = n_rows,
         .n_tokens = p->n,
-        .n_q_heads = f->desc->n_q_heads,
-        .window = model_window(f->desc, p->layer),
-        .whole = f->desc->encoder,
-        .scale = f->scale,
+        .n_q_heads = group->n_q_heads,
+        .window = group->window,
+        .whole = attention->mask == MASK_NONE,
+        .scale = attention->scale,
     };
     return f->backend->ops->attention(f->backend, &a, p->err);
 }
 
 /* From here on only the tokens whose logits are wanted: of a prompt of 512 tokens one is, and the others' share of the
  * last layer is 4 % of a model of 24. Their heads go to `wide`. */
-static int narrow_to_logits(struct pass *p)
+static int narrow_to_logits(struct pass *p, const struct model_attention *attention)
 {
     struct forward *f = p->f;
-    float *gathered = buffer(f, f->layout.gathered);
+    float *gathered = buffer(f, f->layout->gathered);
     assert(!p->due);
-    TRY(attend(p, p->batch->logit_rows, p->batch->n_logit_rows));
-    TRY(gather(p, buffer(f, f->layout.narrow), buffer(f, f->layout.wide), f->desc->n_q_heads * f->desc->head_dim,
-               true));
-    TRY(gather(p, p->x, gathered, f->desc->hidden_size, false));
+    TRY(attend(p, attention, p->batch->logit_rows, p->batch->n_logit_rows));
+    TRY(gather(p, buffer(f, f->layout->narrow), buffer(f, f->layout->wide),
+               model_size_of(f->desc, p->layer, SIZE_HEADS), true));
+    TRY(gather(p, p->x, gathered, f->desc->config->hidden_size, false));
     p->x = gathered;
     return QUIRE_OK;
 }
@@ -283,25 +288,25 @@ static int narrow_to_logits(struct pass *p)
 static int attention(struct pass *p, const struct model_block *block, const float *in, float *out)
 {
     struct forward *f = p->f;
-    float *wide = buffer(f, f->layout.wide), *narrow = buffer(f, f->layout.narrow);
-    TRY(linear(p, SITE_QKV, ACTIVATION_NONE, in, wide));
-    TRY(rope_kv(p, block->head_norm));
-    if (p->layer + 1 < f->desc->n_layers || !forward_narrows(f)) {
-        TRY(attend(p, p->batch->group_rows[f->layer_group[p->layer]], p->batch->n_rows));
-        return linear(p, SITE_O, ACTIVATION_NONE, narrow, out);
+    float *wide = buffer(f, f->layout->wide), *narrow = buffer(f, f->layout->narrow);
+    TRY(linear(p, &p->weights->site[SITE_QKV], ACTIVATION_NONE, in, wide));
+    TRY(rope_kv(p, &block->attention));
+    if (p->layer + 1 < f->desc->config->n_layers || !forward_narrows(f)) {
+        TRY(attend(p, &block->attention, p->batch->group_rows[f->kv->layer_group[p->layer]], p->batch->n_rows));
+        return linear(p, &p->weights->site[SITE_O], ACTIVATION_NONE, narrow, out);
     }
     TRY(forward_note(f, p->x, p->n, p->err)); /* all tokens; sampled tokens are checked again at the end */
     if (p->batch->n_logits > 0)
-        TRY(narrow_to_logits(p));
+        TRY(narrow_to_logits(p, &block->attention));
     p->n = p->batch->n_logits;
-    return p->n ? linear(p, SITE_O, ACTIVATION_NONE, wide, out) : QUIRE_OK;
+    return p->n ? linear(p, &p->weights->site[SITE_O], ACTIVATION_NONE, wide, out) : QUIRE_OK;
 }
 
 static int mlp(struct pass *p, const struct model_block *block, const float *in, float *out)
 {
-    float *narrow = buffer(p->f, p->f->layout.narrow);
-    TRY(linear(p, SITE_GATE_UP, block->activation, in, narrow));
-    return linear(p, SITE_DOWN, ACTIVATION_NONE, narrow, out);
+    float *narrow = buffer(p->f, p->f->layout->narrow);
+    TRY(linear(p, &p->weights->site[SITE_GATE_UP], block->mlp.activation, in, narrow));
+    return linear(p, &p->weights->site[SITE_DOWN], ACTIVATION_NONE, narrow, out);
 }
 
 /* A block writes to out what is to be added to x. */
@@ -317,7 +322,7 @@ static const struct block_kind block_kinds[] = {
 static int run_block(struct pass *p, const struct model_block *block)
 {
     const struct block_kind *kind = &block_kinds[block->kind];
-    float *delta = buffer(p->f, p->f->layout.delta);
+    float *delta = buffer(p->f, p->f->layout->delta);
     if (block->place == NORM_SUM) {
         TRY(kind->run(p, block, p->x, delta));
         TRY(complete(p, delta, &p->out_is_part));
@@ -330,7 +335,7 @@ static int run_block(struct pass *p, const struct model_block *block)
     }
     TRY(norm_x(p, block->norm, kind->norm));
     p->out_is_part = false;
-    TRY(kind->run(p, block, buffer(p->f, p->f->layout.normed), delta));
+    TRY(kind->run(p, block, buffer(p->f, p->f->layout->normed), delta));
     p->due = delta;
     p->due_is_part = p->out_is_part;
     return QUIRE_OK;
@@ -365,21 +370,25 @@ static int embed(struct pass *p)
                                    .out_dev = p->x,
                                    .n_tokens = p->n};
     TRY(f->backend->ops->embed(f->backend, &a, p->err));
-    return f->desc->encoder ? embed_places(p) : QUIRE_OK;
+    return f->desc->config->is_encoder ? embed_places(p) : QUIRE_OK;
 }
 
 static int make_angles(struct pass *p)
 {
     struct forward *f = p->f;
-    const struct k_rope_angles_args angles = {
-        .positions_dev = forward_on_device(f, p->batch->positions),
-        .inv_freq_dev = f->weights->inv_freq,
-        .cos_sin_dev = buffer(f, f->layout.angles),
-        .n_tokens = p->n,
-        .n_freqs = f->desc->head_dim / 2,
-        .scale = (float)f->desc->rope_attention_factor,
-    };
-    return f->backend->ops->rope_angles(f->backend, &angles, p->err);
+    for (uint32_t i = 0; i < f->desc->config->n_ropes; i++) {
+        const struct model_rope *rope = &f->desc->config->ropes[i];
+        const struct k_rope_angles_args angles = {
+            .positions_dev = forward_on_device(f, p->batch->positions),
+            .inv_freq_dev = f->weights->inv_freq[i],
+            .cos_sin_dev = buffer(f, f->layout->angles[i]),
+            .n_tokens = p->n,
+            .n_freqs = rope->dim / 2,
+            .scale = (float)rope->attention_factor,
+        };
+        TRY(f->backend->ops->rope_angles(f->backend, &angles, p->err));
+    }
+    return QUIRE_OK;
 }
 
 /* The mean of each row's tokens, or those that the last layer went on with; as they are, or of length 1. */
@@ -390,7 +399,7 @@ static int pool(struct pass *p, float *out, bool normalize)
         .rows_dev = forward_on_device(p->f, p->batch->pool_rows),
         .out_dev = out,
         .n_rows = p->batch->n_logits,
-        .n_cols = p->f->desc->hidden_size,
+        .n_cols = p->f->desc->config->hidden_size,
         .pooling = K_POOL_MEAN, /* the first or the last pools one token */
         .normalize = normalize,
     };
@@ -401,20 +410,20 @@ static int pool(struct pass *p, float *out, bool normalize)
 static int pool_dense(struct pass *p, float *out)
 {
     struct forward *f = p->f;
-    float *pooled = buffer(f, f->layout.gathered);
+    float *pooled = buffer(f, f->layout->gathered);
     TRY(pool(p, pooled, false));
     p->n = p->batch->n_logits;
     p->plain = pooled;
-    TRY(linear(p, SITE_DENSE, ACTIVATION_NONE, pooled, out));
-    if (f->desc->dense_tanh)
-        TRY(activate(p, K_ACT_TANH, out, f->desc->vector_size));
-    if (!f->desc->normalize)
+    TRY(linear(p, &p->weights->site[SITE_DENSE], ACTIVATION_NONE, pooled, out));
+    if (f->desc->config->outputs.dense.tanh)
+        TRY(activate(p, K_ACT_TANH, out, f->desc->config->outputs.vector_size));
+    if (!f->desc->config->outputs.normalize)
         return QUIRE_OK;
     const struct k_pool_args a = {.x_dev = out,
                                   .rows_dev = forward_on_device(f, p->batch->vector_rows),
                                   .out_dev = out,
                                   .n_rows = p->n,
-                                  .n_cols = f->desc->vector_size,
+                                  .n_cols = f->desc->config->outputs.vector_size,
                                   .pooling = K_POOL_MEAN,
                                   .normalize = true};
     return f->backend->ops->pool(f->backend, &a, p->err);
@@ -424,13 +433,13 @@ static int pool_dense(struct pass *p, float *out)
 static int classify(struct pass *p)
 {
     struct forward *f = p->f;
-    float *first = buffer(f, f->layout.gathered), *pooled = buffer(f, f->layout.delta);
+    float *first = buffer(f, f->layout->gathered), *pooled = buffer(f, f->layout->delta);
     TRY(pool(p, first, false));
     p->n = p->batch->n_logits;
     p->plain = first;
-    TRY(linear(p, SITE_POOLER, ACTIVATION_NONE, first, pooled));
-    TRY(activate(p, K_ACT_TANH, pooled, f->desc->hidden_size));
-    return linear(p, SITE_CLASSIFIER, ACTIVATION_NONE, pooled, p->logits);
+    TRY(linear(p, &p->weights->site[SITE_POOLER], ACTIVATION_NONE, first, pooled));
+    TRY(activate(p, K_ACT_TANH, pooled, f->desc->config->hidden_size));
+    return linear(p, &p->weights->site[SITE_CLASSIFIER], ACTIVATION_NONE, pooled, p->logits);
 }
 
 /* Turns the last layer's x into vectors. A decoder's final norm comes first. */
@@ -439,33 +448,26 @@ static int give_vectors(struct pass *p)
     struct forward *f = p->f;
     if (p->batch->n_logits == 0)
         return QUIRE_OK;
-    if (f->desc->n_labels > 0)
+    if (f->desc->config->outputs.kind == OUTPUT_SCORES)
         return classify(p);
-    if (!f->desc->encoder) {
-        float *normed = buffer(f, f->layout.normed);
+    if (!f->desc->config->is_encoder) {
+        float *normed = buffer(f, f->layout->normed);
         const struct k_rmsnorm_args a = {
-            .x_dev = p->x, .add_dev = p->due, .out_dev = normed, .n_cols = f->desc->hidden_size};
-        TRY(norm(p, f->desc->final_norm, VEC_FINAL_NORM, a));
+            .x_dev = p->x, .add_dev = p->due, .out_dev = normed, .n_cols = f->desc->config->hidden_size};
+        TRY(norm(p, f->desc->config->final_norm, VEC_FINAL_NORM, a));
         p->x = normed;
     }
-    return f->desc->dense_size > 0 ? pool_dense(p, p->logits) : pool(p, p->logits, f->desc->normalize);
+    return f->desc->config->outputs.dense.size > 0 ? pool_dense(p, p->logits)
+                                                   : pool(p, p->logits, f->desc->config->outputs.normalize);
 }
 
 /* Computes this rank's rows of the head, then collects the rows of all ranks. */
 static int make_logits(struct pass *p)
 {
     struct forward *f = p->f;
-    const bool is_shared = f->desc->share.n_ranks > 1;
-    const struct k_gemm_args gemm = {
-        .weight = f->weights->head.matrix,
-        .x_dev = buffer(f, f->layout.normed),
-        .bias_dev = f->weights->head.bias,
-        .y_dev = is_shared ? forward_own_logits(f) : p->logits,
-        .workspace_dev = f->gemm_workspace_dev,
-        .n_tokens = p->n,
-        .x_for_gemm = true,
-    };
-    TRY(f->backend->ops->gemm(f->backend, &gemm, p->err));
+    const bool is_shared = f->desc->shard.n_ranks > 1;
+    TRY(linear(p, &f->weights->head, ACTIVATION_NONE, buffer(f, f->layout->normed),
+               is_shared ? forward_own_logits(f) : p->logits));
     return is_shared ? forward_gather_logits(f, p->n, p->logits, p->err) : QUIRE_OK;
 }
 
@@ -473,7 +475,7 @@ static int make_logits(struct pass *p)
  * following block. The normalized result of that operation is not used here. */
 static int leave_x(struct pass *p)
 {
-    const struct model_layer *layer = &p->f->desc->layers[p->layer - 1];
+    const struct model_layer *layer = &p->f->desc->config->layers[p->layer - 1];
     const struct model_block *last = &layer->blocks[layer->n_blocks - 1];
     if (p->due)
         TRY(norm_x(p, last->norm, block_kinds[last->kind].norm));
@@ -488,13 +490,13 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
                      .err = err,
                      .layer = model_first_layer(f->desc),
                      .n = batch->n_tokens,
-                     .x = buffer(f, f->layout.residual),
+                     .x = buffer(f, f->layout->residual),
                      .logits = logits};
     if (model_is_first_stage(f->desc))
         TRY(embed(&p));
     TRY(make_angles(&p));
     for (; p.layer < end; p.layer++) {
-        const struct model_layer *layer = &f->desc->layers[p.layer];
+        const struct model_layer *layer = &f->desc->config->layers[p.layer];
         p.weights = &f->weights->layers[p.layer];
         for (uint32_t i = 0; i < layer->n_blocks && p.n > 0; i++)
             TRY(run_block(&p, &layer->blocks[i]));
@@ -504,9 +506,9 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
     if (p.n == 0)
         return QUIRE_OK;
     p.weights = f->weights->beside;
-    if (f->desc->pooling != POOLING_NONE)
+    if (f->desc->config->outputs.kind != OUTPUT_TOKENS)
         return give_vectors(&p);
-    TRY(norm_x(&p, f->desc->final_norm, VEC_FINAL_NORM));
+    TRY(norm_x(&p, f->desc->config->final_norm, VEC_FINAL_NORM));
     TRY(forward_note(f, p.x, p.n, err));
     return make_logits(&p);
 }

@@ -89,6 +89,9 @@ int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_e
     if (forward_is_stage(f) && max_tokens > most_whole) /* more go through in micro-batches */
         max_tokens = most_whole;
     uint32_t n = forward_graph_sizes(max_tokens, sizes);
+    struct forward_graphs *graphs = f->graphs = calloc(1, sizeof *graphs);
+    if (!graphs)
+        return quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
     int status = run_step(f, 1, err);
     uint64_t before = status == QUIRE_OK ? memory_left(f) : 0;
     for (uint32_t i = 0; i < n && status == QUIRE_OK; i++) {
@@ -97,28 +100,29 @@ int forward_graphs_create(struct forward *f, uint32_t max_tokens, struct quire_e
             status = run_step(f, sizes[i], err);
         if (status != QUIRE_OK)
             break;
-        status = record(f, sizes[i], &f->graphs[f->n_graphs], err);
+        status = record(f, sizes[i], &graphs->items[graphs->n], err);
         if (status == QUIRE_OK)
-            f->n_graphs++;
+            graphs->n++;
     }
     uint64_t after = status == QUIRE_OK ? memory_left(f) : 0;
-    f->graph_bytes = before > after ? before - after : 0;
+    graphs->bytes = before > after ? before - after : 0;
     return status;
 }
 
 void forward_graphs_destroy(struct forward *f)
 {
-    for (uint32_t i = 0; i < f->n_graphs; i++)
-        f->backend->ops->graph_destroy(f->backend, f->graphs[i].graph);
-    f->n_graphs = 0;
+    for (uint32_t i = 0; f->graphs && i < f->graphs->n; i++)
+        f->backend->ops->graph_destroy(f->backend, f->graphs->items[i].graph);
+    free(f->graphs);
+    f->graphs = NULL;
 }
 
 uint32_t forward_n_graphs(const struct forward *f)
 {
-    return f->n_graphs;
+    return f->graphs ? f->graphs->n : 0;
 }
 
 uint64_t forward_graph_bytes(const struct forward *f)
 {
-    return f->graph_bytes;
+    return f->graphs ? f->graphs->bytes : 0;
 }

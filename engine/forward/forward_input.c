@@ -10,18 +10,21 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
     uint8_t *at = staging;
     const uint64_t tokens = layout_align(n_tokens * sizeof(uint32_t));
     const uint64_t rows = layout_align(n_rows * sizeof(struct k_attn_row));
-    struct k_plan_dims dims = f->dims;
+    struct k_plan_dims dims[KV_MAX_GROUPS];
     struct k_plan_bytes bytes;
-    dims.n_tokens = n_tokens;
-    dims.n_seqs = n_rows;
-    dims.n_logits = n_logits;
-    f->backend->ops->planner->workspace(&dims, &bytes);
+    for (uint32_t g = 0; g < KV_MAX_GROUPS; g++) {
+        dims[g] = f->kv->groups[g].dims;
+        dims[g].n_tokens = n_tokens;
+        dims[g].n_seqs = n_rows;
+        dims[g].n_logits = n_logits;
+    }
+    step_workspace(f->backend->ops->planner, dims, f->n_groups, &bytes);
     *out = (struct forward_batch){.n_tokens = n_tokens, .n_rows = n_rows, .n_logits = n_logits, .n_entries = n_entries};
     out->ids = (uint32_t *)(void *)at;
     at += tokens;
     out->positions = (uint32_t *)(void *)at;
     at += tokens;
-    if (f->desc->encoder) {
+    if (f->desc->config->is_encoder) {
         out->segments = (uint32_t *)(void *)at;
         at += tokens;
     }
@@ -32,11 +35,11 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
         out->group_rows[g] = (struct k_attn_row *)(void *)at;
     out->logit_tokens = (uint32_t *)(void *)at;
     at += layout_align(n_logits * sizeof(uint32_t));
-    if (f->desc->pooling != POOLING_NONE) {
+    if (f->desc->config->outputs.kind != OUTPUT_TOKENS) {
         out->pool_rows = (struct k_pool_row *)(void *)at;
         at += layout_align(n_logits * sizeof(struct k_pool_row));
     }
-    if (f->desc->dense_size > 0) {
+    if (f->desc->config->outputs.dense.size > 0) {
         out->vector_rows = (struct k_pool_row *)(void *)at;
         at += layout_align(n_logits * sizeof(struct k_pool_row));
     }
@@ -60,9 +63,9 @@ void *forward_on_device(const struct forward *f, const void *staged)
     if (f->is_in_place)
         return (void *)(uintptr_t)at;
     uint8_t *first = f->staging[0];
-    if (at < first || at >= first + f->layout.input_bytes)
+    if (at < first || at >= first + f->layout->input_bytes)
         first = f->staging[1];
-    return f->arena_dev + f->layout.input + (at - first);
+    return f->arena_dev + f->layout->input + (at - first);
 }
 
 int forward_copy_to_device(struct forward *f, const uint8_t *begin, const uint8_t *end, struct quire_error *err)
@@ -74,7 +77,7 @@ int forward_copy_to_device(struct forward *f, const uint8_t *begin, const uint8_
 
 void forward_fill_logit_rows(const struct forward *f, struct forward_batch *batch)
 {
-    const struct k_attn_row *rows = batch->group_rows[f->layer_group[f->desc->n_layers - 1]];
+    const struct k_attn_row *rows = batch->group_rows[f->kv->layer_group[f->desc->config->n_layers - 1]];
     uint32_t row = 0, n = 0;
     for (uint32_t i = 0; i < batch->n_logits; i++) {
         uint32_t token = batch->logit_tokens[i];

@@ -3,6 +3,7 @@
 #define QUIRE_ENGINE_FORWARD_INTERNAL_H
 
 #include "engine/forward/forward.h"
+#include "engine/forward/forward_kv.h"
 #include "engine/forward/layout.h"
 
 /* A recorded step of so many tokens, one for each row, all with logits. */
@@ -11,6 +12,11 @@ struct forward_graph {
     struct k_graph *graph;
 };
 #define FORWARD_MAX_GRAPHS 24u
+struct forward_graphs {
+    struct forward_graph items[FORWARD_MAX_GRAPHS]; /* [n] by rising size */
+    uint32_t n;
+    uint64_t bytes; /* device memory that recording used; allocations of other processes can distort it */
+};
 
 /* The first failure ends the pass. */
 #define TRY(call) \
@@ -25,20 +31,14 @@ struct forward {
     const struct model_desc *desc;
     const struct weights *weights;
     struct forward_group group; /* all NULL without several ranks */
-    /* Several ranks only, in host memory: receives the content of layout.digest at the end of a step, a running number
+    /* Several ranks only, in host memory: receives the content of layout->digest at the end of a step, a running number
      * that must be equal on all ranks of a stage. */
     uint64_t *digest;
-    struct step_layout layout;
-    uint32_t n_groups;
-    struct k_kv_shape kv_shape;
-    struct k_kv_layer *kv; /* [n_layers] */
-    struct k_kv_layer *host_kv; /* [n_layers]: the host tier; without one all NULL */
-    uint8_t *layer_group; /* [n_layers] */
-    float scale; /* of attention scores */
-
-    struct k_plan_dims dims; /* of the largest step */
+    struct step_layout *layout; /* owned; constant */
+    uint32_t n_groups; /* of kv */
+    struct forward_kv *kv; /* owned */
     uint32_t max_decoding; /* tokens of the largest step that is worth recording */
-    uint8_t *staging[2]; /* host images of a step's input, layout.input_bytes: steps take turns, so that one
+    uint8_t *staging[2]; /* host images of a step's input, layout->input_bytes: steps take turns, so that one
                                 * can be filled while the copy of the other waits for the device */
     float *vectors[2]; /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
@@ -46,15 +46,18 @@ struct forward {
     uint8_t *stage_buffer; /* [stage_buffer_bytes] stage buffer in host memory, used if the stage computes elsewhere */
     uint64_t stage_buffer_bytes, taken; /* taken: ticket of the last copy from there, 0 before the first */
     uint64_t n_begun;
-    struct forward_graph graphs[FORWARD_MAX_GRAPHS]; /* by rising size */
-    uint32_t n_graphs;
-    uint64_t graph_bytes; /* device memory that recording used; allocations of other processes can distort it */
-    uint8_t *arena_dev; /* layout.total */
+    struct forward_graphs *graphs; /* owned; NULL while no step is recorded */
+    uint8_t *arena_dev; /* layout->total */
     float *logits_dev;
     uint32_t *sampled_dev;
-    uint8_t *workspace_dev;
-    void *gemm_workspace_dev, *attention_workspace_dev, *sample_workspace_dev;
+    uint8_t *workspace_dev; /* a GEMM's first */
+    void *attention_workspace_dev, *sample_workspace_dev;
 };
+
+static inline const struct forward_kv_group *forward_group_of(const struct forward *f, uint32_t layer)
+{
+    return &f->kv->groups[f->kv->layer_group[layer]];
+}
 
 /* ---- forward_graph.c: steps that are recorded once and launched as one ---- */
 
@@ -85,7 +88,7 @@ int forward_plan_attention(struct forward *f, const struct forward_batch *batch,
 /* Whether the last layer goes on with the tokens alone whose results are wanted. */
 static inline bool forward_narrows(const struct forward *f)
 {
-    return !model_reads_whole(f->desc);
+    return !model_reads_whole(f->desc->config);
 }
 /* Computes everything between the embedding and the logits, or the vectors in their place. A stage computes its
  * layers, from the residual stream of the previous stage to its own. logits: those of the batch's first. */
@@ -96,17 +99,17 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
 /* Whether other ranks have a part of the same layers. */
 static inline bool forward_is_shared(const struct forward *f)
 {
-    return f->desc->share.n_ranks > 1;
+    return f->desc->shard.n_ranks > 1;
 }
 static inline bool forward_is_stage(const struct forward *f)
 {
-    return f->desc->stage.n_stages > 0;
+    return f->desc->shard.n_stages > 0;
 }
 /* y = the sum of all ranks' y, [n, n_cols], plus the bias of its columns, added once. bias: NULL for no bias. */
 int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, const float *bias,
                    struct quire_error *err);
 /* all: [n, the whole size], of each token what the ranks have side by side; own: [n, this rank's part of it]. */
-int forward_gather(struct forward *f, uint32_t n, enum model_size size, const float *own, float *all,
+int forward_gather(struct forward *f, uint32_t n, uint32_t layer, enum model_size size, const float *own, float *all,
                    struct quire_error *err);
 
 /* Where this rank's rows of the head leave theirs: [n, its part of the vocabulary]. */

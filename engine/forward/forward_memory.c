@@ -3,32 +3,33 @@
 
 #include "base/size.h"
 
-#include <math.h>
 #include <stdlib.h>
 
 typedef int (*alloc_function)(struct k_backend *b, uint64_t bytes, void **out, struct quire_error *err);
 
 /* K and V of one layer. */
-static int alloc_layer(struct forward *f, alloc_function alloc, uint32_t n_blocks, struct k_kv_layer *out,
-                       struct quire_error *err)
+static int alloc_layer(struct forward *f, alloc_function alloc, const struct k_kv_shape *shape, uint32_t n_blocks,
+                       struct k_kv_layer *out, struct quire_error *err)
 {
-    uint64_t bytes = layout_kv_bytes(f->desc, f->kv_shape.format, f->kv_shape.block_tokens, n_blocks);
-    int status = alloc(f->backend, bytes, &out->k_dev, err);
-    return status == QUIRE_OK ? alloc(f->backend, bytes, &out->v_dev, err) : status;
+    int status = alloc(f->backend, n_blocks * k_kv_block_bytes(shape), &out->k_dev, err);
+    return status == QUIRE_OK ? alloc(f->backend, n_blocks * k_kv_v_block_bytes(shape), &out->v_dev, err) : status;
 }
 
 static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
     const struct model_desc *d = f->desc;
     struct k_backend *b = f->backend;
-    for (uint32_t l = 0; l < d->n_layers; l++) {
+    for (uint32_t l = 0; l < d->config->n_layers; l++) {
         uint32_t g = 0;
-        while (plan->groups[g].window != model_window(d, l))
+        if (!model_block_of(d, l, BLOCK_ATTENTION))
+            continue;
+        while (!model_same_kv(d, plan->groups[g].layer, l))
             g++;
-        f->layer_group[l] = (uint8_t)g;
+        f->kv->layer_group[l] = (uint8_t)g;
         if (l < model_first_layer(d) || l >= model_end_layer(d))
             continue;
-        int status = alloc_layer(f, b->ops->alloc, plan->groups[g].n_blocks, &f->kv[l], err);
+        int status = alloc_layer(f, b->ops->alloc, &f->kv->groups[g].shape, plan->groups[g].n_blocks, &f->kv->layers[l],
+                                 err);
         if (status != QUIRE_OK) {
             quire_error_prefix(err, "KV cache of %s (--kv-cache-memory or --num-kv-blocks make it smaller)",
                                quire_size(plan->kv_bytes).text);
@@ -36,7 +37,8 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
         }
         if (plan->groups[g].n_host_blocks == 0)
             continue;
-        status = alloc_layer(f, b->ops->alloc_host, plan->groups[g].n_host_blocks, &f->host_kv[l], err);
+        status = alloc_layer(f, b->ops->alloc_host, &f->kv->groups[g].shape, plan->groups[g].n_host_blocks,
+                             &f->kv->host_layers[l], err);
         if (status != QUIRE_OK) {
             quire_error_prefix(err, "host tier of %s (--swap-space makes it smaller)",
                                quire_size(plan->swap_bytes).text);
@@ -63,7 +65,7 @@ static int alloc_staging(struct forward *f, const struct engine_plan *plan, stru
 {
     for (int i = 0; i < 2; i++) {
         void *image, *results;
-        int status = f->backend->ops->alloc_host(f->backend, f->layout.input_bytes, &image, err);
+        int status = f->backend->ops->alloc_host(f->backend, f->layout->input_bytes, &image, err);
         if (status != QUIRE_OK)
             return status;
         f->staging[i] = image;
@@ -72,9 +74,10 @@ static int alloc_staging(struct forward *f, const struct engine_plan *plan, stru
             return status;
         f->results[i] = results;
         void *vectors = NULL;
-        if (f->desc->pooling != POOLING_NONE)
+        if (f->desc->config->outputs.kind != OUTPUT_TOKENS)
             status = f->backend->ops->alloc_host(
-                f->backend, (uint64_t)plan->max_num_seqs * f->desc->vector_size * sizeof(float), &vectors, err);
+                f->backend, (uint64_t)plan->max_num_seqs * f->desc->config->outputs.vector_size * sizeof(float),
+                &vectors, err);
         if (status != QUIRE_OK)
             return status;
         f->vectors[i] = vectors;
@@ -95,8 +98,8 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
     struct k_plan_bytes workspace;
     const uint64_t sampled_bytes = layout_align(plan->max_logit_rows * sizeof(uint32_t));
     void *arena = NULL, *logits = NULL, *sampled = NULL, *work = NULL;
-    plan->planner->workspace(&f->dims, &workspace);
-    int status = b->ops->alloc(b, f->layout.total, &arena, err);
+    step_plan_workspace(f->desc, plan, &workspace);
+    int status = b->ops->alloc(b, f->layout->total, &arena, err);
     f->arena_dev = arena;
     if (status == QUIRE_OK)
         status = b->ops->alloc(b, plan->logits_bytes - sampled_bytes, &logits, err);
@@ -109,10 +112,33 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
     f->workspace_dev = work;
     if (status != QUIRE_OK)
         return status;
-    f->gemm_workspace_dev = f->workspace_dev;
     f->attention_workspace_dev = f->workspace_dev + layout_align(workspace.gemm);
     f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.gemm) + layout_align(workspace.attention);
     return QUIRE_OK;
+}
+
+/* The layout, and the shapes of the KV cache: what everything else is allocated by. */
+static int describe_memory(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
+{
+    const struct model_desc *d = f->desc;
+    struct forward_kv *kv = f->kv = calloc(1, sizeof *kv);
+    f->layout = calloc(1, sizeof *f->layout);
+    if (kv) {
+        kv->layers = calloc(d->config->n_layers, sizeof *kv->layers);
+        kv->host_layers = calloc(d->config->n_layers, sizeof *kv->host_layers);
+        kv->layer_group = calloc(d->config->n_layers, 1);
+    }
+    if (!kv || !f->layout || !kv->layers || !kv->host_layers || !kv->layer_group)
+        return quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    f->n_groups = plan->n_kv_groups;
+    for (uint32_t g = 0; g < KV_MAX_GROUPS; g++)
+        kv->groups[g].dims = step_plan_dims(d, plan, g);
+    for (uint32_t g = 0; g < f->n_groups; g++) {
+        kv->groups[g].shape = layout_kv_shape(d, plan->groups[g].layer, plan);
+        kv->groups[g].n_q_heads = model_heads_of(d, plan->groups[g].layer).n_q;
+        kv->groups[g].window = plan->groups[g].window;
+    }
+    return step_layout_make(d, plan, f->layout, err);
 }
 
 int forward_create(struct k_backend *backend, const struct model_desc *desc, const struct engine_plan *plan,
@@ -128,21 +154,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     f->weights = weights;
     if (group)
         f->group = *group;
-    f->dims = step_plan_dims(desc, plan);
-    f->n_groups = plan->n_kv_groups;
-    f->scale = (float)(1.0 / sqrt((double)desc->head_dim));
-    f->kv_shape = (struct k_kv_shape){.format = plan->kv_format,
-                                      .n_kv_heads = desc->n_kv_heads,
-                                      .head_dim = desc->head_dim,
-                                      .block_tokens = plan->block_tokens};
-    int status = step_layout_make(desc, plan, &f->layout, err);
-    if (status == QUIRE_OK) {
-        f->kv = calloc(desc->n_layers, sizeof *f->kv);
-        f->host_kv = calloc(desc->n_layers, sizeof *f->host_kv);
-        f->layer_group = calloc(desc->n_layers, 1);
-        if (!f->kv || !f->host_kv || !f->layer_group)
-            status = quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
-    }
+    int status = describe_memory(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_staging(f, plan, err);
     if (status == QUIRE_OK)
@@ -169,7 +181,7 @@ int forward_ready(struct forward *f, bool graphs, struct quire_error *err)
         status = forward_clear_digest(f, err);
     if (status == QUIRE_OK)
         status = forward_clear_stage(f, err);
-    if (status == QUIRE_OK && graphs && f->desc->pooling == POOLING_NONE && ops->graph_begin)
+    if (status == QUIRE_OK && graphs && f->desc->config->outputs.kind == OUTPUT_TOKENS && ops->graph_begin)
         status = forward_graphs_create(f, f->max_decoding, err);
     return status;
 }
@@ -180,19 +192,31 @@ static void free_dev(struct forward *f, void *dev)
         f->backend->ops->free(f->backend, dev);
 }
 
+static void destroy_layers(struct forward *f, struct k_kv_layer *layers)
+{
+    for (uint32_t l = 0; layers && l < f->desc->config->n_layers; l++) {
+        free_dev(f, layers[l].k_dev);
+        free_dev(f, layers[l].v_dev);
+    }
+    free(layers);
+}
+
+static void destroy_kv(struct forward *f)
+{
+    if (!f->kv)
+        return;
+    destroy_layers(f, f->kv->layers);
+    destroy_layers(f, f->kv->host_layers);
+    free(f->kv->layer_group);
+    free(f->kv);
+}
+
 void forward_destroy(struct forward *f)
 {
     if (!f)
         return;
     forward_graphs_destroy(f);
-    for (uint32_t l = 0; f->kv && l < f->desc->n_layers; l++) {
-        free_dev(f, f->kv[l].k_dev);
-        free_dev(f, f->kv[l].v_dev);
-    }
-    for (uint32_t l = 0; f->host_kv && l < f->desc->n_layers; l++) {
-        free_dev(f, f->host_kv[l].k_dev);
-        free_dev(f, f->host_kv[l].v_dev);
-    }
+    destroy_kv(f);
     free_dev(f, f->workspace_dev);
     free_dev(f, f->sampled_dev);
     free_dev(f, f->logits_dev);
@@ -205,8 +229,6 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->vectors[0]);
     free_dev(f, f->vectors[1]);
     free_dev(f, f->digest);
-    free(f->layer_group);
-    free(f->host_kv);
-    free(f->kv);
+    free(f->layout);
     free(f);
 }

@@ -10,25 +10,25 @@ int forward_reduce(struct forward *f, float *y, uint32_t n, uint32_t n_cols, con
 
 static float *shared_of(const struct forward *f)
 {
-    return (float *)(void *)(f->arena_dev + f->layout.shared);
+    return (float *)(void *)(f->arena_dev + f->layout->shared);
 }
 
 /* Each rank's part of a size, side by side. */
-static struct k_all_gather_args gathering(const struct forward *f, enum model_size size)
+static struct k_all_gather_args gathering(const struct forward *f, uint32_t layer, enum model_size size)
 {
     struct k_all_gather_args a = {.first_cols = {0}};
-    for (uint32_t r = 0; r < f->desc->share.n_ranks; r++) {
-        const struct model_range part = model_share_of(f->desc, r, size);
+    for (uint32_t r = 0; r < f->desc->shard.n_ranks; r++) {
+        const struct model_range part = model_share_of(f->desc, r, layer, size);
         a.first_cols[r] = part.first;
         a.first_cols[r + 1] = part.first + part.n;
     }
     return a;
 }
 
-int forward_gather(struct forward *f, uint32_t n, enum model_size size, const float *own, float *all,
+int forward_gather(struct forward *f, uint32_t n, uint32_t layer, enum model_size size, const float *own, float *all,
                    struct quire_error *err)
 {
-    struct k_all_gather_args a = gathering(f, size);
+    struct k_all_gather_args a = gathering(f, layer, size);
     a.own_dev = own;
     a.out_dev = all;
     a.scratch_dev = shared_of(f);
@@ -43,10 +43,10 @@ float *forward_own_logits(struct forward *f)
 
 int forward_gather_logits(struct forward *f, uint32_t n, float *logits, struct quire_error *err)
 {
-    struct k_all_gather_args a = gathering(f, SIZE_VOCAB);
+    struct k_all_gather_args a = gathering(f, f->desc->config->n_layers, SIZE_VOCAB);
     a.own_dev = forward_own_logits(f);
     a.out_dev = logits;
-    a.scratch_dev = shared_of(f) + (size_t)n * model_share_most(f->desc, SIZE_VOCAB);
+    a.scratch_dev = shared_of(f) + (size_t)n * model_share_most(f->desc, f->desc->config->n_layers, SIZE_VOCAB);
     a.n_tokens = n;
     a.to_first = true;
     return f->backend->ops->all_gather(f->backend, &a, err);
@@ -54,7 +54,7 @@ int forward_gather_logits(struct forward *f, uint32_t n, float *logits, struct q
 
 static uint64_t *digest_dev(const struct forward *f)
 {
-    return (uint64_t *)(void *)(f->arena_dev + f->layout.digest);
+    return (uint64_t *)(void *)(f->arena_dev + f->layout->digest);
 }
 
 int forward_clear_digest(struct forward *f, struct quire_error *err)
@@ -66,7 +66,7 @@ int forward_clear_digest(struct forward *f, struct quire_error *err)
 int forward_note(struct forward *f, const float *x, uint32_t n, struct quire_error *err)
 {
     const struct k_checksum_args a = {
-        .x_dev = x, .sum_dev = digest_dev(f), .n_tokens = n, .n_cols = f->desc->hidden_size};
+        .x_dev = x, .sum_dev = digest_dev(f), .n_tokens = n, .n_cols = f->desc->config->hidden_size};
     return forward_is_shared(f) && n ? f->backend->ops->checksum(f->backend, &a, err) : QUIRE_OK;
 }
 

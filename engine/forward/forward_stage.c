@@ -57,7 +57,7 @@ int forward_clear_stage(struct forward *f, struct quire_error *err)
     if (f->is_in_place || !forward_is_stage(f))
         return QUIRE_OK;
     memset(f->stage_buffer, 0, f->stage_buffer_bytes);
-    TRY(f->backend->ops->copy_in(f->backend, f->arena_dev + f->layout.residual, f->stage_buffer, f->stage_buffer_bytes,
+    TRY(f->backend->ops->copy_in(f->backend, f->arena_dev + f->layout->residual, f->stage_buffer, f->stage_buffer_bytes,
                                  err));
     return f->backend->ops->fence(f->backend, &f->taken, err);
 }
@@ -65,8 +65,8 @@ int forward_clear_stage(struct forward *f, struct quire_error *err)
 /* This stage's part of a micro-batch whose input is on its way. */
 static int compute(struct forward *f, const struct forward_batch *micro, float *logits, struct quire_error *err)
 {
-    uint8_t *x = f->arena_dev + f->layout.residual;
-    const uint64_t n_bytes = (uint64_t)micro->n_tokens * f->desc->hidden_size * sizeof(float);
+    uint8_t *x = f->arena_dev + f->layout->residual;
+    const uint64_t n_bytes = (uint64_t)micro->n_tokens * f->desc->config->hidden_size * sizeof(float);
     if (!model_is_first_stage(f->desc))
         TRY(take(f, f->group.receive, x, n_bytes, err));
     TRY(micro->graph ? f->backend->ops->graph_launch(f->backend, micro->graph->graph, err)
@@ -127,7 +127,7 @@ static int compute_micros(struct forward *f, const struct forward_batch *batch, 
         cut(f, batch, begin, end, first_logit, n_logits, &micro);
         TRY(forward_plan_attention(f, &micro, err));
         TRY(forward_copy_to_device(f, f->staging[(f->n_begun + 1) % 2], micro.sample_parts, err));
-        TRY(compute(f, &micro, f->logits_dev + (size_t)first_logit * f->desc->vocab_size, err));
+        TRY(compute(f, &micro, f->logits_dev + (size_t)first_logit * f->desc->config->vocab_size, err));
         begin = end;
         first_logit += n_logits;
     }
@@ -138,8 +138,8 @@ static int compute_micros(struct forward *f, const struct forward_batch *batch, 
 static int bring_logits(struct forward *f, uint32_t n, struct quire_error *err)
 {
     const struct model_desc *d = f->desc;
-    const uint64_t n_bytes = (uint64_t)n * d->vocab_size * sizeof *f->logits_dev;
-    if (d->share.n_ranks > 1 && d->share.rank > 0)
+    const uint64_t n_bytes = (uint64_t)n * d->config->vocab_size * sizeof *f->logits_dev;
+    if (d->shard.n_ranks > 1 && d->shard.rank > 0)
         return QUIRE_OK;
     if (model_is_last_stage(d))
         return n ? give(f, f->group.send_back, f->logits_dev, n_bytes, err) : QUIRE_OK;
@@ -149,7 +149,7 @@ static int bring_logits(struct forward *f, uint32_t n, struct quire_error *err)
 int forward_compute_staged(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
 {
     const uint32_t least = f->backend->ops->planner->micro_batch_tokens;
-    const uint32_t n = model_stage_micros(f->desc->stage.n_stages, least, batch->n_tokens);
+    const uint32_t n = model_stage_micros(f->desc->shard.n_stages, least, batch->n_tokens);
     TRY(n > 1 ? compute_micros(f, batch, n, err) : compute(f, batch, f->logits_dev, err));
     return bring_logits(f, batch->n_logits, err);
 }

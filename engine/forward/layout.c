@@ -5,6 +5,7 @@
 #include "kernels/args/attention.h"
 #include "kernels/args/rows.h"
 #include "kernels/args/sample.h"
+#include "memory/kv_cache.h"
 
 /* Adds up pieces; an overflow sticks. */
 struct tally {
@@ -29,27 +30,46 @@ static uint64_t max64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
+/* [Q + K + V] of the layer that has most. */
+static uint64_t widest_qkv(const struct model_desc *desc)
+{
+    uint64_t most = 0;
+    for (uint32_t l = model_first_layer(desc); l < model_end_layer(desc); l++)
+        most = max64(most, (uint64_t)model_size_of(desc, l, SIZE_Q) + model_size_of(desc, l, SIZE_K) +
+                               model_size_of(desc, l, SIZE_V));
+    return most;
+}
+
+/* The widest input of a matrix that ranks divide by columns, as the rank with most of it has it. */
+static uint64_t widest_shared(const struct model_desc *desc)
+{
+    uint64_t most = 0;
+    for (uint32_t l = model_first_layer(desc); l < model_end_layer(desc); l++)
+        most = max64(most, max64(model_share_most(desc, l, SIZE_HEADS), model_share_most(desc, l, SIZE_INNER)));
+    return most;
+}
+
 int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan, struct step_layout *out,
                      struct quire_error *err)
 {
     struct tally t = {0};
     uint64_t n_tokens = plan->max_num_batched_tokens, groups = plan->n_kv_groups;
     uint64_t table = ((uint64_t)plan->max_model_len + plan->block_tokens - 1) / plan->block_tokens;
-    uint64_t q = (uint64_t)desc->n_q_heads * desc->head_dim;
-    uint64_t qkv = q + 2 * (uint64_t)desc->n_kv_heads * desc->head_dim;
-    uint64_t inner = desc->intermediate_size;
-    const struct k_plan_dims dims = step_plan_dims(desc, plan);
+    const uint64_t heads = model_largest(desc, SIZE_HEADS), inner = model_largest(desc, SIZE_INNER);
+    const uint64_t qkv = widest_qkv(desc);
+    const struct k_plan_dims dims = step_plan_dims(desc, plan, 0);
     struct k_plan_bytes bytes;
 
-    plan->planner->workspace(&dims, &bytes);
-    out->has_gate_up = plan->planner->needs_gate_up(&dims) && !desc->encoder;
+    step_plan_workspace(desc, plan, &bytes);
+    out->has_gate_up = plan->planner->needs_gate_up(&dims) && !desc->config->is_encoder;
     out->input = 0;
-    for (uint64_t i = 0; i < 2 + groups + desc->encoder; i++)
+    for (uint64_t i = 0; i < 2 + groups + desc->config->is_encoder; i++)
         take(&t, n_tokens, 1, sizeof(uint32_t));
     for (uint64_t g = 0; g < groups; g++)
         take(&t, plan->max_num_seqs, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_logit_rows, 1, sizeof(uint32_t));
-    for (uint64_t i = 0; i < (uint64_t)(desc->pooling != POOLING_NONE) + (desc->dense_size > 0); i++)
+    for (uint64_t i = 0;
+         i < (uint64_t)(desc->config->outputs.kind != OUTPUT_TOKENS) + (desc->config->outputs.dense.size > 0); i++)
         take(&t, plan->max_logit_rows, 1, sizeof(struct k_pool_row));
     take(&t, plan->max_logit_rows, 1, sizeof(struct k_attn_row));
     take(&t, plan->max_num_seqs, 1, sizeof(struct k_token_source));
@@ -59,20 +79,23 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     take(&t, plan->max_num_seqs, table, groups * sizeof(uint32_t));
     take(&t, bytes.sample_parts, 1, 1);
     out->input_bytes = t.at;
-    out->residual = take(&t, n_tokens, desc->hidden_size, sizeof(float));
-    out->normed = take(&t, n_tokens, desc->hidden_size, sizeof(float));
+    out->residual = take(&t, n_tokens, desc->config->hidden_size, sizeof(float));
+    out->normed = take(&t, n_tokens, desc->config->hidden_size, sizeof(float));
     out->wide = take(&t, n_tokens, max64(qkv, out->has_gate_up ? 2 * inner : 0), sizeof(float));
-    out->narrow = take(&t, n_tokens, max64(q, inner), sizeof(float));
-    out->delta = take(&t, n_tokens, desc->hidden_size, sizeof(float));
-    out->angles = take(&t, n_tokens, desc->head_dim, sizeof(float));
-    out->gathered = take(&t, plan->max_logit_rows, desc->hidden_size, sizeof(float));
+    out->narrow = take(&t, n_tokens, max64(heads, inner), sizeof(float));
+    out->delta = take(&t, n_tokens, desc->config->hidden_size, sizeof(float));
+    for (uint32_t i = 0; i < desc->config->n_ropes; i++)
+        out->angles[i] = take(&t, n_tokens, desc->config->ropes[i].dim, sizeof(float));
+    out->gathered = take(&t, plan->max_logit_rows, desc->config->hidden_size, sizeof(float));
     out->results = take(&t, plan->max_logit_rows, 1, sizeof(struct k_sample_result));
-    if (desc->share.n_ranks > 1) {
-        const uint64_t n = desc->share.n_ranks;
-        out->inputs = take(&t, n_tokens, max64(model_whole_size(desc, SIZE_Q), model_whole_size(desc, SIZE_INNER)),
+    if (desc->shard.n_ranks > 1) {
+        const uint64_t n = desc->shard.n_ranks;
+        out->inputs = take(&t, n_tokens,
+                           max64(model_largest_whole(desc, SIZE_HEADS), model_largest_whole(desc, SIZE_INNER)),
                            sizeof(float));
-        const uint64_t cols = max64(model_share_most(desc, SIZE_Q), model_share_most(desc, SIZE_INNER));
-        const uint64_t rows = plan->max_logit_rows + n, vocab = model_share_most(desc, SIZE_VOCAB);
+        const uint64_t cols = widest_shared(desc);
+        const uint64_t rows = plan->max_logit_rows + n,
+                       vocab = model_share_most(desc, desc->config->n_layers, SIZE_VOCAB);
         out->shared = take(&t, max64(n * n_tokens * cols, rows * vocab), 1, sizeof(float));
         out->digest = take(&t, 1, 1, sizeof(uint64_t));
     }
@@ -88,36 +111,72 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
 uint64_t layout_stage_buffer_bytes(const struct model_desc *desc, const struct engine_plan *plan)
 {
     const bool is_in_place = plan->planner->on_host && plan->planner->overlap_depth == 0;
-    if (!desc->stage.n_stages || is_in_place)
+    if (!desc->shard.n_stages || is_in_place)
         return 0;
-    return (uint64_t)model_stage_micro_most(desc->stage.n_stages, plan->planner->micro_batch_tokens,
+    return (uint64_t)model_stage_micro_most(desc->shard.n_stages, plan->planner->micro_batch_tokens,
                                             plan->max_num_batched_tokens) *
-           desc->hidden_size * sizeof(float);
+           desc->config->hidden_size * sizeof(float);
 }
 
-uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, uint32_t block_tokens,
-                         uint32_t n_blocks)
+struct k_kv_shape layout_kv_shape(const struct model_desc *desc, uint32_t layer, const struct engine_plan *plan)
 {
-    const struct k_kv_shape kv = {format, desc->n_kv_heads, desc->head_dim, block_tokens};
-    return n_blocks * k_kv_block_bytes(&kv);
+    const struct model_heads heads = model_heads_of(desc, layer);
+    return (struct k_kv_shape){.format = plan->kv_format,
+                               .n_kv_heads = heads.n_kv,
+                               .head_dim = heads.k_dim,
+                               .block_tokens = plan->block_tokens,
+                               .v_dim = heads.v_dim};
 }
 
-struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan)
+uint64_t layout_kv_block_bytes(const struct model_desc *desc, uint32_t layer, const struct engine_plan *plan)
 {
-    uint64_t q = model_whole_size(desc, SIZE_Q), inner = model_whole_size(desc, SIZE_INNER);
-    uint64_t widest = max64(max64(desc->hidden_size, inner), q);
+    const struct k_kv_shape kv = layout_kv_shape(desc, layer, plan);
+    return k_kv_block_bytes(&kv) + k_kv_v_block_bytes(&kv);
+}
+
+struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan, uint32_t group)
+{
+    const uint64_t heads = model_largest_whole(desc, SIZE_HEADS), inner = model_largest_whole(desc, SIZE_INNER);
+    const uint64_t widest = max64(max64(desc->config->hidden_size, inner), heads);
+    const struct model_heads of = group < plan->n_kv_groups ? model_heads_of(desc, plan->groups[group].layer)
+                                                            : (struct model_heads){0};
     return (struct k_plan_dims){
         .n_tokens = plan->max_num_batched_tokens,
         .n_seqs = plan->max_num_seqs,
         .n_logits = plan->max_logit_rows,
-        .n_vocab = desc->vocab_size,
-        .n_q_heads = desc->n_q_heads,
-        .n_kv_heads = desc->n_kv_heads,
-        .head_dim = desc->head_dim,
+        .n_vocab = desc->config->vocab_size,
+        .n_q_heads = of.n_q,
+        .n_kv_heads = of.n_kv,
+        .head_dim = of.k_dim,
         .max_gemm_cols = (uint32_t)widest,
         .max_model_len = plan->max_model_len,
         .n_threads = plan->n_threads,
         .not_invariant = plan->not_invariant,
-        .n_ranks = desc->share.n_ranks,
+        .n_ranks = desc->shard.n_ranks,
     };
+}
+
+void step_workspace(const struct k_planner *planner, const struct k_plan_dims *dims, uint32_t n,
+                    struct k_plan_bytes *out)
+{
+    planner->workspace(dims, out);
+    for (uint32_t i = 1; i < n; i++) {
+        struct k_plan_bytes of;
+        planner->workspace(&dims[i], &of);
+        out->gemm = max64(out->gemm, of.gemm);
+        out->attention = max64(out->attention, of.attention);
+        out->attention_plan = max64(out->attention_plan, of.attention_plan);
+        out->sample = max64(out->sample, of.sample);
+        out->sample_plan = max64(out->sample_plan, of.sample_plan);
+        out->sample_parts = max64(out->sample_parts, of.sample_parts);
+        out->group = max64(out->group, of.group);
+    }
+}
+
+void step_plan_workspace(const struct model_desc *desc, const struct engine_plan *plan, struct k_plan_bytes *out)
+{
+    struct k_plan_dims dims[KV_MAX_GROUPS];
+    for (uint32_t g = 0; g < KV_MAX_GROUPS; g++)
+        dims[g] = step_plan_dims(desc, plan, g);
+    step_workspace(plan->planner, dims, plan->n_kv_groups, out);
 }

@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "engine/model/model.h"
 #include "engine/plan.h"
+#include "kernels/kv.h"
 
 #include <stdint.h>
 
@@ -17,18 +18,19 @@ static inline uint64_t layout_align(uint64_t n)
     return (n + (LAYOUT_ALIGN - 1)) & ~(uint64_t)(LAYOUT_ALIGN - 1);
 }
 
-/* Byte offsets from the arena's start. T tokens, H hidden size, D head_dim, R logit rows. */
+/* Byte offsets from the arena's start. T tokens, H hidden size, Q and KV heads of dimension D, I inner size: the largest
+ * of any layer. R logit rows. */
 struct step_layout {
-    uint64_t input;    /* a step's: forward_place() says what, packed per step and moved by one copy */
+    uint64_t input; /* a step's: forward_place() says what, packed per step and moved by one copy */
     uint64_t residual; /* [T, H] */
-    uint64_t normed;   /* [T, H] */
-    uint64_t wide;     /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP where has_gate_up */
-    uint64_t narrow;   /* [T, Q D] for attention, then [T, I] for the MLP */
-    uint64_t delta;    /* [T, H]: what a half layer adds to the residual */
-    uint64_t angles;   /* [T, D / 2, 2] */
+    uint64_t normed; /* [T, H] */
+    uint64_t wide; /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP where has_gate_up */
+    uint64_t narrow; /* [T, Q D] for attention, then [T, I] for the MLP */
+    uint64_t delta; /* [T, H]: what a half layer adds to the residual */
+    uint64_t angles[MODEL_MAX_ROPES]; /* [T, dim / 2, 2] of each of the model's ropes */
     uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
-    uint64_t results;  /* [R] of sampling */
-    uint64_t inputs;   /* several ranks: [T, Q D] or [T, I] of the whole model, if a matrix could not be divided */
+    uint64_t results; /* [R] of sampling */
+    uint64_t inputs; /* several ranks: [T, Q D] or [T, I] of the whole model, if a matrix could not be divided */
     uint64_t
         shared; /* several ranks: the parts of all ranks, [T, columns] each; or this rank's logits, and space for one
                  * row of all ranks' logits */
@@ -42,14 +44,20 @@ struct step_layout {
 int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan, struct step_layout *out,
                      struct quire_error *err);
 
-/* The dimensions from which the backend plans its workspace. */
-struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan);
+/* The dimensions from which the backend plans its workspace for the layers of a KV group of the plan. */
+struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan, uint32_t group);
+/* The workspace of a step with layers of n groups: of each piece the most that any of them needs. dims: [n]. */
+void step_workspace(const struct k_planner *planner, const struct k_plan_dims *dims, uint32_t n,
+                    struct k_plan_bytes *out);
+/* That of the plan's largest step. */
+void step_plan_workspace(const struct model_desc *desc, const struct engine_plan *plan, struct k_plan_bytes *out);
 
 /* Host memory of the stage buffer; 0 if the stage computes in host memory. The size is equal on all ranks. */
 uint64_t layout_stage_buffer_bytes(const struct model_desc *desc, const struct engine_plan *plan);
 
-/* Bytes of K, or of V, of one layer. */
-uint64_t layout_kv_bytes(const struct model_desc *desc, struct k_format format, uint32_t block_tokens,
-                         uint32_t n_blocks);
+/* K and V of one layer; the rank's heads. */
+struct k_kv_shape layout_kv_shape(const struct model_desc *desc, uint32_t layer, const struct engine_plan *plan);
+/* Bytes of a block of K and V of one layer. */
+uint64_t layout_kv_block_bytes(const struct model_desc *desc, uint32_t layer, const struct engine_plan *plan);
 
 #endif

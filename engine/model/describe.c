@@ -1,5 +1,4 @@
 #include "engine/model/describe.h"
-#include "engine/model/layer.h"
 
 #include "base/encoding/json.h"
 #include "base/file.h"
@@ -7,6 +6,7 @@
 #include "engine/model/rope_config.h"
 #include "files/model_files.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -112,56 +112,6 @@ static bool has_key(const json_t *object, const char *key)
     return json_object_get(object, key) != NULL;
 }
 
-/* ---- layers --------------------------------------------------------------------------- */
-
-void model_make_encoder_layers(struct model_desc *desc)
-{
-    const struct model_layer layer = {
-        .n_blocks = 2,
-        .blocks = {{.kind = BLOCK_ATTENTION, .norm = NORM_LAYER, .place = NORM_SUM, .mask = MASK_NONE},
-                   {.kind = BLOCK_MLP, .norm = NORM_LAYER, .place = NORM_SUM, .activation = ACTIVATION_GELU}},
-    };
-    for (uint32_t l = 0; l < desc->n_layers; l++)
-        desc->layers[l] = layer;
-}
-
-void model_make_layers(struct model_desc *desc, enum model_norm_position place, enum model_head_norm head_norm)
-{
-    const struct model_layer layer = {
-        .n_blocks = 2,
-        .blocks = {{.kind = BLOCK_ATTENTION, .place = place, .head_norm = head_norm},
-                   {.kind = BLOCK_MLP, .place = place, .activation = ACTIVATION_SILU_MUL}},
-    };
-    for (uint32_t l = 0; l < desc->n_layers; l++)
-        desc->layers[l] = layer;
-}
-
-const struct model_block *model_block_of(const struct model_desc *desc, uint32_t layer, enum model_block_kind kind)
-{
-    const struct model_layer *l = &desc->layers[layer];
-    for (uint32_t i = 0; i < l->n_blocks; i++)
-        if (l->blocks[i].kind == kind)
-            return &l->blocks[i];
-    return NULL;
-}
-
-uint32_t model_window(const struct model_desc *desc, uint32_t layer)
-{
-    const struct model_block *attention = model_block_of(desc, layer, BLOCK_ATTENTION);
-    return attention && attention->mask == MASK_WINDOW ? attention->window : 0;
-}
-
-void model_set_window(struct model_desc *desc, uint32_t layer, uint32_t window)
-{
-    struct model_layer *l = &desc->layers[layer];
-    for (uint32_t i = 0; i < l->n_blocks; i++) {
-        if (l->blocks[i].kind != BLOCK_ATTENTION)
-            continue;
-        l->blocks[i].mask = window ? MASK_WINDOW : MASK_CAUSAL;
-        l->blocks[i].window = window;
-    }
-}
-
 /* ---- architecture and dtype ---------------------------------------------------------- */
 
 static int find_architecture(const json_t *config, const struct architecture **out, struct quire_error *err)
@@ -196,7 +146,7 @@ static int find_architecture(const json_t *config, const struct architecture **o
                       model_shown(name ? name : model_type, shown, sizeof shown), supported);
 }
 
-static int read_dtype(const json_t *config, struct model_desc *desc, struct quire_error *err)
+static int read_dtype(const json_t *config, struct model_config *model, struct quire_error *err)
 {
     const char *name = NULL, *key = "dtype";
     int status = quire_json_string(config, CONFIG, key, &name, err);
@@ -204,14 +154,14 @@ static int read_dtype(const json_t *config, struct model_desc *desc, struct quir
         status = quire_json_string(config, CONFIG, key = "torch_dtype", &name, err);
     if (status != QUIRE_OK)
         return status;
-    desc->dtype = K_F32;
-    desc->dtype_stated = name != NULL;
+    model->dtype = K_F32;
+    model->dtype_stated = name != NULL;
     if (!name || strcmp(name, "float32") == 0)
         return QUIRE_OK;
     if (strcmp(name, "float16") == 0)
-        desc->dtype = K_F16;
+        model->dtype = K_F16;
     else if (strcmp(name, "bfloat16") == 0)
-        desc->dtype = K_BF16;
+        model->dtype = K_BF16;
     else {
         char shown[48];
         return quire_fail(err, QUIRE_UNSUPPORTED,
@@ -231,61 +181,63 @@ static int required_u32(const json_t *config, const char *key, uint32_t max, uin
     return quire_json_u32(config, CONFIG, key, 1, max, out, err);
 }
 
-static int read_heads(const json_t *config, const struct architecture *arch, struct model_desc *desc,
-                      struct quire_error *err)
+static int read_heads(const json_t *config, const struct architecture *arch, uint32_t hidden_size,
+                      struct model_attention *a, struct quire_error *err)
 {
-    int status = required_u32(config, "num_attention_heads", MAX_HEADS, &desc->n_q_heads, err);
+    int status = required_u32(config, "num_attention_heads", MAX_HEADS, &a->n_q_heads, err);
     if (status != QUIRE_OK)
         return status;
-    desc->n_kv_heads = arch->default_kv_heads;
-    if (desc->n_kv_heads == 0 || has_key(config, "num_key_value_heads"))
-        desc->n_kv_heads = desc->n_q_heads; /* null, too, means as many */
-    status = quire_json_u32(config, CONFIG, "num_key_value_heads", 1, MAX_HEADS, &desc->n_kv_heads, err);
+    a->n_kv_heads = arch->default_kv_heads;
+    if (a->n_kv_heads == 0 || has_key(config, "num_key_value_heads"))
+        a->n_kv_heads = a->n_q_heads; /* null, too, means as many */
+    status = quire_json_u32(config, CONFIG, "num_key_value_heads", 1, MAX_HEADS, &a->n_kv_heads, err);
     if (status != QUIRE_OK)
         return status;
-    if (desc->n_q_heads % desc->n_kv_heads != 0)
+    if (a->n_q_heads % a->n_kv_heads != 0)
         return quire_fail(err, QUIRE_INVALID, CONFIG ": num_key_value_heads: %u does not divide num_attention_heads %u",
-                          desc->n_kv_heads, desc->n_q_heads);
+                          a->n_kv_heads, a->n_q_heads);
 
-    desc->head_dim = arch->default_head_dim;
-    status = quire_json_u32(config, CONFIG, "head_dim", 1, UINT32_MAX, &desc->head_dim, err);
+    a->k_dim = arch->default_head_dim;
+    status = quire_json_u32(config, CONFIG, "head_dim", 1, UINT32_MAX, &a->k_dim, err);
     if (status != QUIRE_OK)
         return status;
-    if (desc->head_dim == 0) {
-        if (desc->hidden_size % desc->n_q_heads != 0)
+    if (a->k_dim == 0) {
+        if (hidden_size % a->n_q_heads != 0)
             return quire_fail(err, QUIRE_INVALID,
                               CONFIG ": hidden_size: %u is not a multiple of num_attention_heads"
                                      " %u, and head_dim is missing",
-                              desc->hidden_size, desc->n_q_heads);
-        desc->head_dim = desc->hidden_size / desc->n_q_heads;
+                              hidden_size, a->n_q_heads);
+        a->k_dim = hidden_size / a->n_q_heads;
     }
-    if (desc->head_dim % 16 != 0 || desc->head_dim > 256)
+    if (a->k_dim % 16 != 0 || a->k_dim > 256)
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          CONFIG ": head_dim: %u is not supported; supported: multiples of 16 up to 256",
-                          desc->head_dim);
+                          CONFIG ": head_dim: %u is not supported; supported: multiples of 16 up to 256", a->k_dim);
+    a->v_dim = a->k_dim;
+    a->scale = (float)(1.0 / sqrt((double)a->k_dim));
     return QUIRE_OK;
 }
 
-static int read_sizes(const json_t *config, const struct architecture *arch, struct model_desc *desc,
-                      struct quire_error *err)
+/* layer: an attention and an MLP. */
+static int read_sizes(const json_t *config, const struct architecture *arch, struct model_config *model,
+                      struct model_layer *layer, struct quire_error *err)
 {
     double eps = arch->default_rms_eps > 0 ? arch->default_rms_eps : 1e-6;
-    desc->max_position = arch->default_max_position;
-    int status = required_u32(config, "vocab_size", MAX_VOCAB, &desc->vocab_size, err);
+    model->max_position = arch->default_max_position;
+    int status = required_u32(config, "vocab_size", MAX_VOCAB, &model->vocab_size, err);
     if (status == QUIRE_OK)
-        status = required_u32(config, "hidden_size", MAX_HIDDEN, &desc->hidden_size, err);
+        status = required_u32(config, "hidden_size", MAX_HIDDEN, &model->hidden_size, err);
     if (status == QUIRE_OK)
-        status = required_u32(config, "intermediate_size", MAX_INTERMEDIATE, &desc->intermediate_size, err);
+        status = required_u32(config, "intermediate_size", MAX_INTERMEDIATE, &layer->blocks[1].mlp.inner_size, err);
     if (status == QUIRE_OK)
-        status = required_u32(config, "num_hidden_layers", MODEL_MAX_LAYERS, &desc->n_layers, err);
+        status = required_u32(config, "num_hidden_layers", MODEL_MAX_LAYERS, &model->n_layers, err);
     if (status == QUIRE_OK)
-        status = read_heads(config, arch, desc, err);
+        status = read_heads(config, arch, model->hidden_size, &layer->blocks[0].attention, err);
     if (status == QUIRE_OK)
-        status = quire_json_u32(config, CONFIG, "max_position_embeddings", 1, MODEL_MAX_POSITIONS, &desc->max_position,
+        status = quire_json_u32(config, CONFIG, "max_position_embeddings", 1, MODEL_MAX_POSITIONS, &model->max_position,
                                 err);
     if (status == QUIRE_OK)
         status = quire_json_f64(config, CONFIG, arch->encoder ? "layer_norm_eps" : "rms_norm_eps", 0.0, 1.0, &eps, err);
-    desc->rms_eps = (float)eps;
+    model->rms_eps = (float)eps;
     return status;
 }
 
@@ -302,8 +254,8 @@ static int refuse_whole_texts(const json_t *config, struct quire_error *err)
                       is_causal ? "use_bidirectional_attention" : "is_causal", is_causal ? "true" : "false");
 }
 
-static int read_features(const json_t *config, const struct architecture *arch, struct model_desc *desc,
-                         struct quire_error *err)
+static int read_features(const json_t *config, const struct architecture *arch, struct model_config *model,
+                         struct model_layer *layer, struct quire_error *err)
 {
     const char *act = "silu";
     bool attention_bias = false;
@@ -316,13 +268,14 @@ static int read_features(const json_t *config, const struct architecture *arch, 
                           model_shown(act, shown, sizeof shown));
     }
     if (status == QUIRE_OK)
-        status = quire_json_bool(config, CONFIG, "tie_word_embeddings", &desc->tied_embeddings, err);
+        status = quire_json_bool(config, CONFIG, "tie_word_embeddings", &model->tied_embeddings, err);
     if (status == QUIRE_OK && arch->reads_attention_bias)
         status = quire_json_bool(config, CONFIG, "attention_bias", &attention_bias, err);
     if (status == QUIRE_OK && arch->reads_mlp_bias)
-        status = quire_json_bool(config, CONFIG, "mlp_bias", &desc->mlp_bias, err);
-    desc->q_bias = desc->k_bias = desc->v_bias = arch->qkv_bias || attention_bias;
-    desc->o_bias = attention_bias;
+        status = quire_json_bool(config, CONFIG, "mlp_bias", &layer->blocks[1].mlp.bias, err);
+    struct model_attention *a = &layer->blocks[0].attention;
+    a->q_bias = a->k_bias = a->v_bias = arch->qkv_bias || attention_bias;
+    a->o_bias = attention_bias;
     return status;
 }
 
@@ -358,54 +311,59 @@ static int refuse_other_encoders(const json_t *config, struct quire_error *err)
 }
 
 /* How many logits: id2label's, else num_labels', else 2 as the config class has it. */
-static int read_labels(const json_t *config, struct model_desc *desc, struct quire_error *err)
+static int read_labels(const json_t *config, struct model_config *model, struct quire_error *err)
 {
     json_t *labels = NULL;
-    desc->n_labels = 2;
+    model->outputs.n_labels = 2;
     int status = quire_json_object(config, CONFIG, "id2label", &labels, err);
     if (status == QUIRE_OK)
-        status = quire_json_u32(config, CONFIG, "num_labels", 1, MAX_LABELS, &desc->n_labels, err);
+        status = quire_json_u32(config, CONFIG, "num_labels", 1, MAX_LABELS, &model->outputs.n_labels, err);
     if (status != QUIRE_OK || !labels)
         return status;
     if (json_object_size(labels) == 0 || json_object_size(labels) > MAX_LABELS)
         return quire_fail(err, QUIRE_INVALID, CONFIG ": id2label: must have 1 to %u labels", MAX_LABELS);
-    desc->n_labels = (uint32_t)json_object_size(labels);
+    model->outputs.n_labels = (uint32_t)json_object_size(labels);
     return QUIRE_OK;
 }
 
-static int read_encoder(const json_t *config, const struct architecture *arch, struct model_desc *desc,
-                        struct quire_error *err)
+static int read_encoder(const json_t *config, const struct architecture *arch, struct model_config *model,
+                        struct model_layer *layer, struct quire_error *err)
 {
     uint32_t padding = arch->roberta ? 1 : 0;
+    const struct model_rope none = {.kind = MODEL_ROPE_NONE,
+                                    .dim = layer->blocks[0].attention.k_dim,
+                                    .theta = 10000.0,
+                                    .factor = 1.0,
+                                    .attention_factor = 1.0};
     int status = refuse_other_encoders(config, err);
-    model_make_encoder_layers(desc);
-    desc->encoder = true;
-    desc->roberta = arch->roberta;
-    desc->tied_embeddings = true; /* there is no head that has logits of tokens */
-    desc->final_norm = NORM_LAYER;
-    desc->rope = MODEL_ROPE_NONE;
-    desc->rope_theta = 10000.0;
-    desc->rope_factor = desc->rope_attention_factor = 1.0;
-    desc->n_segments = 2;
     if (status == QUIRE_OK)
-        status = quire_json_u32(config, CONFIG, "type_vocab_size", 0, MAX_SEGMENTS, &desc->n_segments, err);
+        status = model_make_layers(model, layer, &none, err);
+    model->is_encoder = true;
+    model->encoder.roberta = arch->roberta;
+    model->tied_embeddings = true; /* there is no head that has logits of tokens */
+    model->final_norm = NORM_LAYER;
+    model->encoder.n_segments = 2;
+    if (status == QUIRE_OK)
+        status = quire_json_u32(config, CONFIG, "type_vocab_size", 0, MAX_SEGMENTS, &model->encoder.n_segments, err);
     if (status == QUIRE_OK)
         status = quire_json_u32(config, CONFIG, "pad_token_id", 0, MAX_VOCAB, &padding, err);
     if (status != QUIRE_OK)
         return status;
-    desc->n_positions = desc->max_position;
-    desc->first_position = arch->roberta ? padding + 1 : 0;
-    if (desc->first_position >= desc->n_positions)
+    model->encoder.n_positions = model->max_position;
+    model->encoder.first_position = arch->roberta ? padding + 1 : 0;
+    if (model->encoder.first_position >= model->encoder.n_positions)
         return quire_fail(err, QUIRE_INVALID, CONFIG ": pad_token_id: %u leaves no position of %u", padding,
-                          desc->n_positions);
-    desc->max_position -= desc->first_position;
-    desc->pooling = POOLING_MEAN;
-    desc->vector_size = desc->hidden_size;
+                          model->encoder.n_positions);
+    model->max_position -= model->encoder.first_position;
+    model->outputs.kind = OUTPUT_VECTOR;
+    model->outputs.pooling = POOLING_MEAN;
+    model->outputs.vector_size = model->hidden_size;
     if (!arch->classifier)
         return QUIRE_OK;
-    status = read_labels(config, desc, err);
-    desc->pooling = POOLING_CLS;
-    desc->vector_size = desc->n_labels;
+    status = read_labels(config, model, err);
+    model->outputs.kind = OUTPUT_SCORES;
+    model->outputs.pooling = POOLING_CLS;
+    model->outputs.vector_size = model->outputs.n_labels;
     return status;
 }
 
@@ -418,14 +376,19 @@ static int read_window(const json_t *config, uint32_t *out, struct quire_error *
     return quire_json_u32(config, CONFIG, "sliding_window", 1, INT32_MAX, out, err);
 }
 
+static uint32_t window_of(const struct model_config *model, uint32_t layer)
+{
+    return model->layers[layer].blocks[0].attention.window;
+}
+
 /* If the architecture reads layer_types, it decides. Otherwise it must agree with the architecture. */
 static int apply_layer_types(const json_t *types, const struct architecture *arch, uint32_t window,
-                             struct model_desc *desc, struct quire_error *err)
+                             struct model_config *model, struct quire_error *err)
 {
-    if (json_array_size(types) != desc->n_layers)
+    if (json_array_size(types) != model->n_layers)
         return quire_fail(err, QUIRE_INVALID, CONFIG ": layer_types: has %zu entries, but num_hidden_layers is %u",
-                          json_array_size(types), desc->n_layers);
-    for (uint32_t i = 0; i < desc->n_layers; i++) {
+                          json_array_size(types), model->n_layers);
+    for (uint32_t i = 0; i < model->n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
         if (!type)
             return quire_fail(err, QUIRE_INVALID, CONFIG ": layer_types: must hold strings");
@@ -443,15 +406,15 @@ static int apply_layer_types(const json_t *types, const struct architecture *arc
                                      " sliding_window is not set or not used",
                               i);
         uint32_t says = sliding ? window : 0;
-        if (arch->window != WINDOW_UPPER_LAYERS && says != model_window(desc, i))
+        if (arch->window != WINDOW_UPPER_LAYERS && says != window_of(model, i))
             return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": layer_types: layer %u as %s is not supported for %s", i,
                               sliding ? "sliding_attention" : "full_attention", arch->name);
-        model_set_window(desc, i, says);
+        model_set_window(model, i, says);
     }
     return QUIRE_OK;
 }
 
-static int read_windows(const json_t *config, const struct architecture *arch, struct model_desc *desc,
+static int read_windows(const json_t *config, const struct architecture *arch, struct model_config *model,
                         struct quire_error *err)
 {
     json_t *types = NULL;
@@ -469,77 +432,79 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
         status = quire_json_array(config, CONFIG, "layer_types", &types, err);
     if (status != QUIRE_OK)
         return status;
-    for (uint32_t i = 0; i < desc->n_layers; i++)
-        model_set_window(desc, i, i >= first ? window : 0);
-    return types ? apply_layer_types(types, arch, window, desc, err) : QUIRE_OK;
+    for (uint32_t i = 0; i < model->n_layers; i++)
+        model_set_window(model, i, i >= first ? window : 0);
+    return types ? apply_layer_types(types, arch, window, model, err) : QUIRE_OK;
 }
 
-static int read_decoder(const json_t *config, const struct architecture *arch, struct model_desc *desc,
-                        struct quire_error *err)
+static int read_decoder(const json_t *config, const struct architecture *arch, struct model_config *model,
+                        struct model_layer *layer, struct quire_error *err)
 {
-    model_make_layers(desc, arch->norm_place, arch->head_norm);
-    int status = read_features(config, arch, desc, err);
+    struct model_rope rope = {.dim = layer->blocks[0].attention.k_dim};
+    int status = read_features(config, arch, model, layer, err);
     if (status == QUIRE_OK)
-        status = read_windows(config, arch, desc, err);
+        status = model_make_layers(model, layer, &rope, err);
     if (status == QUIRE_OK)
-        status = quire_json_u32(config, CONFIG, "num_nextn_predict_layers", 0, MODEL_MAX_LAYERS, &desc->n_next_layers,
+        status = read_windows(config, arch, model, err);
+    if (status == QUIRE_OK)
+        status = quire_json_u32(config, CONFIG, "num_nextn_predict_layers", 0, MODEL_MAX_LAYERS, &model->n_next_layers,
                                 err);
-    return status == QUIRE_OK ? model_rope_config(config, desc, err) : status;
+    return status == QUIRE_OK ? model_rope_config(config, &model->max_position, &model->ropes[0], err) : status;
 }
 
 /* ---- tokens and sampling ------------------------------------------------------------- */
 
-static int add_eos(const json_t *value, const char *where, struct model_desc *desc, struct quire_error *err)
+static int add_eos(const json_t *value, const char *where, struct model_config *model, struct quire_error *err)
 {
     if (!json_is_integer(value))
         return quire_fail(err, QUIRE_INVALID, "%s: eos_token_id: must be an integer or a list of integers", where);
     json_int_t id = json_integer_value(value);
-    if (id < 0 || id >= desc->vocab_size)
+    if (id < 0 || id >= model->vocab_size)
         return quire_fail(err, QUIRE_INVALID, "%s: eos_token_id: must be between 0 and vocab_size - 1 (%u), got %lld",
-                          where, desc->vocab_size - 1, (long long)id);
-    for (uint32_t i = 0; i < desc->n_eos; i++)
-        if (desc->eos[i] == (uint32_t)id)
+                          where, model->vocab_size - 1, (long long)id);
+    for (uint32_t i = 0; i < model->tokens.n_eos; i++)
+        if (model->tokens.eos[i] == (uint32_t)id)
             return QUIRE_OK;
-    if (desc->n_eos == MODEL_MAX_EOS)
+    if (model->tokens.n_eos == MODEL_MAX_EOS)
         return quire_fail(err, QUIRE_UNSUPPORTED, "%s: eos_token_id: more than %d ids", where, MODEL_MAX_EOS);
-    desc->eos[desc->n_eos++] = (uint32_t)id;
+    model->tokens.eos[model->tokens.n_eos++] = (uint32_t)id;
     return QUIRE_OK;
 }
 
 /* Replaces eos and bos by the values in object. A field that object lacks stays unchanged. */
-static int read_token_ids(const json_t *object, const char *where, struct model_desc *desc, struct quire_error *err)
+static int read_token_ids(const json_t *object, const char *where, struct model_config *model, struct quire_error *err)
 {
     const json_t *eos = json_object_get(object, "eos_token_id");
     if (eos && !json_is_null(eos)) {
-        desc->n_eos = 0;
+        model->tokens.n_eos = 0;
         size_t i;
         json_t *item;
         if (!json_is_array(eos)) {
-            int status = add_eos(eos, where, desc, err);
+            int status = add_eos(eos, where, model, err);
             if (status != QUIRE_OK)
                 return status;
         }
         json_array_foreach(eos, i, item)
         {
-            int status = add_eos(item, where, desc, err);
+            int status = add_eos(item, where, model, err);
             if (status != QUIRE_OK)
                 return status;
         }
     }
     /* −1 is how some exporters write "none". */
-    return quire_json_i64(object, where, "bos_token_id", -1, (int64_t)desc->vocab_size - 1, &desc->bos, err);
+    return quire_json_i64(object, where, "bos_token_id", -1, (int64_t)model->vocab_size - 1, &model->tokens.bos, err);
 }
 
-static int read_config_tokens(const json_t *config, const struct architecture *arch, struct model_desc *desc,
+static int read_config_tokens(const json_t *config, const struct architecture *arch, struct model_config *model,
                               struct quire_error *err)
 {
-    desc->n_eos = 0;
-    desc->bos = has_key(config, "bos_token_id") ? -1 : arch->default_bos;
-    if (desc->bos >= desc->vocab_size)
-        desc->bos = -1;
-    if (!has_key(config, "eos_token_id") && arch->default_eos >= 0 && arch->default_eos < desc->vocab_size)
-        desc->eos[desc->n_eos++] = (uint32_t)arch->default_eos;
-    return read_token_ids(config, CONFIG, desc, err);
+    model->tokens.n_eos = 0;
+    model->tokens.bos = has_key(config, "bos_token_id") ? -1 : arch->default_bos;
+    if (model->tokens.bos >= model->vocab_size)
+        model->tokens.bos = -1;
+    if (!has_key(config, "eos_token_id") && arch->default_eos >= 0 && arch->default_eos < model->vocab_size)
+        model->tokens.eos[model->tokens.n_eos++] = (uint32_t)arch->default_eos;
+    return read_token_ids(config, CONFIG, model, err);
 }
 
 static int read_default(const json_t *generation, const char *key, double min, double max, bool *has, double *out,
@@ -550,11 +515,11 @@ static int read_default(const json_t *generation, const char *key, double min, d
     return quire_json_f64(generation, GENERATION, key, min, max, out, err);
 }
 
-static int read_generation(const json_t *generation, struct model_desc *desc, struct sampling_defaults *s,
+static int read_generation(const json_t *generation, struct model_config *model, struct sampling_defaults *s,
                            struct quire_error *err)
 {
     int64_t top_k = 0;
-    int status = read_token_ids(generation, GENERATION, desc, err);
+    int status = read_token_ids(generation, GENERATION, model, err);
     if (status == QUIRE_OK)
         status = read_default(generation, "temperature", 0.0, 100.0, &s->has_temperature, &s->temperature, err);
     if (status == QUIRE_OK)
@@ -576,11 +541,10 @@ static int read_generation(const json_t *generation, struct model_desc *desc, st
 
 /* ---- the whole ----------------------------------------------------------------------- */
 
-static int describe(const json_t *config, const json_t *generation, struct model_desc *desc,
+static int read_all(const json_t *config, const json_t *generation, struct model_config *model,
                     struct sampling_defaults *sampling, struct quire_error *err)
 {
     const struct architecture *arch = NULL;
-    memset(desc, 0, sizeof *desc);
     memset(sampling, 0, sizeof *sampling);
     if (!json_is_object(config))
         return quire_fail(err, QUIRE_INVALID, CONFIG ": must be a JSON object");
@@ -590,25 +554,47 @@ static int describe(const json_t *config, const json_t *generation, struct model
     int status = find_architecture(config, &arch, err);
     if (status != QUIRE_OK)
         return status;
-    snprintf(desc->architecture, sizeof desc->architecture, "%s", arch->name);
-    status = quantization_read(config, &desc->quantization, err);
+    struct model_layer layer = arch->encoder ? model_encoder_layer()
+                                             : model_decoder_layer(arch->norm_place, arch->head_norm);
+    snprintf(model->architecture, sizeof model->architecture, "%s", arch->name);
+    status = quantization_read(config, model->quantization, err);
     if (status == QUIRE_OK)
-        status = read_dtype(config, desc, err);
+        status = read_dtype(config, model, err);
     if (status == QUIRE_OK)
-        status = read_sizes(config, arch, desc, err);
+        status = read_sizes(config, arch, model, &layer, err);
     if (status == QUIRE_OK)
-        status = (arch->encoder ? read_encoder : read_decoder)(config, arch, desc, err);
+        status = (arch->encoder ? read_encoder : read_decoder)(config, arch, model, &layer, err);
     if (status == QUIRE_OK)
-        status = read_config_tokens(config, arch, desc, err);
+        status = read_config_tokens(config, arch, model, err);
     if (status == QUIRE_OK && generation)
-        status = read_generation(generation, desc, sampling, err);
+        status = read_generation(generation, model, sampling, err);
+    return status;
+}
+
+static int describe(const json_t *config, const json_t *generation, struct model_config **out,
+                    struct sampling_defaults *sampling, struct quire_error *err)
+{
+    struct model_config *model = calloc(1, sizeof *model);
+    *out = NULL;
+    if (model)
+        model->quantization = calloc(1, sizeof *model->quantization);
+    if (!model || !model->quantization) {
+        model_config_free(model);
+        return quire_fail(err, QUIRE_NO_MEMORY, "model description: out of memory");
+    }
+    const int status = read_all(config, generation, model, sampling, err);
+    if (status == QUIRE_OK)
+        *out = model;
+    else
+        model_config_free(model);
     return status;
 }
 
 int model_describe_json(const char *config, size_t n_config, const char *generation, size_t n_generation,
-                        struct model_desc *out, struct sampling_defaults *sampling, struct quire_error *err)
+                        struct model_config **out, struct sampling_defaults *sampling, struct quire_error *err)
 {
     json_t *config_json = NULL, *generation_json = NULL;
+    *out = NULL;
     int status = quire_json_parse_python(config, n_config, CONFIG, &config_json, err);
     if (status == QUIRE_OK && generation)
         status = quire_json_parse_python(generation, n_generation, GENERATION, &generation_json, err);
@@ -644,14 +630,14 @@ static int read_module(const char *dir, const char *folder, char name[MODULE_FIL
     return read_json(dir, name, false, out, err);
 }
 
-int model_describe_vector(const char *model_dir, struct model_desc *desc, struct quire_error *err)
+int model_describe_vector(const char *model_dir, struct model_config *model, struct quire_error *err)
 {
     json_t *modules = NULL, *pooling = NULL, *dense = NULL, *limits = NULL;
     struct pooling_folders folders = {NULL, NULL};
     char pooling_file[MODULE_FILE_BYTES] = "", dense_file[MODULE_FILE_BYTES] = "";
     int status = read_json(model_dir, "modules.json", true, &modules, err);
     if (status == QUIRE_OK)
-        status = pooling_modules(modules, desc, &folders, err);
+        status = pooling_modules(modules, model, &folders, err);
     if (status == QUIRE_OK && folders.pooling)
         status = read_module(model_dir, folders.pooling, pooling_file, &pooling, err);
     if (status == QUIRE_OK && folders.dense)
@@ -659,11 +645,11 @@ int model_describe_vector(const char *model_dir, struct model_desc *desc, struct
     if (status == QUIRE_OK)
         status = read_json(model_dir, "sentence_bert_config.json", true, &limits, err);
     if (status == QUIRE_OK)
-        status = pooling_config(pooling, pooling_file, limits, desc, err);
+        status = pooling_config(pooling, pooling_file, limits, model, err);
     if (status == QUIRE_OK)
-        status = pooling_dense(dense, dense_file, desc, err);
+        status = pooling_dense(dense, dense_file, model, err);
     if (status == QUIRE_OK && dense)
-        snprintf(desc->dense_folder, sizeof desc->dense_folder, "%s", folders.dense);
+        snprintf(model->outputs.dense.folder, sizeof model->outputs.dense.folder, "%s", folders.dense);
     json_decref(modules);
     json_decref(pooling);
     json_decref(dense);
@@ -679,7 +665,7 @@ static int parse_optional(const char *text, const char *where, json_t **out, str
 }
 
 int model_describe_vector_json(const char *modules, const char *pooling, const char *dense, const char *limits,
-                               struct model_desc *desc, struct quire_error *err)
+                               struct model_config *model, struct quire_error *err)
 {
     json_t *modules_json = NULL, *pooling_json = NULL, *dense_json = NULL, *limits_json = NULL;
     struct pooling_folders folders;
@@ -691,11 +677,11 @@ int model_describe_vector_json(const char *modules, const char *pooling, const c
     if (status == QUIRE_OK)
         status = parse_optional(limits, "sentence_bert_config.json", &limits_json, err);
     if (status == QUIRE_OK)
-        status = pooling_modules(modules_json, desc, &folders, err);
+        status = pooling_modules(modules_json, model, &folders, err);
     if (status == QUIRE_OK)
-        status = pooling_config(pooling_json, POOLING, limits_json, desc, err);
+        status = pooling_config(pooling_json, POOLING, limits_json, model, err);
     if (status == QUIRE_OK)
-        status = pooling_dense(dense_json, DENSE, desc, err);
+        status = pooling_dense(dense_json, DENSE, model, err);
     json_decref(modules_json);
     json_decref(pooling_json);
     json_decref(dense_json);
@@ -713,10 +699,11 @@ static int name_file(const char *model, int status, struct quire_error *err)
     return quire_fail(err, status, "%.100s: its keys, as a %.300s", slash ? slash + 1 : model, made.text);
 }
 
-int model_describe(const char *model_dir, struct model_desc *out, struct sampling_defaults *sampling,
+int model_describe(const char *model_dir, struct model_config **out, struct sampling_defaults *sampling,
                    struct quire_error *err)
 {
     json_t *config = NULL, *generation = NULL;
+    *out = NULL;
     int status = read_json(model_dir, CONFIG, false, &config, err);
     if (status == QUIRE_OK)
         status = read_json(model_dir, GENERATION, true, &generation, err);
@@ -724,5 +711,11 @@ int model_describe(const char *model_dir, struct model_desc *out, struct samplin
         status = name_file(model_dir, describe(config, generation, out, sampling, err), err);
     json_decref(config);
     json_decref(generation);
-    return status == QUIRE_OK && out->encoder ? model_describe_vector(model_dir, out, err) : status;
+    if (status == QUIRE_OK && (*out)->is_encoder)
+        status = model_describe_vector(model_dir, *out, err);
+    if (status != QUIRE_OK) {
+        model_config_free(*out);
+        *out = NULL;
+    }
+    return status;
 }

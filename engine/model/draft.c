@@ -171,8 +171,8 @@ int model_same_tokens(const char *draft, size_t n_draft, const char *model, size
     return status;
 }
 
-static int check_tokens(const char *draft_dir, const char *model_dir, const struct model_desc *draft,
-                        const struct model_desc *model, struct quire_error *err)
+static int check_tokens(const char *draft_dir, const char *model_dir, const struct model_config *draft,
+                        const struct model_config *model, struct quire_error *err)
 {
     struct buffer a = {0}, b = {0};
     int status = model_file_read(draft_dir, TOKENIZER, MAX_TOKENIZER_BYTES, &a, err);
@@ -195,24 +195,23 @@ static int check_tokens(const char *draft_dir, const char *model_dir, const stru
 
 /* ---- the model ----------------------------------------------------------------------------------- */
 
-int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_desc *model, bool ignore_unused,
-                     struct model_desc *out, struct checkpoint **checkpoint, struct quire_error *err)
+int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_config *model, bool ignore_unused,
+                     struct opened_model *out, struct quire_error *err)
 {
     struct weights_unused unused;
     struct sampling_defaults ignored; /* a request is sampled as its model says */
-    *checkpoint = NULL;
-    int status = model_describe(draft_dir, out, &ignored, err);
+    *out = (struct opened_model){.config = NULL};
+    int status = model_describe(draft_dir, &out->config, &ignored, err);
     if (status == QUIRE_OK)
-        status = check_tokens(draft_dir, model_dir, out, model, err);
+        status = check_tokens(draft_dir, model_dir, out->config, model, err);
     if (status == QUIRE_OK)
-        status = checkpoint_open(draft_dir, checkpoint, err);
+        status = checkpoint_open(draft_dir, &out->checkpoint, err);
     if (status == QUIRE_OK)
-        status = weights_stored_dtype(*checkpoint, NULL, out, err);
+        status = weights_stored_dtype(out->checkpoint, NULL, out->config, &out->facts, err);
+    const struct model_desc desc = opened_model_desc(out);
     if (status == QUIRE_OK)
-        status = weights_unused(*checkpoint, out, ignore_unused, &unused, err);
-    if (status != QUIRE_OK) {
-        checkpoint_close(*checkpoint);
-        *checkpoint = NULL;
-    }
+        status = weights_unused(out->checkpoint, &desc, ignore_unused, &unused, err);
+    if (status != QUIRE_OK)
+        opened_model_close(out);
     return status;
 }

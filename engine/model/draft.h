@@ -9,13 +9,12 @@
 #define QUIRE_ENGINE_DRAFT_H
 
 #include "base/status.h"
-#include "engine/checkpoint/checkpoint.h"
-#include "engine/model/model.h"
+#include "engine/model/opened.h"
 
-/* *checkpoint is the caller's (checkpoint_close). QUIRE_INVALID: another tokenizer; else as model_describe() and
+/* The caller closes *out (opened_model_close). QUIRE_INVALID: another tokenizer; else as model_describe() and
  * checkpoint_open() and weights_unused(). */
-int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_desc *model, bool ignore_unused,
-                     struct model_desc *out, struct checkpoint **checkpoint, struct quire_error *err);
+int model_open_draft(const char *draft_dir, const char *model_dir, const struct model_config *model, bool ignore_unused,
+                     struct opened_model *out, struct quire_error *err);
 
 /* The comparison of two parsed tokenizer.json: what the fuzzer calls. */
 int model_same_tokens(const char *draft, size_t n_draft, const char *model, size_t n_model, struct quire_error *err);

@@ -1,11 +1,15 @@
-/* The layers of a model's description. A layer is a list of blocks. Data only; any thread. */
+/* The layers of a model. A layer is a list of blocks; each block has sizes of its own. All sizes here are the whole
+ * model's: share.h gives those of one rank. Data only; any thread. */
 #ifndef QUIRE_ENGINE_MODEL_LAYER_H
 #define QUIRE_ENGINE_MODEL_LAYER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A layer is a list of blocks; each adds something to the residual stream x. */
 enum model_block_kind { BLOCK_ATTENTION, BLOCK_MLP };
+/* What a tensor belongs to: a block, by its kind, or what lies beside the layers. */
+enum model_owner { OF_ATTENTION = BLOCK_ATTENTION, OF_MLP = BLOCK_MLP, OF_MODEL };
 enum model_norm { NORM_RMS, NORM_LAYER };
 enum model_norm_position {
     NORM_PRE,  /* x += block(norm(x)) */
@@ -24,23 +28,81 @@ enum model_head_norm {
 };
 enum model_activation { ACTIVATION_NONE, ACTIVATION_SILU_MUL, ACTIVATION_GELU };
 
+struct model_attention {
+    uint32_t n_q_heads, n_kv_heads;
+    uint32_t k_dim; /* of a head of q and of k */
+    uint32_t v_dim; /* of a head of v, and of what attention gives for each q head */
+    enum model_mask mask;
+    uint32_t window; /* of MASK_WINDOW */
+    enum model_head_norm head_norm;
+    bool q_bias, k_bias, v_bias, o_bias;
+    uint32_t rope; /* index into model_config.ropes. A layer without RoPE names a rope of the kind MODEL_ROPE_NONE */
+    float scale;   /* of scores */
+};
+
+struct model_mlp {
+    uint32_t inner_size;
+    enum model_activation activation; /* of gate and up; GELU has up only */
+    bool bias;
+};
+
 struct model_block {
     enum model_block_kind kind;
     enum model_norm norm;
     enum model_norm_position place;
-    /* attention */
-    enum model_mask mask;
-    uint32_t window; /* of MASK_WINDOW */
-    enum model_head_norm head_norm;
-    /* MLP */
-    enum model_activation activation; /* of gate and up; GELU has up only */
+    union { /* by kind */
+        struct model_attention attention;
+        struct model_mlp mlp;
+    };
 };
 
 #define MODEL_MAX_BLOCKS 2
-#define MODEL_FOLDER_BYTES 65
 struct model_layer {
     uint32_t n_blocks;
     struct model_block blocks[MODEL_MAX_BLOCKS];
 };
+
+/* A length that the description knows. */
+enum model_size {
+    SIZE_ONE,
+    SIZE_HIDDEN,
+    SIZE_VOCAB,
+    SIZE_POSITIONS,
+    SIZE_SEGMENTS,
+    SIZE_LABELS,
+    SIZE_DENSE,
+    /* Of blocks: */
+    SIZE_Q,
+    SIZE_K,
+    SIZE_V,
+    SIZE_HEADS, /* what attention gives: v_dim for each q head */
+    SIZE_HEAD_DIM, /* of q and k */
+    SIZE_INNER
+};
+
+/* 0: a block of this kind has no such size. */
+static inline uint32_t model_block_size(const struct model_block *block, enum model_size size)
+{
+    const struct model_attention *a = &block->attention;
+    if (block->kind == BLOCK_MLP)
+        return size == SIZE_INNER ? block->mlp.inner_size : 0;
+    switch (size) {
+    case SIZE_Q: return a->n_q_heads * a->k_dim;
+    case SIZE_K: return a->n_kv_heads * a->k_dim;
+    case SIZE_V: return a->n_kv_heads * a->v_dim;
+    case SIZE_HEADS: return a->n_q_heads * a->v_dim;
+    case SIZE_HEAD_DIM: return a->k_dim;
+    default: return 0;
+    }
+}
+
+/* NULL: the layer has no block of that kind. */
+static inline const struct model_block *model_layer_block(const struct model_layer *layer, enum model_block_kind kind)
+{
+    for (uint32_t i = 0; i < layer->n_blocks; i++)
+        if (layer->blocks[i].kind == kind)
+            return &layer->blocks[i];
+    return 0;
+}
 
 #endif

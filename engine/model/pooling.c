@@ -23,19 +23,20 @@ static int module_folder(const json_t *module, size_t i, const char **out, struc
     return *out ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, MODULES ": module %zu: path: must be a string", i);
 }
 
-int pooling_modules(const json_t *modules, struct model_desc *desc, struct pooling_folders *folders,
+int pooling_modules(const json_t *modules, struct model_config *model, struct pooling_folders *folders,
                     struct quire_error *err)
 {
     size_t i;
     json_t *module;
     *folders = (struct pooling_folders){NULL, NULL};
-    desc->normalize = false;
-    desc->dense_size = 0;
-    if (desc->n_labels == 0) {
-        desc->pooling = desc->encoder ? POOLING_MEAN : POOLING_LAST;
-        desc->vector_size = desc->hidden_size;
+    model->outputs.normalize = false;
+    model->outputs.dense.size = 0;
+    if (model->outputs.n_labels == 0) {
+        model->outputs.kind = OUTPUT_VECTOR;
+        model->outputs.pooling = model->is_encoder ? POOLING_MEAN : POOLING_LAST;
+        model->outputs.vector_size = model->hidden_size;
     }
-    if (!modules || desc->n_labels > 0)
+    if (!modules || model->outputs.n_labels > 0)
         return QUIRE_OK;
     if (!json_is_array(modules))
         return quire_fail(err, QUIRE_INVALID, MODULES ": must be a list");
@@ -53,7 +54,7 @@ int pooling_modules(const json_t *modules, struct model_desc *desc, struct pooli
         else if (i == 2 && is_module(type, "Dense"))
             status = module_folder(module, i, &folders->dense, err);
         else if (i == (folders->dense ? 3 : 2) && is_module(type, "Normalize"))
-            desc->normalize = true;
+            model->outputs.normalize = true;
         else
             return quire_fail(err, QUIRE_UNSUPPORTED,
                               MODULES ": module %zu: '%s' is not supported there (Transformer, Pooling, a Dense and"
@@ -65,7 +66,7 @@ int pooling_modules(const json_t *modules, struct model_desc *desc, struct pooli
     return i >= 2 ? QUIRE_OK : quire_fail(err, QUIRE_UNSUPPORTED, MODULES ": the Pooling module is missing");
 }
 
-static int read_mode(const json_t *pooling, const char *file, struct model_desc *desc, struct quire_error *err)
+static int read_mode(const json_t *pooling, const char *file, struct model_config *model, struct quire_error *err)
 {
     static const struct {
         const char *key;
@@ -88,7 +89,7 @@ static int read_mode(const json_t *pooling, const char *file, struct model_desc 
             return quire_fail(err, QUIRE_UNSUPPORTED, "%s: %s: is not supported; supported: mean, cls, lasttoken", file,
                               modes[i].key);
         if (on)
-            desc->pooling = modes[i].pooling;
+            model->outputs.pooling = modes[i].pooling;
         n += on;
     }
     return n == 1
@@ -96,39 +97,39 @@ static int read_mode(const json_t *pooling, const char *file, struct model_desc 
                : quire_fail(err, QUIRE_UNSUPPORTED, "%s: %u pooling modes are set; exactly one is supported", file, n);
 }
 
-int pooling_config(const json_t *pooling, const char *file, const json_t *limits, struct model_desc *desc,
+int pooling_config(const json_t *pooling, const char *file, const json_t *limits, struct model_config *model,
                    struct quire_error *err)
 {
-    uint32_t n = desc->vector_size, longest = desc->max_position;
+    uint32_t n = model->outputs.vector_size, longest = model->max_position;
     int status = QUIRE_OK;
     if (pooling && !json_is_object(pooling))
         return quire_fail(err, QUIRE_INVALID, "%s: must be a JSON object", file);
     if (limits && !json_is_object(limits))
         return quire_fail(err, QUIRE_INVALID, LIMITS ": must be a JSON object");
     if (pooling)
-        status = read_mode(pooling, file, desc, err);
+        status = read_mode(pooling, file, model, err);
     if (status == QUIRE_OK && pooling)
         status = quire_json_u32(pooling, file, "word_embedding_dimension", 1, UINT32_MAX, &n, err);
-    if (status == QUIRE_OK && n != desc->vector_size)
+    if (status == QUIRE_OK && n != model->outputs.vector_size)
         return quire_fail(err, QUIRE_INVALID, "%s: word_embedding_dimension: is %u, but the model has %u", file, n,
-                          desc->vector_size);
+                          model->outputs.vector_size);
     if (status == QUIRE_OK && limits)
         status = quire_json_u32(limits, LIMITS, "max_seq_length", 1, UINT32_MAX, &longest, err);
-    if (status == QUIRE_OK && longest < desc->max_position)
-        desc->max_position = longest;
+    if (status == QUIRE_OK && longest < model->max_position)
+        model->max_position = longest;
     return status;
 }
 
 /* Identity and Tanh, in any of torch's modules. */
-static int read_activation(const json_t *dense, const char *file, struct model_desc *desc, struct quire_error *err)
+static int read_activation(const json_t *dense, const char *file, struct model_config *model, struct quire_error *err)
 {
     const char *name = "Tanh";
     char shown[64];
     int status = quire_json_string(dense, file, "activation_function", &name, err);
     if (status != QUIRE_OK)
         return status;
-    desc->dense_tanh = is_module(name, "Tanh");
-    return desc->dense_tanh || is_module(name, "Identity")
+    model->outputs.dense.tanh = is_module(name, "Tanh");
+    return model->outputs.dense.tanh || is_module(name, "Identity")
                ? QUIRE_OK
                : quire_fail(err, QUIRE_UNSUPPORTED,
                             "%s: activation_function: '%s' is not supported; supported: Identity, Tanh", file,
@@ -152,29 +153,29 @@ static int check_names(const json_t *dense, const char *file, struct quire_error
     return QUIRE_OK;
 }
 
-int pooling_dense(const json_t *dense, const char *file, struct model_desc *desc, struct quire_error *err)
+int pooling_dense(const json_t *dense, const char *file, struct model_config *model, struct quire_error *err)
 {
     uint32_t n_in = 0, n_out = 0;
     if (!dense)
         return QUIRE_OK;
     if (!json_is_object(dense))
         return quire_fail(err, QUIRE_INVALID, "%s: must be a JSON object", file);
-    desc->dense_bias = true;
+    model->outputs.dense.bias = true;
     int status = quire_json_u32(dense, file, "in_features", 1, UINT32_MAX, &n_in, err);
-    if (status == QUIRE_OK && n_in != desc->vector_size)
+    if (status == QUIRE_OK && n_in != model->outputs.vector_size)
         status = quire_fail(err, QUIRE_INVALID, "%s: in_features: is %u, but the model has %u", file, n_in,
-                            desc->vector_size);
+                            model->outputs.vector_size);
     if (status == QUIRE_OK)
         status = quire_json_u32(dense, file, "out_features", 1, MAX_DENSE, &n_out, err);
     if (status == QUIRE_OK && n_out == 0)
         status = quire_fail(err, QUIRE_INVALID, "%s: out_features: is missing", file);
     if (status == QUIRE_OK)
-        status = quire_json_bool(dense, file, "bias", &desc->dense_bias, err);
+        status = quire_json_bool(dense, file, "bias", &model->outputs.dense.bias, err);
     if (status == QUIRE_OK)
-        status = read_activation(dense, file, desc, err);
+        status = read_activation(dense, file, model, err);
     if (status == QUIRE_OK)
         status = check_names(dense, file, err);
     if (status == QUIRE_OK)
-        desc->dense_size = desc->vector_size = n_out;
+        model->outputs.dense.size = model->outputs.vector_size = n_out;
     return status;
 }

@@ -4,7 +4,7 @@
 #ifndef QUIRE_ENGINE_MODEL_POOLING_H
 #define QUIRE_ENGINE_MODEL_POOLING_H
 
-#include "engine/model/model.h"
+#include "engine/model/config.h"
 
 #include <jansson.h>
 
@@ -15,14 +15,14 @@ struct pooling_folders {
 
 /* modules may be NULL: a mean for an encoder, the last token for a decoder. A module that Quire does not compute is
  * QUIRE_UNSUPPORTED, by its name. */
-int pooling_modules(const json_t *modules, struct model_desc *desc, struct pooling_folders *folders,
+int pooling_modules(const json_t *modules, struct model_config *model, struct pooling_folders *folders,
                     struct quire_error *err);
 
 /* pooling, of the file so called in errors, and limits may be NULL. */
-int pooling_config(const json_t *pooling, const char *file, const json_t *limits, struct model_desc *desc,
+int pooling_config(const json_t *pooling, const char *file, const json_t *limits, struct model_config *model,
                    struct quire_error *err);
 
 /* The Dense module's config.json, once the pooling is known: vectors have its outputs. dense may be NULL. */
-int pooling_dense(const json_t *dense, const char *file, struct model_desc *desc, struct quire_error *err);
+int pooling_dense(const json_t *dense, const char *file, struct model_config *model, struct quire_error *err);
 
 #endif

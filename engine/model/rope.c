@@ -1,4 +1,4 @@
-#include "engine/model/model.h"
+#include "engine/model/rope.h"
 #include "kernels/math/wide.h"
 
 #define TWO_PI 0x1.921fb54442d18p+2
@@ -7,24 +7,24 @@
  * kernels/math/, so that every machine makes the same table. */
 
 /* The frequency index at which a position turns `rotations` times over the original context. */
-static double yarn_correction_dim(const struct model_desc *desc, double rotations)
+static double yarn_correction_dim(const struct model_rope *rope, double rotations)
 {
-    return desc->head_dim * k_log64(desc->rope_original_max / (rotations * TWO_PI)) / (2.0 * k_log64(desc->rope_theta));
+    return rope->dim * k_log64(rope->original_max / (rotations * TWO_PI)) / (2.0 * k_log64(rope->theta));
 }
 
 /* From `low` to `high` the frequencies go from kept to divided by the factor. */
-static void yarn_range(const struct model_desc *desc, double *low, double *high)
+static void yarn_range(const struct model_rope *rope, double *low, double *high)
 {
-    *low = yarn_correction_dim(desc, desc->rope_beta_fast);
-    *high = yarn_correction_dim(desc, desc->rope_beta_slow);
-    if (desc->rope_truncate) {
+    *low = yarn_correction_dim(rope, rope->beta_fast);
+    *high = yarn_correction_dim(rope, rope->beta_slow);
+    if (rope->truncate) {
         *low = __builtin_floor(*low);
         *high = __builtin_ceil(*high);
     }
     if (*low < 0.0)
         *low = 0.0;
-    if (*high > desc->head_dim - 1.0)
-        *high = desc->head_dim - 1.0;
+    if (*high > rope->dim - 1.0)
+        *high = rope->dim - 1.0;
     if (*low == *high)
         *high += 0.001;
 }
@@ -39,30 +39,30 @@ static double yarn(double f, double i, double low, double high, double factor)
     return f / factor * ramp + f * (1.0 - ramp);
 }
 
-static double llama3(double f, const struct model_desc *desc)
+static double llama3(double f, const struct model_rope *rope)
 {
-    double rotations = desc->rope_original_max * f / TWO_PI;
-    if (rotations > desc->rope_high_freq)
+    double rotations = rope->original_max * f / TWO_PI;
+    if (rotations > rope->high_freq)
         return f;
-    if (rotations < desc->rope_low_freq)
-        return f / desc->rope_factor;
-    double smooth = (rotations - desc->rope_low_freq) / (desc->rope_high_freq - desc->rope_low_freq);
-    return (1.0 - smooth) * f / desc->rope_factor + smooth * f;
+    if (rotations < rope->low_freq)
+        return f / rope->factor;
+    double smooth = (rotations - rope->low_freq) / (rope->high_freq - rope->low_freq);
+    return (1.0 - smooth) * f / rope->factor + smooth * f;
 }
 
-void model_inv_freq(const struct model_desc *desc, float *inv_freq)
+void model_inv_freq(const struct model_rope *rope, float *inv_freq)
 {
-    double log_theta = k_log64(desc->rope_theta), low = 0.0, high = 0.0;
-    if (desc->rope == MODEL_ROPE_YARN)
-        yarn_range(desc, &low, &high);
-    for (uint32_t i = 0; i < desc->head_dim / 2; i++) {
-        double f = k_exp64(-(2.0 * i / desc->head_dim) * log_theta);
-        switch (desc->rope) {
+    double log_theta = k_log64(rope->theta), low = 0.0, high = 0.0;
+    if (rope->kind == MODEL_ROPE_YARN)
+        yarn_range(rope, &low, &high);
+    for (uint32_t i = 0; i < rope->dim / 2; i++) {
+        double f = k_exp64(-(2.0 * i / rope->dim) * log_theta);
+        switch (rope->kind) {
         case MODEL_ROPE_NONE: f = 0.0; break; /* cosines of 1 and sines of 0 leave K unchanged */
         case MODEL_ROPE_DEFAULT: break;
-        case MODEL_ROPE_LINEAR: f = f / desc->rope_factor; break;
-        case MODEL_ROPE_LLAMA3: f = llama3(f, desc); break;
-        case MODEL_ROPE_YARN: f = yarn(f, i, low, high, desc->rope_factor); break;
+        case MODEL_ROPE_LINEAR: f = f / rope->factor; break;
+        case MODEL_ROPE_LLAMA3: f = llama3(f, rope); break;
+        case MODEL_ROPE_YARN: f = yarn(f, i, low, high, rope->factor); break;
         }
         inv_freq[i] = (float)f;
     }

@@ -45,30 +45,30 @@ static int refuse_partial(const json_t *object, const char *where, struct quire_
 
 /* original_max_position_embeddings: beside the scaling's fields where a config has it there (it
  * wins), within them, or else what max_position_embeddings says: transformers' order. */
-static int original_max(const json_t *config, const json_t *rope, const char *where, struct model_desc *desc,
-                        struct quire_error *err)
+static int original_max(const json_t *config, const json_t *says, const char *where, uint32_t max_position,
+                        struct model_rope *rope, struct quire_error *err)
 {
     static const char key[] = "original_max_position_embeddings";
     const json_t *outer = json_object_get(config, key);
-    desc->rope_original_max = desc->max_position;
+    rope->original_max = max_position;
     if (outer && !json_is_null(outer))
-        return quire_json_f64(config, WHERE, key, 1.0, MODEL_MAX_POSITIONS, &desc->rope_original_max, err);
-    return quire_json_f64(rope, where, key, 1.0, MODEL_MAX_POSITIONS, &desc->rope_original_max, err);
+        return quire_json_f64(config, WHERE, key, 1.0, MODEL_MAX_POSITIONS, &rope->original_max, err);
+    return quire_json_f64(says, where, key, 1.0, MODEL_MAX_POSITIONS, &rope->original_max, err);
 }
 
-static int read_llama3(const json_t *config, const json_t *rope, const char *where, struct model_desc *desc,
-                       struct quire_error *err)
+static int read_llama3(const json_t *config, const json_t *says, const char *where, uint32_t max_position,
+                       struct model_rope *rope, struct quire_error *err)
 {
-    int status = required_f64(rope, where, "factor", 1.0, MAX_FACTOR, &desc->rope_factor, err);
+    int status = required_f64(says, where, "factor", 1.0, MAX_FACTOR, &rope->factor, err);
     if (status == QUIRE_OK)
-        status = required_f64(rope, where, "low_freq_factor", 1e-3, 1e6, &desc->rope_low_freq, err);
+        status = required_f64(says, where, "low_freq_factor", 1e-3, 1e6, &rope->low_freq, err);
     if (status == QUIRE_OK)
-        status = required_f64(rope, where, "high_freq_factor", 1e-3, 1e6, &desc->rope_high_freq, err);
-    if (status == QUIRE_OK && desc->rope_high_freq <= desc->rope_low_freq)
+        status = required_f64(says, where, "high_freq_factor", 1e-3, 1e6, &rope->high_freq, err);
+    if (status == QUIRE_OK && rope->high_freq <= rope->low_freq)
         return quire_fail(err, QUIRE_INVALID, "%s: high_freq_factor: must be above low_freq_factor (%g), got %g", where,
-                          desc->rope_low_freq, desc->rope_high_freq);
+                          rope->low_freq, rope->high_freq);
     if (status == QUIRE_OK)
-        status = original_max(config, rope, where, desc, err);
+        status = original_max(config, says, where, max_position, rope, err);
     return status;
 }
 
@@ -78,90 +78,90 @@ static double yarn_mscale(double factor, double mscale)
     return factor <= 1.0 ? 1.0 : 0.1 * mscale * k_log64(factor) + 1.0;
 }
 
-static int read_yarn(const json_t *config, const json_t *rope, const char *where, struct model_desc *desc,
-                     struct quire_error *err)
+static int read_yarn(const json_t *config, const json_t *says, const char *where, uint32_t max_position,
+                     struct model_rope *rope, struct quire_error *err)
 {
     double attention = 0.0, mscale = 0.0, mscale_all = 0.0;
-    int status = required_f64(rope, where, "factor", 1.0, MAX_FACTOR, &desc->rope_factor, err);
+    int status = required_f64(says, where, "factor", 1.0, MAX_FACTOR, &rope->factor, err);
     if (status == QUIRE_OK)
-        status = original_max(config, rope, where, desc, err);
+        status = original_max(config, says, where, max_position, rope, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(rope, where, "beta_fast", 0.0, 1e6, &desc->rope_beta_fast, err);
+        status = quire_json_f64(says, where, "beta_fast", 0.0, 1e6, &rope->beta_fast, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(rope, where, "beta_slow", 0.0, 1e6, &desc->rope_beta_slow, err);
+        status = quire_json_f64(says, where, "beta_slow", 0.0, 1e6, &rope->beta_slow, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(rope, where, "attention_factor", 1e-6, 1e3, &attention, err);
+        status = quire_json_f64(says, where, "attention_factor", 1e-6, 1e3, &attention, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(rope, where, "mscale", 0.0, 1e3, &mscale, err);
+        status = quire_json_f64(says, where, "mscale", 0.0, 1e3, &mscale, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(rope, where, "mscale_all_dim", 0.0, 1e3, &mscale_all, err);
+        status = quire_json_f64(says, where, "mscale_all_dim", 0.0, 1e3, &mscale_all, err);
     if (status == QUIRE_OK)
-        status = quire_json_bool(rope, where, "truncate", &desc->rope_truncate, err);
+        status = quire_json_bool(says, where, "truncate", &rope->truncate, err);
     if (status != QUIRE_OK)
         return status;
 
     /* To transformers a zero is the same as nothing said. */
-    if (desc->rope_beta_fast == 0.0)
-        desc->rope_beta_fast = 32.0;
-    if (desc->rope_beta_slow == 0.0)
-        desc->rope_beta_slow = 1.0;
-    if (desc->rope_beta_fast < desc->rope_beta_slow)
+    if (rope->beta_fast == 0.0)
+        rope->beta_fast = 32.0;
+    if (rope->beta_slow == 0.0)
+        rope->beta_slow = 1.0;
+    if (rope->beta_fast < rope->beta_slow)
         return quire_fail(err, QUIRE_INVALID,
                           "%s: beta_fast: must not be below beta_slow (%g), got"
                           " %g",
-                          where, desc->rope_beta_slow, desc->rope_beta_fast);
+                          where, rope->beta_slow, rope->beta_fast);
     if (attention > 0.0)
-        desc->rope_attention_factor = attention;
+        rope->attention_factor = attention;
     else if (mscale > 0.0 && mscale_all > 0.0)
-        desc->rope_attention_factor = yarn_mscale(desc->rope_factor, mscale) /
-                                      yarn_mscale(desc->rope_factor, mscale_all);
+        rope->attention_factor = yarn_mscale(rope->factor, mscale) / yarn_mscale(rope->factor, mscale_all);
     else
-        desc->rope_attention_factor = yarn_mscale(desc->rope_factor, 1.0);
+        rope->attention_factor = yarn_mscale(rope->factor, 1.0);
     return QUIRE_OK;
 }
 
 /* The context that a scaling is meant to give, as vLLM derives it: YaRN's factor applies to the
  * original length whatever max_position_embeddings says, a linear factor to
  * max_position_embeddings, and llama3 has it in max_position_embeddings already. */
-static int scale_max_position(const char *where, struct model_desc *desc, struct quire_error *err)
+static int scale_max_position(const char *where, uint32_t *max_position, const struct model_rope *rope,
+                              struct quire_error *err)
 {
-    double scaled = desc->max_position;
-    if (desc->rope == MODEL_ROPE_YARN)
-        scaled = desc->rope_original_max * desc->rope_factor;
-    else if (desc->rope == MODEL_ROPE_LINEAR)
-        scaled = scaled * desc->rope_factor;
+    double scaled = *max_position;
+    if (rope->kind == MODEL_ROPE_YARN)
+        scaled = rope->original_max * rope->factor;
+    else if (rope->kind == MODEL_ROPE_LINEAR)
+        scaled = scaled * rope->factor;
     if (scaled > MODEL_MAX_POSITIONS)
         return quire_fail(err, QUIRE_UNSUPPORTED, "%s: factor: gives %.0f positions, but at most %u are supported",
                           where, scaled, MODEL_MAX_POSITIONS);
-    desc->max_position = (uint32_t)scaled;
+    *max_position = (uint32_t)scaled;
     return QUIRE_OK;
 }
 
-static int read_scaling(const json_t *config, const json_t *rope, const char *where, struct model_desc *desc,
-                        struct quire_error *err)
+static int read_scaling(const json_t *config, const json_t *says, const char *where, uint32_t *max_position,
+                        struct model_rope *rope, struct quire_error *err)
 {
     const char *type = "default";
-    int status = quire_json_string(rope, where, "type", &type, err);
+    int status = quire_json_string(says, where, "type", &type, err);
     if (status == QUIRE_OK)
-        status = quire_json_string(rope, where, "rope_type", &type, err);
+        status = quire_json_string(says, where, "rope_type", &type, err);
     if (status == QUIRE_OK)
-        status = refuse_partial(rope, where, err);
+        status = refuse_partial(says, where, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(rope, where, "rope_theta", MIN_THETA, MAX_THETA, &desc->rope_theta, err);
+        status = quire_json_f64(says, where, "rope_theta", MIN_THETA, MAX_THETA, &rope->theta, err);
     if (status != QUIRE_OK)
         return status;
 
     if (strcmp(type, "default") == 0) {
-        desc->rope = MODEL_ROPE_DEFAULT;
+        rope->kind = MODEL_ROPE_DEFAULT;
     } else if (strcmp(type, "linear") == 0) {
-        desc->rope = MODEL_ROPE_LINEAR;
-        status = required_f64(rope, where, "factor", 1.0, MAX_FACTOR, &desc->rope_factor, err);
+        rope->kind = MODEL_ROPE_LINEAR;
+        status = required_f64(says, where, "factor", 1.0, MAX_FACTOR, &rope->factor, err);
     } else if (strcmp(type, "llama3") == 0) {
-        desc->rope = MODEL_ROPE_LLAMA3;
-        status = read_llama3(config, rope, where, desc, err);
+        rope->kind = MODEL_ROPE_LLAMA3;
+        status = read_llama3(config, says, where, *max_position, rope, err);
     } else if (strcmp(type, "yarn") == 0) {
-        desc->rope = MODEL_ROPE_YARN;
-        status = read_yarn(config, rope, where, desc, err);
+        rope->kind = MODEL_ROPE_YARN;
+        status = read_yarn(config, says, where, *max_position, rope, err);
     } else {
         char shown[48];
         return quire_fail(err, QUIRE_UNSUPPORTED,
@@ -170,26 +170,26 @@ static int read_scaling(const json_t *config, const json_t *rope, const char *wh
                           where, model_shown(type, shown, sizeof shown));
     }
     if (status == QUIRE_OK)
-        status = scale_max_position(where, desc, err);
+        status = scale_max_position(where, max_position, rope, err);
     return status;
 }
 
-int model_rope_config(const json_t *config, struct model_desc *desc, struct quire_error *err)
+int model_rope_config(const json_t *config, uint32_t *max_position, struct model_rope *rope, struct quire_error *err)
 {
     json_t *scaling = NULL, *parameters = NULL;
-    desc->rope = MODEL_ROPE_DEFAULT;
-    desc->rope_theta = 10000.0;
-    desc->rope_factor = 1.0;
-    desc->rope_low_freq = desc->rope_high_freq = 0.0;
-    desc->rope_original_max = 0.0;
-    desc->rope_beta_fast = 32.0;
-    desc->rope_beta_slow = 1.0;
-    desc->rope_truncate = true;
-    desc->rope_attention_factor = 1.0;
+    rope->kind = MODEL_ROPE_DEFAULT;
+    rope->theta = 10000.0;
+    rope->factor = 1.0;
+    rope->low_freq = rope->high_freq = 0.0;
+    rope->original_max = 0.0;
+    rope->beta_fast = 32.0;
+    rope->beta_slow = 1.0;
+    rope->truncate = true;
+    rope->attention_factor = 1.0;
 
     int status = refuse_partial(config, WHERE, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(config, WHERE, "rope_theta", MIN_THETA, MAX_THETA, &desc->rope_theta, err);
+        status = quire_json_f64(config, WHERE, "rope_theta", MIN_THETA, MAX_THETA, &rope->theta, err);
     if (status == QUIRE_OK)
         status = quire_json_object(config, WHERE, "rope_scaling", &scaling, err);
     if (status == QUIRE_OK)
@@ -199,15 +199,15 @@ int model_rope_config(const json_t *config, struct model_desc *desc, struct quir
 
     /* An empty object counts as absent. If both exist, transformers uses rope_scaling. */
     const char *where = WHERE ": rope_scaling";
-    const json_t *rope = scaling;
-    if (!rope || json_object_size(rope) == 0) {
+    const json_t *says = scaling;
+    if (!says || json_object_size(says) == 0) {
         where = WHERE ": rope_parameters";
-        rope = parameters;
+        says = parameters;
     }
-    if (!rope || json_object_size(rope) == 0)
+    if (!says || json_object_size(says) == 0)
         return QUIRE_OK;
-    if (json_object_get(rope, "full_attention") || json_object_get(rope, "sliding_attention"))
+    if (json_object_get(says, "full_attention") || json_object_get(says, "sliding_attention"))
         return quire_fail(err, QUIRE_UNSUPPORTED, "%s: one set of parameters for each layer type is not supported",
                           where);
-    return read_scaling(config, rope, where, desc, err);
+    return read_scaling(config, says, where, max_position, rope, err);
 }

@@ -1,31 +1,46 @@
 #include "engine/model/share.h"
 
-#include "engine/model/tensors.h"
 #include "kernels/quant.h"
 #include "kernels/segments.h"
 
 #include <stdio.h>
 
-static uint32_t n_ranks_of(const struct model_desc *desc)
-{
-    return desc->share.n_ranks > 1 ? desc->share.n_ranks : 1;
-}
-
 /* Ranks' heads are whole segments where they are as many each; each reads whole KV heads, which ranks may have in common. */
-static bool heads_allow(const struct model_desc *desc, uint32_t n)
+static bool heads_allow(const struct model_attention *a, uint32_t n)
 {
-    return desc->n_q_heads % n == 0 && (desc->n_kv_heads % n == 0 || n % desc->n_kv_heads == 0);
+    return a->n_q_heads % n == 0 && (a->n_kv_heads % n == 0 || n % a->n_kv_heads == 0);
 }
 
-/* Every rank has inner columns and rows of the head. */
-static bool lengths_allow(const struct model_desc *desc, uint32_t n)
+/* The first layer whose heads cannot be divided among n ranks; n_layers if all can. */
+static uint32_t undivided_heads(const struct model_desc *desc, uint32_t n)
 {
-    for (uint32_t r = 0; r < n; r++) {
-        const struct model_desc own = model_share_describe(desc, r, n);
-        if (model_share_of(&own, r, SIZE_INNER).n == 0 || model_share_of(&own, r, SIZE_VOCAB).n == 0)
-            return false;
+    uint32_t l = 0;
+    for (; l < desc->config->n_layers; l++) {
+        const struct model_block *block = model_block_of(desc, l, BLOCK_ATTENTION);
+        if (block && !heads_allow(&block->attention, n))
+            break;
     }
+    return l;
+}
+
+/* Whether each rank has a part of a size, which a layer may lack. */
+static bool all_have(const struct model_desc *desc, uint32_t n, uint32_t layer, enum model_size size)
+{
+    for (uint32_t r = 0; r < n && model_whole_size(desc, layer, size) > 0; r++)
+        if (model_share_of(desc, r, layer, size).n == 0)
+            return false;
     return true;
+}
+
+/* The first layer of whose inner columns a rank would have none; n_layers if the head's rows are the problem, and
+ * UINT32_MAX if every rank has a part of all. */
+static uint32_t undivided_length(const struct model_desc *whole, uint32_t n)
+{
+    const struct model_desc desc = model_share_describe(whole, 0, n);
+    for (uint32_t l = 0; l < desc.config->n_layers; l++)
+        if (!all_have(&desc, n, l, SIZE_INNER))
+            return l;
+    return all_have(&desc, n, desc.config->n_layers, SIZE_VOCAB) ? UINT32_MAX : desc.config->n_layers;
 }
 
 int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct quire_error *err)
@@ -33,31 +48,36 @@ int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct qu
     char possible[32] = "1";
     size_t at = 1;
     for (uint32_t n = 2; n <= K_SEGMENTS; n *= 2)
-        if (heads_allow(desc, n) && lengths_allow(desc, n))
+        if (undivided_heads(desc, n) == desc->config->n_layers && undivided_length(desc, n) == UINT32_MAX)
             at += (size_t)snprintf(possible + at, sizeof possible - at, ", %u", n);
     if (n_ranks == 0 || n_ranks > K_SEGMENTS || (n_ranks & (n_ranks - 1)) != 0)
         return quire_fail(err, QUIRE_INVALID,
                           "--tensor-parallel-size: must be 1, 2, 4 or 8, got %u; this model can be divided among: %s",
                           n_ranks, possible);
-    if (!heads_allow(desc, n_ranks))
+    const uint32_t n_layers = desc->config->n_layers, heads = undivided_heads(desc, n_ranks);
+    if (heads < n_layers) {
+        const struct model_attention *a = &model_block_of(desc, heads, BLOCK_ATTENTION)->attention;
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--tensor-parallel-size %u: the model's %u attention heads, which read %u of K and V, can be "
                           "divided among these numbers of ranks: %s",
-                          n_ranks, desc->n_q_heads, desc->n_kv_heads, possible);
-    if (n_ranks > 1 && !lengths_allow(desc, n_ranks))
+                          n_ranks, a->n_q_heads, a->n_kv_heads, possible);
+    }
+    const uint32_t length = n_ranks > 1 ? undivided_length(desc, n_ranks) : UINT32_MAX;
+    if (length <= n_layers)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
             "--tensor-parallel-size %u: a rank would have no part of the model's intermediate_size %u or its "
             "vocab_size %u; they can be divided among these numbers of ranks: %s",
-            n_ranks, desc->intermediate_size, desc->vocab_size, possible);
-    for (uint32_t l = 0; l < desc->n_layers; l++) {
+            n_ranks, model_whole_size(desc, length < n_layers ? length : 0, SIZE_INNER), desc->config->vocab_size,
+            possible);
+    for (uint32_t l = 0; l < n_layers; l++) {
         const struct model_block *block = model_block_of(desc, l, BLOCK_ATTENTION);
-        if (n_ranks > 1 && block && block->head_norm == HEAD_NORM_ALL)
+        if (n_ranks > 1 && block && block->attention.head_norm == HEAD_NORM_ALL)
             return quire_fail(
                 err, QUIRE_UNSUPPORTED,
                 "--tensor-parallel-size %u: %s norms over all heads of a token, but no rank has all: leave it "
                 "out",
-                n_ranks, desc->architecture);
+                n_ranks, desc->config->architecture);
     }
     return QUIRE_OK;
 }
@@ -65,16 +85,10 @@ int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct qu
 struct model_desc model_share_describe(const struct model_desc *whole, uint32_t rank, uint32_t n_ranks)
 {
     struct model_desc out = *whole;
-    if (n_ranks <= 1)
-        return out;
-    out.share = (struct model_share){.rank = rank,
-                                     .n_ranks = n_ranks,
-                                     .n_q_heads = whole->n_q_heads,
-                                     .n_kv_heads = whole->n_kv_heads,
-                                     .intermediate_size = whole->intermediate_size};
-    out.n_q_heads = model_share_of(&out, rank, SIZE_Q).n / out.head_dim;
-    out.n_kv_heads = model_share_of(&out, rank, SIZE_KV).n / out.head_dim;
-    out.intermediate_size = model_share_of(&out, rank, SIZE_INNER).n;
+    if (n_ranks > 1) {
+        out.shard.rank = rank;
+        out.shard.n_ranks = n_ranks;
+    }
     return out;
 }
 
@@ -100,51 +114,14 @@ struct model_range model_stage_layers(uint32_t n_layers, uint32_t index, uint32_
 
 void model_stage_describe(struct model_desc *desc, uint32_t index, uint32_t n_stages, bool last_has_more)
 {
-    const struct model_range layers = model_stage_layers(desc->n_layers, index, n_stages, last_has_more);
-    if (n_stages > 1)
-        desc->stage = (struct model_stage){.index = index,
-                                           .n_stages = n_stages,
-                                           .first_layer = layers.first,
-                                           .end_layer = layers.first + layers.n,
-                                           .last_has_more = last_has_more};
-}
-
-static struct model_range heads_of(uint32_t n_heads, uint32_t head_dim, uint32_t rank, uint32_t n_ranks)
-{
-    if (n_heads < n_ranks) /* one, that neighbours have, too */
-        return (struct model_range){(uint32_t)((uint64_t)rank * n_heads / n_ranks) * head_dim, head_dim};
-    return (struct model_range){rank * (n_heads / n_ranks) * head_dim, n_heads / n_ranks * head_dim};
-}
-
-struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, enum model_size size)
-{
-    const uint32_t n_ranks = n_ranks_of(desc), whole = model_whole_size(desc, size);
-    if (n_ranks == 1)
-        return (struct model_range){0, whole};
-    switch (size) {
-    case SIZE_Q:
-    case SIZE_KV: return heads_of(whole / desc->head_dim, desc->head_dim, rank, n_ranks);
-    case SIZE_INNER: {
-        const uint32_t unit = k_segment_unit(whole), per = K_SEGMENTS / n_ranks;
-        const uint32_t first = k_segment_begin(whole, unit, rank * per);
-        return (struct model_range){first, k_segment_begin(whole, unit, (rank + 1) * per) - first};
-    }
-    case SIZE_VOCAB: {
-        const uint32_t most = (whole - 1) / n_ranks + 1, first = rank * most < whole ? rank * most : whole;
-        return (struct model_range){first, whole - first < most ? whole - first : most};
-    }
-    default: return (struct model_range){0, whole};
-    }
-}
-
-uint32_t model_share_most(const struct model_desc *desc, enum model_size size)
-{
-    uint32_t most = 0;
-    for (uint32_t r = 0; r < n_ranks_of(desc); r++) {
-        const uint32_t n = model_share_of(desc, r, size).n;
-        most = n > most ? n : most;
-    }
-    return most;
+    const struct model_range layers = model_stage_layers(desc->config->n_layers, index, n_stages, last_has_more);
+    if (n_stages <= 1)
+        return;
+    desc->shard.stage = index;
+    desc->shard.n_stages = n_stages;
+    desc->shard.first_layer = layers.first;
+    desc->shard.end_layer = layers.first + layers.n;
+    desc->shard.last_has_more = last_has_more;
 }
 
 /* ---- cutting views ---------------------------------------------------------------------------------- */
@@ -179,17 +156,17 @@ static bool can_cut_cols(struct model_range range, const struct k_weight_view *v
     return blocks && range.first % blocks->columns == 0 && range.n % blocks->columns == 0;
 }
 
-int model_share_cut(const struct model_desc *desc, const struct model_tensor *tensor, const char *name,
+int model_share_cut(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor, const char *name,
                     struct k_weight_view *view, enum model_cut *cut, struct quire_error *err)
 {
     *cut = CUT_NONE;
-    if (n_ranks_of(desc) == 1 || tensor->owner == OF_MODEL || tensor->shard == SHARD_NONE)
+    if (desc->shard.n_ranks <= 1 || tensor->owner == OF_MODEL || tensor->shard == SHARD_NONE)
         return QUIRE_OK;
     if (tensor->shard == SHARD_ROWS) {
         *cut = CUT_ROWS;
-        return cut_rows(model_share_of(desc, desc->share.rank, tensor->rows), name, view, err);
+        return cut_rows(model_share_of(desc, desc->shard.rank, layer, tensor->rows), name, view, err);
     }
-    const struct model_range range = model_share_of(desc, desc->share.rank, tensor->cols);
+    const struct model_range range = model_share_of(desc, desc->shard.rank, layer, tensor->cols);
     *cut = can_cut_cols(range, view) ? CUT_COLS : CUT_GATHERED;
     if (*cut == CUT_GATHERED)
         return QUIRE_OK;
@@ -206,5 +183,5 @@ int model_share_cut(const struct model_desc *desc, const struct model_tensor *te
 int model_share_cut_head(const struct model_desc *desc, const char *name, struct k_weight_view *view,
                          struct quire_error *err)
 {
-    return cut_rows(model_share_of(desc, desc->share.rank, SIZE_VOCAB), name, view, err);
+    return cut_rows(model_share_of(desc, desc->shard.rank, desc->config->n_layers, SIZE_VOCAB), name, view, err);
 }

@@ -7,19 +7,15 @@
 #ifndef QUIRE_ENGINE_SHARE_H
 #define QUIRE_ENGINE_SHARE_H
 
-#include "engine/model/model.h"
+#include "engine/model/sizes.h"
 #include "engine/model/tensor_table.h"
 #include "kernels/weight.h"
-
-struct model_range {
-    uint32_t first, n;
-};
 
 /* QUIRE_UNSUPPORTED: the message names the numbers of ranks that are possible. QUIRE_INVALID: no number that any
  * model allows. */
 int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct quire_error *err);
 
-/* The description that a rank computes by: local numbers of heads and inner columns, and in `share` the model's. */
+/* The description that a rank computes by. sizes.h has the sizes that follow from it. */
 struct model_desc model_share_describe(const struct model_desc *whole, uint32_t rank, uint32_t n_ranks);
 
 /* The layers of a stage. They cost the same; where they do not divide, stages that have neither the embedding nor the head have
@@ -52,12 +48,6 @@ static inline uint32_t model_stage_micro_most(uint32_t n_stages, uint32_t least,
 /* Makes it one stage's of n_stages. */
 void model_stage_describe(struct model_desc *desc, uint32_t index, uint32_t n_stages, bool last_has_more);
 
-/* The range of a size that `rank` holds; the whole range if the model is not divided. SIZE_VOCAB: rows of the head. */
-struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, enum model_size size);
-
-/* The most that any rank has. */
-uint32_t model_share_most(const struct model_desc *desc, enum model_size size);
-
 /* How a matrix is cut for a rank. */
 enum model_cut {
     CUT_NONE, /* the rank has all of it */
@@ -66,10 +56,10 @@ enum model_cut {
     CUT_GATHERED /* all of it, though its input lies with the ranks by columns: what no boundary of formats allows to cut */
 };
 
-/* Cuts the view of a whole matrix down to the part of desc->share's rank. Returns QUIRE_UNSUPPORTED if rows that
+/* Cuts the view of a whole matrix down to the part of desc's rank. Returns QUIRE_UNSUPPORTED if rows that
  * share scales belong to two ranks. The view's data may be NULL. A cut by columns records the whole matrix's columns
  * in the view. name: for the message. */
-int model_share_cut(const struct model_desc *desc, const struct model_tensor *tensor, const char *name,
+int model_share_cut(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor, const char *name,
                     struct k_weight_view *view, enum model_cut *cut, struct quire_error *err);
 
 /* The same of the head's matrix, by rows. */

@@ -4,6 +4,8 @@
 #ifndef QUIRE_ENGINE_MODEL_TENSOR_TABLE_H
 #define QUIRE_ENGINE_MODEL_TENSOR_TABLE_H
 
+#include "engine/model/layer.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,28 +45,10 @@ enum model_tensor_kind {
     TENSOR_VECTOR,
 };
 
-/* A length that the description knows. */
-enum model_size {
-    SIZE_ONE,
-    SIZE_HIDDEN,
-    SIZE_Q,
-    SIZE_KV,
-    SIZE_INNER,
-    SIZE_VOCAB,
-    SIZE_HEAD_DIM,
-    SIZE_POSITIONS,
-    SIZE_SEGMENTS,
-    SIZE_LABELS,
-    SIZE_DENSE
-};
-
 /* The part that each of several devices would hold: the whole tensor, some of its rows, or some of its columns.
  * Sites divided by rows produce the input of sites divided by columns, so that a block needs one sum over the
  * devices. */
-enum model_shard { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
-
-/* What it belongs to. */
-enum model_owner { OF_ATTENTION, OF_MLP, OF_MODEL };
+enum model_division { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
 
 /* The condition under which a model has a tensor. */
 enum model_condition {
@@ -91,9 +75,12 @@ struct model_tensor {
     enum model_owner owner;
     enum model_tensor_kind kind;
     uint32_t place;   /* enum model_site, of a vector enum model_vector */
-    const char *name; /* as transformers saves it, BERT's for RoBERTa's; '*' is the layer's number */
+    /* As transformers saves it, BERT's for RoBERTa's. '*' is the layer's number, a second '*' the matrix's among `count`.
+     * A file that has all of them in one tensor [count, rows, cols] calls it so without the second "*.". */
+    const char *name;
+    enum model_size count; /* matrices of one shape: SIZE_ONE, or experts */
     enum model_size rows, cols; /* SIZE_ONE columns of a bias or a vector */
-    enum model_shard shard;
+    enum model_division shard;
     enum model_condition when;
 };
 extern const struct model_tensor model_tensors[];

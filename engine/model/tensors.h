@@ -4,6 +4,7 @@
 #define QUIRE_ENGINE_MODEL_TENSORS_H
 
 #include "engine/model/model.h"
+#include "engine/model/sizes.h"
 #include "engine/model/tensor_table.h"
 #include "kernels/planner.h"
 
@@ -15,6 +16,7 @@ struct model_stack {
     const struct model_tensor *parts;
     uint32_t n_parts;
     uint32_t layer; /* n_layers: beside the layers */
+    uint32_t count; /* matrices of each part: experts; else 1 */
     uint32_t rows; /* of all parts */
     uint32_t cols;
 };
@@ -25,16 +27,15 @@ bool model_next_stack(const struct model_desc *desc, struct model_stack *stack);
 
 /* layer: n_layers of what lies beside the layers. */
 bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor);
-uint32_t model_size_of(const struct model_desc *desc, enum model_size size);
-/* A size of the whole model, whose tensors the checkpoint holds, if desc belongs to a rank. */
-uint32_t model_whole_size(const struct model_desc *desc, enum model_size size);
 
 /* Prefix under which the Dense module's own file joins the model's tensors (weights_open()). */
 #define MODEL_DENSE_PREFIX "dense."
 #define MODEL_NAME_BYTES 160
-/* bare: of a checkpoint saved from the model without its head, whose names have no "model.", "bert." or "roberta." */
-void model_tensor_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, bool bare,
-                       char out[MODEL_NAME_BYTES]);
+#define MODEL_ALL_OF UINT32_MAX /* index: the one tensor that holds all `count` matrices */
+/* index: of a row with several matrices, below its count; else unused. bare: of a checkpoint saved from the model
+ * without its head, whose names have no "model.", "bert." or "roberta." */
+void model_tensor_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, uint32_t index,
+                       bool bare, char out[MODEL_NAME_BYTES]);
 
 /* Whether this is the name of a tensor that the model computes with; of one that is quantized, "...weight" for all its parts. */
 bool model_uses_name(const struct model_desc *desc, bool bare, const char *name);
@@ -43,7 +44,7 @@ bool model_knows_name(const struct model_desc *desc, const char *name);
 
 /* Columns to a unit of the segments in which a matrix' GEMM sums (numerics.md §5): a head, or what k_segment_unit() says,
  * where devices share it by columns; else 0. */
-uint32_t model_unit_of(const struct model_desc *desc, const struct model_tensor *tensor);
+uint32_t model_unit_of(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor);
 
 /* The site whose weight makes logits. */
 enum model_site model_head_site(const struct model_desc *desc);
@@ -51,10 +52,11 @@ enum model_site model_head_site(const struct model_desc *desc);
 /* Floats that a stack of vectors takes in the parameter arena, where each vector begins on a 64-byte boundary. NULL:
  * the whole arena, in the order of model_next_stack(), with the inverse frequencies at its end. */
 uint64_t model_stack_floats(const struct model_stack *stack);
+uint64_t model_rope_floats(const struct model_rope *rope); /* of its frequencies, likewise */
 uint64_t model_param_floats(const struct model_desc *desc);
 
 /* The format that --quantization produces for a matrix; bits 0: it stays as stored. */
-struct k_format model_made_format(const struct model_desc *desc, const struct model_tensor *tensor);
+struct k_format model_made_format(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor);
 
 /* Bytes of a device's copy of every matrix; 0 where the backend uses them in place. */
 uint64_t model_weight_bytes(const struct model_desc *desc, const struct k_planner *planner);

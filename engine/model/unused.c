@@ -23,7 +23,8 @@ static const char *const parts[] = {"qweight",       "qzeros",       "scales",  
 
 static bool is_quantized(const struct look *l)
 {
-    return l->desc->quantization.layout != QUANTIZATION_NONE && l->desc->quantization.layout != QUANTIZATION_MADE;
+    return l->desc->facts->quantization.layout != QUANTIZATION_NONE &&
+           l->desc->facts->quantization.layout != QUANTIZATION_MADE;
 }
 
 /* "...q_proj.weight" of "...q_proj.qweight"; false: the name is no part of a quantized matrix. */
@@ -57,17 +58,28 @@ static bool is_there(const struct look *l, const char *name)
 
 /* QUIRE_NOT_FOUND, naming the first tensor that the checkpoint lacks. A wrong name is better known by what is missing than by
  * what is there in its place. */
+static int find_row(const struct look *l, const struct model_tensor *row, uint32_t layer, struct quire_error *err)
+{
+    char name[MODEL_NAME_BYTES];
+    struct checkpoint_tensor t;
+    model_tensor_name(l->desc, row, layer, MODEL_ALL_OF, l->bare, name);
+    if (row->count != SIZE_ONE && is_there(l, name))
+        return QUIRE_OK;
+    for (uint32_t i = 0; i < model_whole_size(l->desc, layer, row->count); i++) {
+        model_tensor_name(l->desc, row, layer, i, l->bare, name);
+        if (!is_there(l, name))
+            return checkpoint_find_any(l->checkpoint, name, &t, err);
+    }
+    return QUIRE_OK;
+}
+
 static int find_all(const struct look *l, struct quire_error *err)
 {
-    for (uint32_t layer = 0; layer <= l->desc->n_layers; layer++)
+    for (uint32_t layer = 0; layer <= l->desc->config->n_layers; layer++)
         for (const struct model_tensor *row = model_tensors; row < model_tensors + model_n_tensors; row++) {
-            char name[MODEL_NAME_BYTES];
-            struct checkpoint_tensor t;
-            if (!model_has_tensor(l->desc, layer, row))
-                continue;
-            model_tensor_name(l->desc, row, layer, l->bare, name);
-            if (!is_there(l, name))
-                return checkpoint_find_any(l->checkpoint, name, &t, err);
+            const int status = model_has_tensor(l->desc, layer, row) ? find_row(l, row, layer, err) : QUIRE_OK;
+            if (status != QUIRE_OK)
+                return status;
         }
     return QUIRE_OK;
 }
@@ -91,8 +103,9 @@ static bool begins_with(const char *text, const char *start)
 static const char *other_tasks(const struct look *l, const char *name)
 {
     static const char *const prefixes[] = {"bert.", "roberta."};
-    if (!l->desc->encoder)
-        return l->desc->pooling != POOLING_NONE && begins_with(name, "lm_head.") ? "the output head" : NULL;
+    if (!l->desc->config->is_encoder)
+        return l->desc->config->outputs.kind != OUTPUT_TOKENS && begins_with(name, "lm_head.") ? "the output head"
+                                                                                               : NULL;
     if (begins_with(name, "cls.") || begins_with(name, "lm_head."))
         return "heads of a language model";
     for (size_t i = 0; i < 2; i++)
@@ -106,8 +119,9 @@ static const char *next_layers(const struct look *l, const char *name)
 {
     const char *at = strstr(name, "layers.");
     uint32_t layer = 0;
-    const bool is_next = l->desc->n_next_layers && at && sscanf(at + strlen("layers."), "%9u", &layer) == 1 &&
-                         layer >= l->desc->n_layers && layer - l->desc->n_layers < l->desc->n_next_layers;
+    const bool is_next = l->desc->config->n_next_layers && at && sscanf(at + strlen("layers."), "%9u", &layer) == 1 &&
+                         layer >= l->desc->config->n_layers &&
+                         layer - l->desc->config->n_layers < l->desc->config->n_next_layers;
     return is_next ? "layers that predict further tokens (MTP)" : NULL;
 }
 
@@ -128,7 +142,7 @@ static const char *zero_bias(const struct checkpoint_tensor *t)
 /* A head that is stored beside embeddings that it is tied to. */
 static bool is_tied_head(const struct look *l, const char *name)
 {
-    return l->desc->tied_embeddings && !l->desc->encoder && strcmp(name, "lm_head.weight") == 0;
+    return l->desc->config->tied_embeddings && !l->desc->config->is_encoder && strcmp(name, "lm_head.weight") == 0;
 }
 
 /* All of what has 16 MiB; of more its ends and 256 pieces between: heads that are trained apart differ everywhere, and a look at
@@ -201,7 +215,7 @@ static int refuse(const struct look *l, const struct checkpoint_tensor *t, struc
     return quire_fail(err, QUIRE_INVALID,
                       "%.100s: tensor '%.150s': is not used by the model that %s (%s, %u layers), so the weights are "
                       "another model's; --ignore-unused-tensors computes without it",
-                      t->file, t->name, says, l->desc->architecture, l->desc->n_layers);
+                      t->file, t->name, says, l->desc->config->architecture, l->desc->config->n_layers);
 }
 
 int weights_unused(const struct checkpoint *checkpoint, const struct model_desc *desc, bool ignore,

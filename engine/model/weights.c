@@ -12,7 +12,8 @@
 
 /* The state that every step of binding needs. */
 struct binder {
-    struct k_backend *backend;
+    struct k_backend *backend; /* NULL: it only counts, and reads no row */
+    const struct k_planner *planner; /* or NULL: of the backend that may repack what is counted */
     const struct checkpoint *checkpoint;
     const struct model_desc *desc;
     enum k_gemm_form form;
@@ -33,59 +34,91 @@ static void shape_text(const uint64_t *shape, uint32_t n_dims, char *out, size_t
         snprintf(out + at, n - at, "]");
 }
 
-/* Finds a row's tensor in the checkpoint and checks its shape. */
-static int find(const struct binder *b, const struct model_tensor *row, uint32_t layer, struct checkpoint_tensor *out)
+/* A matrix of the model: of the table's row, in a layer, and of several of one shape (experts) the one at `index`. */
+struct matrix_at {
+    const struct model_tensor *row;
+    uint32_t layer, index;
+};
+
+/* Makes one matrix of a tensor that holds `count` of them. */
+static void take_one(struct checkpoint_tensor *t, uint32_t index)
 {
+    const uint64_t bytes = t->shape[1] * k_format_bytes(t->format, t->shape[2]);
+    if (t->data)
+        t->data = (const char *)t->data + index * bytes;
+    t->n_bytes = bytes;
+    t->n_dims = 2;
+    t->shape[0] = t->shape[1];
+    t->shape[1] = t->shape[2];
+}
+
+/* Finds a matrix or a vector in the checkpoint and checks its shape. Several matrices of one shape are tensors of their
+ * own, or one tensor [count, rows, cols]. */
+static int find(const struct binder *b, struct matrix_at at, struct checkpoint_tensor *out)
+{
+    const struct model_tensor *row = at.row;
     char name[MODEL_NAME_BYTES], expected[64], got[192];
-    model_tensor_name(b->desc, row, layer, b->bare, name);
+    model_tensor_name(b->desc, row, at.layer, at.index, b->bare, name);
     int status = checkpoint_find(b->checkpoint, name, out, b->err);
+    const bool is_stacked = status == QUIRE_NOT_FOUND && row->count != SIZE_ONE;
+    if (is_stacked) {
+        model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, name);
+        status = checkpoint_find(b->checkpoint, name, out, b->err);
+    }
     if (status == QUIRE_NOT_FOUND && row->when >= IF_DENSE)
-        return quire_fail(b->err, status, "%s/model.safetensors: tensor '%s' is missing", b->desc->dense_folder,
-                          name + strlen(MODEL_DENSE_PREFIX));
+        return quire_fail(b->err, status, "%s/model.safetensors: tensor '%s' is missing",
+                          b->desc->config->outputs.dense.folder, name + strlen(MODEL_DENSE_PREFIX));
     if (status != QUIRE_OK)
         return status;
-    const uint64_t want[2] = {model_whole_size(b->desc, row->rows), model_whole_size(b->desc, row->cols)};
-    const uint32_t n_dims = row->kind == TENSOR_MATRIX ? 2 : 1;
-    if (out->n_dims == n_dims && memcmp(out->shape, want, n_dims * sizeof *want) == 0)
+    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count),
+                               model_whole_size(b->desc, at.layer, row->rows),
+                               model_whole_size(b->desc, at.layer, row->cols)};
+    const uint64_t *want = is_stacked ? shape : shape + 1;
+    const uint32_t n_dims = is_stacked ? 3 : row->kind == TENSOR_MATRIX ? 2 : 1;
+    if (out->n_dims == n_dims && memcmp(out->shape, want, n_dims * sizeof *want) == 0) {
+        if (is_stacked)
+            take_one(out, at.index);
         return QUIRE_OK;
+    }
     shape_text(want, n_dims, expected, sizeof expected);
     shape_text(out->shape, out->n_dims, got, sizeof got);
     return quire_fail(b->err, QUIRE_INVALID, "%.100s: %s: expected %s, as config.json says, got %s", out->file, name,
                       expected, got);
 }
 
-/* The row of the model that the file has as its row r. */
-static uint32_t model_row(const struct model_desc *desc, uint32_t r)
+/* The row of the model that the file has as its row r, of heads of q or k. */
+static uint32_t model_row(uint32_t head_dim, uint32_t r)
 {
-    const uint32_t d = desc->head_dim, in = r % d;
+    const uint32_t d = head_dim, in = r % d;
     return r - in + in % 2 * (d / 2) + in / 2;
 }
 
 /* Gives a matrix its rows in the model's order, in room. Views of single rows would spare it, but a weight has four parts at
  * most, and a GEMM in place reads rows that follow each other. */
-static void put_in_order(struct binder *b, struct checkpoint_tensor *t)
+static void put_in_order(struct binder *b, uint32_t layer, struct checkpoint_tensor *t)
 {
     if (!t->interleaved)
         return;
     const size_t row = (size_t)k_format_bytes(t->format, t->shape[1]);
+    const uint32_t head_dim = model_whole_size(b->desc, layer, SIZE_HEAD_DIM);
     char *copy = quantized_take(&b->arena, row * t->shape[0]);
     if (!copy) /* it only counts */
         return;
     for (uint32_t r = 0; r < t->shape[0] && quantized_fills(&b->arena); r++)
-        memcpy(copy + row * model_row(b->desc, r), (const char *)t->data + row * r, row);
+        memcpy(copy + row * model_row(head_dim, r), (const char *)t->data + row * r, row);
     t->data = copy;
 }
 
-static struct quantized_matrix quantized_of(const struct binder *b, const struct model_tensor *row, uint32_t layer)
+static struct quantized_matrix quantized_of(const struct binder *b, struct matrix_at at)
 {
     struct quantized_matrix m = {.checkpoint = b->checkpoint,
-                                 .how = &b->desc->quantization,
-                                 .n_rows = model_whole_size(b->desc, row->rows),
-                                 .n_cols = model_whole_size(b->desc, row->cols),
+                                 .how = &b->desc->facts->quantization,
+                                 .n_rows = model_whole_size(b->desc, at.layer, at.row->rows),
+                                 .n_cols = model_whole_size(b->desc, at.layer, at.row->cols),
                                  .n_threads = b->backend ? b->backend->n_threads : 1,
                                  .is_read = b->backend != NULL};
     char name[MODEL_NAME_BYTES];
-    model_tensor_name(b->desc, row, layer, b->bare, name);
+    model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
     const size_t n = strlen(name), n_suffix = strlen(".weight");
     snprintf(m.name, sizeof m.name, "%.*s", (int)(n > n_suffix ? n - n_suffix : n), name);
     return m;
@@ -104,37 +137,38 @@ static int explain_missing(const struct binder *b, const struct quantized_matrix
                 b->err, QUIRE_INVALID,
                 "%.100s: tensor '%.150s': belongs to a quantized matrix, but config.json: quantization_config %s",
                 t.file, t.name,
-                b->desc->quantization.layout == QUANTIZATION_NONE ? "is missing" : "has another method");
+                b->desc->facts->quantization.layout == QUANTIZATION_NONE ? "is missing" : "has another method");
     }
     return status;
 }
 
 /* to.bits 0: it stays as it is. */
-static struct quantize quantize_of(const struct binder *b, const struct model_tensor *row,
-                                   const struct checkpoint_tensor *t, const struct quantized_matrix *m)
+static struct quantize quantize_of(const struct binder *b, struct matrix_at at, const struct checkpoint_tensor *t,
+                                   const struct quantized_matrix *m)
 {
     const struct k_format as_it_is = {.bits = 0};
     return (struct quantize){.tensor = t,
-                             .to = k_format_is_plain(t->format) ? model_made_format(b->desc, row) : as_it_is,
+                             .to = k_format_is_plain(t->format) ? model_made_format(b->desc, at.layer, at.row)
+                                                                : as_it_is,
                              .n_rows = m->n_rows,
                              .n_cols = m->n_cols,
                              .n_threads = m->n_threads};
 }
 
 /* The one place where a tensor of the checkpoint becomes a view. */
-static int view_matrix(struct binder *b, const struct model_tensor *row, uint32_t layer, struct k_weight_view *out)
+static int view_matrix(struct binder *b, struct matrix_at at, struct k_weight_view *out)
 {
-    const struct quantized_matrix m = quantized_of(b, row, layer);
+    const struct quantized_matrix m = quantized_of(b, at);
     if (quantized_has(&m))
         return quantized_view(&m, &b->arena, out, b->err);
     struct checkpoint_tensor t;
-    int status = find(b, row, layer, &t);
+    int status = find(b, at, &t);
     if (status != QUIRE_OK)
         return explain_missing(b, &m, status);
     if (m.is_read && (status = block_scales_check(&t, m.n_threads, b->err)) != QUIRE_OK)
         return status;
-    put_in_order(b, &t);
-    const struct quantize making = quantize_of(b, row, &t, &m);
+    put_in_order(b, at.layer, &t);
+    const struct quantize making = quantize_of(b, at, &t, &m);
     if (making.to.bits)
         return quantize_view(&making, &b->arena, out, b->err);
     *out = (struct k_weight_view){
@@ -163,42 +197,65 @@ static int bind_head(struct binder *b, const char *name, const struct k_weight_v
     if (status != QUIRE_OK)
         return status;
     w->has_own_head = is_tied;
-    return b->backend->ops->weight_create(b->backend, &view, 1, &w->head.matrix, b->err);
+    return b->backend->ops->weight_create(b->backend, &view, 1, 1, &w->head.matrix, b->err);
 }
 
-/* Several projections of one input are stacked by rows into one weight. */
-static int bind_matrix(struct binder *b, const struct model_stack *stack, struct site_weight *site, struct weights *w)
+static bool makes_logits(const struct binder *b, const struct model_stack *stack)
 {
-    struct k_weight_view views[K_WEIGHT_MAX_PARTS];
-    const bool is_shared = b->desc->share.n_ranks > 1;
-    const bool is_head = stack->parts->owner == OF_MODEL && b->desc->pooling == POOLING_NONE &&
-                         stack->parts->place == model_head_site(b->desc) && model_is_last_stage(b->desc);
-    site->unit = model_unit_of(b->desc, stack->parts);
-    for (uint32_t i = 0; i < stack->n_parts; i++) {
-        int status = view_matrix(b, &stack->parts[i], stack->layer, &views[i]);
-        if (status != QUIRE_OK)
-            return status;
-        const struct quantized_matrix m = quantized_of(b, &stack->parts[i], stack->layer);
-        if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, views[i].format))
-            return quire_fail(b->err, QUIRE_INVALID,
-                              "%.150s.weight is %s: the GEMM form %s does not take such weights on %s", m.name,
-                              k_format_name(views[i].format), k_form_name(b->form), b->backend->ops->planner->name);
-        status = model_share_cut(b->desc, &stack->parts[i], m.name, &views[i], &site->cut, b->err);
+    return stack->parts->owner == OF_MODEL && b->desc->config->outputs.kind == OUTPUT_TOKENS &&
+           stack->parts->place == model_head_site(b->desc) && model_is_last_stage(b->desc);
+}
+
+/* One matrix of a site: its view, cut for the rank. */
+static int bind_part(struct binder *b, struct matrix_at at, struct site_weight *site, struct k_weight_view *view)
+{
+    const struct quantized_matrix m = quantized_of(b, at);
+    int status = view_matrix(b, at, view);
+    if (status != QUIRE_OK)
+        return status;
+    if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, view->format))
+        return quire_fail(b->err, QUIRE_INVALID,
+                          "%.150s.weight is %s: the GEMM form %s does not take such weights on %s", m.name,
+                          k_format_name(view->format), k_form_name(b->form), b->backend->ops->planner->name);
+    status = model_share_cut(b->desc, at.layer, at.row, m.name, view, &site->cut, b->err);
+    view->is_table = is_table(b->desc, at.row);
+    if (view->permutation) /* K is one segment then (numerics.md §19) */
+        site->unit = 0;
+    return status;
+}
+
+/* Several projections of one input are stacked by rows into one weight, and experts are such stacks next to each
+ * other. */
+static int bind_views(struct binder *b, const struct model_stack *stack, struct k_weight_view *views,
+                      struct site_weight *site, struct weights *w)
+{
+    const bool is_shared = b->desc->shard.n_ranks > 1, is_head = makes_logits(b, stack);
+    site->unit = model_unit_of(b->desc, stack->layer, stack->parts);
+    for (uint32_t i = 0; i < stack->count * stack->n_parts; i++) {
+        const struct matrix_at at = {&stack->parts[i % stack->n_parts], stack->layer, i / stack->n_parts};
+        int status = bind_part(b, at, site, &views[i]);
         if (status == QUIRE_OK && is_head && is_shared)
-            status = bind_head(b, m.name, &views[i], stack->parts->place == SITE_EMBED, w);
+            status = bind_head(b, quantized_of(b, at).name, &views[i], stack->parts->place == SITE_EMBED, w);
         if (status != QUIRE_OK)
             return status;
-        views[i].is_table = is_table(b->desc, &stack->parts[i]) || (is_head && is_shared);
-        if (views[i].permutation) /* K is one segment then (numerics.md §19) */
-            site->unit = 0;
+        views[i].is_table |= is_head && is_shared;
     }
     if (is_head && is_shared && stack->parts->place != SITE_EMBED) {
         site->matrix = w->head.matrix;
         return QUIRE_OK;
     }
-    int status = b->backend->ops->weight_create(b->backend, views, stack->n_parts, &site->matrix, b->err);
+    int status = b->backend->ops->weight_create(b->backend, views, stack->count, stack->n_parts, &site->matrix, b->err);
     if (status == QUIRE_OK && is_head && !is_shared)
         w->head = *site;
+    return status;
+}
+
+static int bind_matrix(struct binder *b, const struct model_stack *stack, struct site_weight *site, struct weights *w)
+{
+    struct k_weight_view *views = calloc((size_t)stack->count * stack->n_parts, sizeof *views);
+    int status = views ? bind_views(b, stack, views, site, w)
+                       : quire_fail(b->err, QUIRE_NO_MEMORY, "weights: out of memory");
+    free(views);
     return status;
 }
 
@@ -226,19 +283,20 @@ static int check_plain(const struct binder *b, const struct checkpoint_tensor *t
 static int read_vector(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
 {
     struct checkpoint_tensor t;
-    int status = find(b, row, layer, &t);
+    const uint32_t head_dim = model_whole_size(b->desc, layer, SIZE_HEAD_DIM);
+    int status = find(b, (struct matrix_at){row, layer, 0}, &t);
     if (status == QUIRE_OK)
         status = check_plain(b, &t);
     for (uint32_t i = 0; status == QUIRE_OK && i < t.shape[0]; i++)
-        out[t.interleaved ? model_row(b->desc, i) : i] = element(&t, i);
+        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i);
     return status;
 }
 
 /* A rank's part of a vector. */
 static int read_share(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
 {
-    const struct model_range range = model_share_of(b->desc, b->desc->share.rank, row->rows);
-    float *whole = malloc(model_whole_size(b->desc, row->rows) * sizeof *whole);
+    const struct model_range range = model_share_of(b->desc, b->desc->shard.rank, layer, row->rows);
+    float *whole = malloc(model_whole_size(b->desc, layer, row->rows) * sizeof *whole);
     if (!whole)
         return quire_fail(b->err, QUIRE_NO_MEMORY, "weights: out of memory");
     int status = read_vector(b, row, layer, whole);
@@ -252,11 +310,11 @@ static int read_share(const struct binder *b, const struct model_tensor *row, ui
 static int bind_vector(struct binder *b, const struct model_stack *stack, const float *params_dev, const float **out)
 {
     float *part = b->params + b->at;
-    for (uint32_t i = 0; i < stack->n_parts; part += model_size_of(b->desc, stack->parts[i].rows), i++) {
+    for (uint32_t i = 0; i < stack->n_parts; part += model_size_of(b->desc, stack->layer, stack->parts[i].rows), i++) {
         const struct model_tensor *row = &stack->parts[i];
         if (!model_has_tensor(b->desc, stack->layer, row))
             continue;
-        const bool is_cut = b->desc->share.n_ranks > 1 && row->shard == SHARD_ROWS;
+        const bool is_cut = b->desc->shard.n_ranks > 1 && row->shard == SHARD_ROWS;
         int status = is_cut ? read_share(b, row, stack->layer, part) : read_vector(b, row, stack->layer, part);
         if (status != QUIRE_OK)
             return status;
@@ -293,11 +351,11 @@ static int copy_params(const struct binder *b, const struct weights *w, uint64_t
     return status == QUIRE_OK ? ops->step_end(b->backend, b->err) : status;
 }
 
-/* GGUF may say beside the description what each frequency of RoPE is divided by: Llama 3's scaling comes so. */
+/* GGUF may say beside the description what each frequency of the first RoPE is divided by: Llama 3's scaling comes so. */
 static int scale_inv_freq(const struct binder *b, float *inv_freq)
 {
     struct checkpoint_tensor t;
-    const uint32_t n = b->desc->head_dim / 2;
+    const uint32_t n = b->desc->config->ropes[0].dim / 2;
     if (checkpoint_find(b->checkpoint, "rope_freqs.weight", &t, NULL) == QUIRE_NOT_FOUND)
         return QUIRE_OK;
     if (!t.data || t.n_dims != 1 || t.shape[0] != n || !k_format_is_plain(t.format))
@@ -314,14 +372,28 @@ static int scale_inv_freq(const struct binder *b, float *inv_freq)
 
 static uint64_t matrix_bytes(const struct binder *b, const struct model_stack *stack)
 {
-    return stack->parts->kind == TENSOR_MATRIX ? stack->rows * k_format_bytes(model_weight_format(b->desc), stack->cols)
-                                               : 0;
+    return stack->parts->kind == TENSOR_MATRIX
+               ? stack->count * stack->rows * k_format_bytes(model_weight_format(b->desc), stack->cols)
+               : 0;
 }
 
 static void tell(const struct binder *b, uint64_t done, uint64_t total)
 {
     if (b->progress.fn)
         b->progress.fn(b->progress.context, done, total);
+}
+
+/* Makes the frequencies of every rope. Returns those of the first in the image. */
+static float *bind_ropes(struct binder *b, struct weights *w)
+{
+    float *first = b->params + b->at;
+    for (uint32_t i = 0; i < b->desc->config->n_ropes; i++) {
+        const struct model_rope *rope = &b->desc->config->ropes[i];
+        model_inv_freq(rope, b->params + b->at);
+        w->inv_freq[i] = (const float *)w->params_dev + b->at;
+        b->at += model_rope_floats(rope);
+    }
+    return first;
 }
 
 static int bind_all(struct binder *b, struct weights *w)
@@ -342,11 +414,8 @@ static int bind_all(struct binder *b, struct weights *w)
     }
     if (status != QUIRE_OK)
         return status;
-    model_inv_freq(b->desc, b->params + b->at);
-    if ((status = scale_inv_freq(b, b->params + b->at)) != QUIRE_OK)
-        return status;
-    w->inv_freq = (const float *)w->params_dev + b->at;
-    return copy_params(b, w, bytes);
+    status = scale_inv_freq(b, bind_ropes(b, w));
+    return status == QUIRE_OK ? copy_params(b, w, bytes) : status;
 }
 
 /* The first tensor of a site that every model has. */
@@ -360,15 +429,15 @@ static const struct model_tensor *matrix_of(const struct model_desc *desc, uint3
 
 static const struct model_tensor *embedding(const struct model_desc *desc)
 {
-    return matrix_of(desc, desc->n_layers, SITE_EMBED);
+    return matrix_of(desc, desc->config->n_layers, SITE_EMBED);
 }
 
 bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_desc *desc)
 {
     struct checkpoint_tensor t;
     char whole[MODEL_NAME_BYTES], bare[MODEL_NAME_BYTES];
-    model_tensor_name(desc, embedding(desc), 0, false, whole);
-    model_tensor_name(desc, embedding(desc), 0, true, bare);
+    model_tensor_name(desc, embedding(desc), 0, 0, false, whole);
+    model_tensor_name(desc, embedding(desc), 0, 0, true, bare);
     return checkpoint_find(checkpoint, whole, &t, NULL) == QUIRE_NOT_FOUND &&
            checkpoint_find(checkpoint, bare, &t, NULL) == QUIRE_OK;
 }
@@ -392,49 +461,40 @@ static void count_format(struct weights_contents *c, const struct k_weight_view 
     c->of[i].n_weights[owner] += n;
 }
 
-/* Tensors that are missing are refused when they are bound. */
-static int count_matrix(struct binder *b, const struct model_tensor *row, uint32_t layer, struct weights_contents *f)
+/* Missing tensors are refused when they are bound. */
+static int count_matrix(struct binder *b, struct matrix_at at, struct weights_contents *f)
 {
-    const struct quantized_matrix m = quantized_of(b, row, layer);
-    const bool is_quantized = quantized_has(&m);
-    struct k_weight_view v = {.n_rows = m.n_rows, .n_cols = m.n_cols};
-    if (is_quantized) {
-        int status = quantized_view(&m, &b->arena, &v, b->err);
-        if (status != QUIRE_OK)
-            return status;
-        f->has_quantized = true;
-    } else {
-        char name[MODEL_NAME_BYTES];
-        struct checkpoint_tensor t;
-        model_tensor_name(b->desc, row, layer, b->bare, name);
-        int status = checkpoint_find(b->checkpoint, name, &t, b->err);
-        if (status == QUIRE_NOT_FOUND)
-            status = explain_missing(b, &m, status);
-        if (status != QUIRE_OK)
-            return status == QUIRE_NOT_FOUND ? QUIRE_OK : status;
-        v.format = t.format;
-        if (t.n_dims == 2 && t.shape[0] == m.n_rows && t.shape[1] == m.n_cols) /* another shape is refused later */
-            put_in_order(b, &t);
-        const struct quantize making = quantize_of(b, row, &t, &m);
-        if (making.to.bits && quantize_view(&making, &b->arena, &v, b->err) != QUIRE_OK)
-            return QUIRE_INVALID;
-        f->has_quantized |= making.to.bits > 0;
-    }
+    const struct quantized_matrix m = quantized_of(b, at);
+    struct k_weight_view v;
     enum model_cut cut;
+    int status = view_matrix(b, at, &v);
+    if (status != QUIRE_OK)
+        return status == QUIRE_NOT_FOUND ? QUIRE_OK : status;
+    f->has_quantized |= quantized_has(&m) || (b->desc->facts->quantization.made && !k_format_is_plain(v.format));
     v.data = NULL; /* only counted */
-    int status = model_share_cut(b->desc, row, m.name, &v, &cut, b->err);
+    status = model_share_cut(b->desc, at.layer, at.row, m.name, &v, &cut, b->err);
     if (status != QUIRE_OK)
         return status;
-    count_format(f, &v, row->owner);
-    if (is_table(b->desc, row))
+    count_format(f, &v, at.row->owner);
+    if (is_table(b->desc, at.row))
         return QUIRE_OK;
     if ((!k_format_is_plain(v.format) || v.format.kind == K_F32) && !f->needs_lanes) {
         f->needs_lanes = true;
         f->lanes_format = v.format;
         snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.88s.weight", m.name);
     }
-    f->repacked_bytes += k_planner_find("cpu")->weight_bytes(v.format, v.n_rows, v.n_cols);
+    f->repacked_bytes += b->planner ? b->planner->weight_bytes(v.format, v.n_rows, v.n_cols) : 0;
     return QUIRE_OK;
+}
+
+/* All matrices of a part of a stack. */
+static int count_part(struct binder *b, const struct model_stack *stack, const struct model_tensor *row,
+                      struct weights_contents *f)
+{
+    int status = QUIRE_OK;
+    for (uint32_t i = 0; status == QUIRE_OK && i < stack->count; i++)
+        status = count_matrix(b, (struct matrix_at){row, stack->layer, i}, f);
+    return status;
 }
 
 static int count_matrices(struct binder *b, struct weights_contents *f)
@@ -446,66 +506,71 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
             if (!model_has_tensor(b->desc, stack.layer, &stack.parts[i]))
                 continue;
             if (stack.parts->kind == TENSOR_MATRIX)
-                status = count_matrix(b, &stack.parts[i], stack.layer, f);
+                status = count_part(b, &stack, &stack.parts[i], f);
             else
-                f->n_vector_weights += model_size_of(b->desc, stack.parts[i].rows);
+                f->n_vector_weights += model_size_of(b->desc, stack.layer, stack.parts[i].rows);
         }
-    if (status != QUIRE_OK || f->has_quantized || b->desc->quantization.layout == QUANTIZATION_NONE ||
-        b->desc->stage.n_stages) /* a stage's layers may be those that are not */
+    if (status != QUIRE_OK || f->has_quantized || b->desc->facts->quantization.layout == QUANTIZATION_NONE ||
+        b->desc->shard.n_stages) /* a stage's layers may be those that are not */
         return status;
-    if (b->desc->quantization.layout == QUANTIZATION_MADE)
+    if (b->desc->facts->quantization.layout == QUANTIZATION_MADE)
         return quire_fail(
             b->err, QUIRE_UNSUPPORTED,
             "--quantization %s: no matrix of this model has rows of whole blocks of 32 columns: leave it out",
-            quantization_name(&b->desc->quantization));
+            quantization_name(&b->desc->facts->quantization));
     return quire_fail(b->err, QUIRE_INVALID,
                       "config.json: quantization_config: is %s, but no matrix of the checkpoint has that format",
-                      quantization_name(&b->desc->quantization));
+                      quantization_name(&b->desc->facts->quantization));
 }
 
 /* Its file is not the model's: it may have another dtype. */
-static int look_at_dense(const struct binder *b, struct model_desc *desc)
+static int look_at_dense(const struct binder *b, struct checkpoint_facts *facts)
 {
+    const uint32_t outside = b->desc->config->n_layers;
     struct checkpoint_tensor t;
-    int status = desc->dense_size ? find(b, matrix_of(desc, desc->n_layers, SITE_DENSE), desc->n_layers, &t) : QUIRE_OK;
-    if (desc->dense_size && status == QUIRE_OK)
-        desc->dense_dtype = t.format.kind;
+    if (!b->desc->config->outputs.dense.size)
+        return QUIRE_OK;
+    int status = find(b, (struct matrix_at){matrix_of(b->desc, outside, SITE_DENSE), outside, 0}, &t);
+    if (status == QUIRE_OK)
+        facts->dense_dtype = t.format.kind;
     return status;
 }
 
-static int look(const struct checkpoint *checkpoint, struct model_desc *desc, struct quire_error *err)
+/* facts->quantization is set; sets the rest. */
+static int look(const struct checkpoint *checkpoint, const struct model_config *config, struct checkpoint_facts *facts,
+                struct quire_error *err)
 {
+    const struct model_desc desc = {.config = config, .facts = facts};
     struct checkpoint_tensor t;
     struct weights_contents formats = {.n = 0};
-    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = weights_are_bare(checkpoint, desc), .err = err};
+    struct binder b = {
+        .checkpoint = checkpoint, .desc = &desc, .bare = weights_are_bare(checkpoint, &desc), .err = err};
     char name[MODEL_NAME_BYTES];
-    model_tensor_name(desc, embedding(desc), 0, b.bare, name);
+    model_tensor_name(&desc, embedding(&desc), 0, 0, b.bare, name);
     int status = checkpoint_find(checkpoint, name, &t, err);
     if (status == QUIRE_OK)
-        status = look_at_dense(&b, desc);
+        status = look_at_dense(&b, facts);
     if (status == QUIRE_OK)
         status = count_matrices(&b, &formats);
     if (status != QUIRE_OK)
         return status;
-    desc->dtype = k_format_is_plain(t.format) ? t.format.kind : K_F16;
-    desc->weight_format = t.format;
+    facts->dtype = k_format_is_plain(t.format) ? t.format.kind : K_F16;
+    facts->weight_format = t.format;
     for (uint32_t i = 0, best = 0; i < formats.n; i++)
         if (formats.of[i].layer_bytes >= formats.of[best].layer_bytes && formats.of[i].layer_bytes > 0)
-            desc->weight_format = formats.of[best = i].format;
-    desc->int8_activations = desc->quantization.inputs != INPUTS_FLOAT;
-    desc->repacked_rows_bytes = b.arena.used;
-    desc->repacked_bytes = formats.repacked_bytes;
-    desc->needs_lanes = formats.needs_lanes;
-    memcpy(desc->lanes_matrix, formats.lanes_matrix, sizeof desc->lanes_matrix);
-    desc->lanes_format = formats.lanes_format;
+            facts->weight_format = formats.of[best = i].format;
+    facts->int8_activations = facts->quantization.inputs != INPUTS_FLOAT;
+    facts->needs_lanes = formats.needs_lanes;
+    memcpy(facts->lanes_matrix, formats.lanes_matrix, sizeof facts->lanes_matrix);
+    facts->lanes_format = formats.lanes_format;
     return QUIRE_OK;
 }
 
-int weights_open(const char *model, const struct model_desc *desc, struct checkpoint **out, struct quire_error *err)
+int weights_open(const char *model, const struct model_config *config, struct checkpoint **out, struct quire_error *err)
 {
     int status = checkpoint_open(model, out, err);
-    if (status == QUIRE_OK && desc->dense_size)
-        status = checkpoint_add_folder(*out, model, desc->dense_folder, MODEL_DENSE_PREFIX, err);
+    if (status == QUIRE_OK && config->outputs.dense.size)
+        status = checkpoint_add_folder(*out, model, config->outputs.dense.folder, MODEL_DENSE_PREFIX, err);
     if (status != QUIRE_OK) {
         checkpoint_close(*out);
         *out = NULL;
@@ -513,30 +578,35 @@ int weights_open(const char *model, const struct model_desc *desc, struct checkp
     return status;
 }
 
-int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization, struct model_desc *desc,
-                         struct quire_error *err)
+int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization,
+                         const struct model_config *config, struct checkpoint_facts *out, struct quire_error *err)
 {
-    int status = look(checkpoint, desc, err);
+    *out = (struct checkpoint_facts){.dtype = config->dtype, .quantization = *config->quantization};
+    int status = look(checkpoint, config, out, err);
     if (status != QUIRE_OK || !quantization)
         return status;
     /* A GGUF file of 16 bits is one, and may be quantized when it is loaded as well. */
-    const bool is_gguf = k_blocks_of(desc->weight_format.packing) != NULL ||
+    const bool is_gguf = k_blocks_of(out->weight_format.packing) != NULL ||
                          (checkpoint_is_gguf(checkpoint) && strcmp(quantization, "gguf") == 0);
-    status = quantization_choose(quantization, is_gguf ? "gguf" : quantization_name(&desc->quantization),
-                                 &desc->quantization, err);
-    return status == QUIRE_OK && desc->quantization.made ? look(checkpoint, desc, err) : status;
+    status = quantization_choose(quantization, is_gguf ? "gguf" : quantization_name(&out->quantization),
+                                 &out->quantization, err);
+    return status == QUIRE_OK && out->quantization.made ? look(checkpoint, config, out, err) : status;
 }
 
-int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *desc, uint64_t *bytes,
-                       struct quire_error *err)
+int weights_look_share(const struct checkpoint *checkpoint, const struct k_planner *planner, struct model_desc *desc,
+                       uint64_t *bytes, struct quire_error *err)
 {
     struct weights_contents contents = {.n = 0};
-    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = weights_are_bare(checkpoint, desc), .err = err};
+    struct binder b = {.planner = planner && planner->on_host ? planner : NULL,
+                       .checkpoint = checkpoint,
+                       .desc = desc,
+                       .bare = weights_are_bare(checkpoint, desc),
+                       .err = err};
     int status = count_matrices(&b, &contents);
     if (status != QUIRE_OK)
         return status;
-    desc->repacked_bytes = contents.repacked_bytes;
-    desc->repacked_rows_bytes = b.arena.used;
+    desc->shard.repacked_bytes = contents.repacked_bytes;
+    desc->shard.repacked_rows_bytes = b.arena.used;
     *bytes = 0;
     for (uint32_t i = 0; i < contents.n; i++)
         *bytes += contents.of[i].bytes;
@@ -553,22 +623,22 @@ int weights_look(const struct checkpoint *checkpoint, const struct model_desc *d
 
 static int make_space(struct binder *b, const struct repack_source *keep, struct weights *w)
 {
-    if (!b->desc->repacked_rows_bytes)
+    if (!b->desc->shard.repacked_rows_bytes)
         return QUIRE_OK;
-    int status = keep ? repack_find(keep, b->desc->repacked_rows_bytes, &w->kept, b->err) : QUIRE_OK;
+    int status = keep ? repack_find(keep, b->desc->shard.repacked_rows_bytes, &w->kept, b->err) : QUIRE_OK;
     if (status != QUIRE_OK)
         return status;
     if (w->kept) {
-        w->kept_bytes = b->desc->repacked_rows_bytes;
+        w->kept_bytes = b->desc->shard.repacked_rows_bytes;
         b->arena = (struct quantized_arena){.base = (uint8_t *)(uintptr_t)w->kept, .is_filled = true};
         return QUIRE_OK;
     }
-    w->repacked_rows = aligned_alloc(64, b->desc->repacked_rows_bytes);
+    w->repacked_rows = aligned_alloc(64, b->desc->shard.repacked_rows_bytes);
     b->arena.base = w->repacked_rows;
     return w->repacked_rows
                ? QUIRE_OK
                : quire_fail(b->err, QUIRE_NO_MEMORY, "weights: %llu bytes for repacked rows cannot be allocated",
-                            (unsigned long long)b->desc->repacked_rows_bytes);
+                            (unsigned long long)b->desc->shard.repacked_rows_bytes);
 }
 
 int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
@@ -576,7 +646,7 @@ int weights_create(struct k_backend *backend, const struct checkpoint *checkpoin
                    struct weights **out, struct quire_error *err)
 {
     struct weights *w = calloc(1, sizeof *w);
-    struct weight_set *layers = calloc(desc->n_layers + 1, sizeof *layers);
+    struct weight_set *layers = calloc(desc->config->n_layers + 1, sizeof *layers);
     struct binder b = {.backend = backend,
                        .checkpoint = checkpoint,
                        .desc = desc,
@@ -592,14 +662,14 @@ int weights_create(struct k_backend *backend, const struct checkpoint *checkpoin
         return quire_fail(err, QUIRE_NO_MEMORY, "weights: out of memory");
     }
     w->backend = backend;
-    w->n_layers = desc->n_layers;
+    w->n_layers = desc->config->n_layers;
     w->layers = layers;
-    w->beside = &layers[desc->n_layers];
+    w->beside = &layers[desc->config->n_layers];
     int status = make_space(&b, keep, w);
     if (status == QUIRE_OK)
         status = bind_all(&b, w);
-    if (status == QUIRE_OK && keep && w->repacked_rows && b.arena.used == desc->repacked_rows_bytes)
-        repack_keep(keep, w->repacked_rows, desc->repacked_rows_bytes);
+    if (status == QUIRE_OK && keep && w->repacked_rows && b.arena.used == desc->shard.repacked_rows_bytes)
+        repack_keep(keep, w->repacked_rows, desc->shard.repacked_rows_bytes);
     free(b.params);
     if (status != QUIRE_OK) {
         weights_destroy(w);

@@ -38,7 +38,7 @@ struct weights {
     struct site_weight head; /* output head; this rank's rows if there are several ranks; without a matrix if the
                               * model makes no logits */
     bool has_own_head; /* not one of a site's tensors */
-    const float *inv_freq; /* [D / 2] */
+    const float *inv_freq[MODEL_MAX_ROPES]; /* [dim / 2] of each of the model's ropes */
     uint32_t n_layers;
     void *params_dev;
     void *repacked_rows; /* host memory of repacked rows, whose order in the file differs from the kernels', and of rows
@@ -50,18 +50,19 @@ struct weights {
 
 /* Opens the model's checkpoint, together with the weights of modules in folders of their own. Errors as
  * checkpoint_open(). */
-int weights_open(const char *model, const struct model_desc *desc, struct checkpoint **out, struct quire_error *err);
+int weights_open(const char *model, const struct model_config *config, struct checkpoint **out,
+                 struct quire_error *err);
 
-/* Sets desc->dtype to the dtype that the checkpoint's embedding is stored in: config.json may leave it out, or have been
- * written for other files. Sets weight_format to that of most bytes of the layers' matrices, and with it int8_activations,
- * needs_lanes, repacked_rows_bytes and repacked_bytes. QUIRE_INVALID where quantization_config says otherwise than the tensors. quantization: NULL, or as
- * quantization_choose() takes it: what the file has, or what its plain weights are made into. */
-int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization, struct model_desc *desc,
-                         struct quire_error *err);
+/* Makes the facts of a checkpoint. The dtype is the one that its embedding is stored in: config.json may leave it out, or
+ * have been written for other files. QUIRE_INVALID where quantization_config says otherwise than the tensors.
+ * quantization: NULL, or as quantization_choose() takes it: what the file has, or what its plain weights are made into.
+ */
+int weights_stored_dtype(const struct checkpoint *checkpoint, const char *quantization,
+                         const struct model_config *config, struct checkpoint_facts *out, struct quire_error *err);
 
 /* The matrices of a checkpoint, grouped by format. */
 #define WEIGHTS_MAX_FORMATS 16u
-#define WEIGHTS_OWNERS 3u
+#define WEIGHTS_OWNERS (OF_MODEL + 1u)
 struct weights_of_format {
     struct k_format format;
     uint64_t n_weights[WEIGHTS_OWNERS]; /* by enum model_owner: embeddings and head are OF_MODEL */
@@ -70,10 +71,10 @@ struct weights_of_format {
 struct weights_contents {
     struct weights_of_format of[WEIGHTS_MAX_FORMATS];
     uint32_t n;
-    uint64_t repacked_bytes; /* model_desc's */
+    uint64_t repacked_bytes; /* model_shard's, of weights_look_share() only */
     uint64_t n_vector_weights; /* of norms and biases */
     bool has_quantized; /* as quantization_config says */
-    bool needs_lanes; /* model_desc's, and the two after it */
+    bool needs_lanes; /* checkpoint_facts', and the two after it */
     char lanes_matrix[96];
     struct k_format lanes_format;
 };
@@ -101,10 +102,10 @@ int weights_unused(const struct checkpoint *checkpoint, const struct model_desc 
 /* Whether the checkpoint names its tensors without "model.", or "bert.": it was saved from the model without its head. */
 bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_desc *desc);
 
-/* Sizes of one rank's part: sets desc->repacked_bytes and repacked_rows_bytes, and counts the bytes of matrices that are
- * mapped in place. */
-int weights_look_share(const struct checkpoint *checkpoint, struct model_desc *desc, uint64_t *bytes,
-                       struct quire_error *err);
+/* Sizes of one rank's part: sets desc->shard.repacked_bytes and repacked_rows_bytes, and counts the bytes of matrices that are
+ * mapped in place. planner: of the backend at hand, or NULL while it is not known: then repacked_bytes is 0. */
+int weights_look_share(const struct checkpoint *checkpoint, const struct k_planner *planner, struct model_desc *desc,
+                       uint64_t *bytes, struct quire_error *err);
 
 /* Called as matrices become ready: engine_options.loading. */
 struct weights_progress {

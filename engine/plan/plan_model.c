@@ -7,49 +7,60 @@
 
 /* The files of a model and of its draft model. */
 struct files {
-    struct checkpoint *weights, *draft_weights; /* draft_weights: NULL if no draft model is used */
+    struct opened_model *model, *draft; /* draft: closed if no draft model is used */
 };
 
-static int open_draft(struct files *f, const struct engine_options *o, const struct model_desc *desc,
-                      struct model_desc *draft_desc, struct quire_error *err)
+static int open_draft(struct files *f, const struct engine_options *o, struct quire_error *err)
 {
-    int status = model_open_draft(o->speculative.model, o->model_dir, desc, o->ignore_unused_tensors, draft_desc,
-                                  &f->draft_weights, err);
+    int status = model_open_draft(o->speculative.model, o->model_dir, f->model->config, o->ignore_unused_tensors,
+                                  f->draft, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
     return status;
 }
 
-static int open_files(struct files *f, const struct engine_options *o, struct model_desc *desc,
-                      struct model_desc *draft_desc, struct quire_error *err)
+static int open_files(struct files *f, const struct engine_options *o, struct quire_error *err)
 {
+    struct opened_model *m = f->model;
     struct sampling_defaults sampling;
     struct weights_unused unused;
-    int status = model_describe(o->model_dir, desc, &sampling, err);
+    int status = model_describe(o->model_dir, &m->config, &sampling, err);
     if (status == QUIRE_OK)
-        status = engine_plan_task(o, desc, err);
+        status = engine_plan_task(o, m->config, err);
     if (status == QUIRE_OK)
-        status = weights_open(o->model_dir, desc, &f->weights, err);
+        status = weights_open(o->model_dir, m->config, &m->checkpoint, err);
     if (status == QUIRE_OK)
-        status = weights_stored_dtype(f->weights, o->quantization, desc, err);
+        status = weights_stored_dtype(m->checkpoint, o->quantization, m->config, &m->facts, err);
+    const struct model_desc desc = opened_model_desc(m);
     if (status == QUIRE_OK)
-        status = weights_unused(f->weights, desc, o->ignore_unused_tensors, &unused, err);
+        status = weights_unused(m->checkpoint, &desc, o->ignore_unused_tensors, &unused, err);
     if (status == QUIRE_OK && o->speculative.method == DRAFT_MODEL)
-        status = open_draft(f, o, desc, draft_desc, err);
+        status = open_draft(f, o, err);
     return status;
 }
 
+/* One rank's part, with what the device named in the options repacks. */
+static int make_share(struct engine_options *o, const struct files *f, uint32_t rank, struct model_desc *out,
+                      uint64_t *weight_bytes, struct quire_error *err)
+{
+    const struct model_desc desc = opened_model_desc(f->model);
+    uint64_t mapped_bytes;
+    int status = engine_plan_share(o, f->model->checkpoint, &desc, rank, out, weight_bytes, err);
+    return status == QUIRE_OK
+               ? weights_look_share(f->model->checkpoint, engine_plan_planner(o), out, &mapped_bytes, err)
+               : status;
+}
+
 /* Memory of a rank, after rank 0 has set the common number of blocks. */
-static int plan_rank(const struct engine_options *options, const struct checkpoint *weights,
-                     const struct model_desc *desc, const struct engine_plan *first, uint32_t rank,
-                     struct engine_plan_rank *out, struct quire_error *err)
+static int plan_rank(const struct engine_options *options, const struct files *f, const struct engine_plan *first,
+                     uint32_t rank, struct engine_plan_rank *out, struct quire_error *err)
 {
     struct engine_options o = *options;
     struct model_desc share;
     struct engine_plan plan;
     uint64_t weight_bytes;
     engine_plan_for_others(first, &o);
-    int status = engine_plan_share(&o, weights, desc, rank, &share, &weight_bytes, err);
+    int status = make_share(&o, f, rank, &share, &weight_bytes, err);
     if (status == QUIRE_OK)
         status = engine_plan_make_on(&o, &share, weight_bytes, NULL, NULL, &plan, err);
     if (status != QUIRE_OK)
@@ -57,7 +68,7 @@ static int plan_rank(const struct engine_options *options, const struct checkpoi
     *out = (struct engine_plan_rank){
         .first_layer = model_first_layer(&share),
         .end_layer = model_end_layer(&share),
-        .n_q_heads = share.n_q_heads,
+        .n_q_heads = model_heads_of(&share, model_first_layer(&share)).n_q,
         .weight_bytes = plan.weight_bytes,
         .kv_bytes = plan.kv_bytes,
         .swap_bytes = plan.swap_bytes,
@@ -66,29 +77,39 @@ static int plan_rank(const struct engine_options *options, const struct checkpoi
     return QUIRE_OK;
 }
 
-int engine_plan_model(const struct engine_options *options, struct model_desc *desc, struct engine_plan *plan,
+int engine_plan_model(const struct engine_options *options, struct model_config **config, struct engine_plan *plan,
                       struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)
 {
     struct engine_options o = *options;
-    struct files f = {.weights = NULL};
+    struct opened_model model = {.config = NULL}, draft_model = {.config = NULL};
+    struct files f = {&model, &draft_model};
     struct model_desc share, draft_desc;
-    uint64_t weight_bytes = 0;
+    uint64_t weight_bytes = 0, mapped_bytes;
     int status = engine_plan_place(&o, err);
     if (status == QUIRE_OK)
-        status = open_files(&f, &o, desc, &draft_desc, err);
+        status = open_files(&f, &o, err);
+    const struct model_desc desc = opened_model_desc(&model);
+    draft_desc = opened_model_desc(&draft_model);
     struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o.speculative.num_speculative_tokens};
-    if (status == QUIRE_OK && f.draft_weights)
-        draft.weight_bytes = checkpoint_total_bytes(f.draft_weights);
-    const struct engine_draft *used = f.draft_weights ? &draft : NULL;
+    const struct engine_draft *used = status == QUIRE_OK && draft_model.checkpoint ? &draft : NULL;
+    if (used) {
+        draft.weight_bytes = checkpoint_total_bytes(draft_model.checkpoint);
+        status = weights_look_share(draft_model.checkpoint, engine_plan_planner(&o), &draft_desc, &mapped_bytes, err);
+    }
     if (status == QUIRE_OK)
-        status = engine_plan_share(&o, f.weights, desc, 0, &share, &weight_bytes, err);
+        status = make_share(&o, &f, 0, &share, &weight_bytes, err);
     if (status == QUIRE_OK)
         status = engine_plan_make_on(&o, &share, weight_bytes, used, NULL, plan, err);
     if (status == QUIRE_OK)
-        status = engine_plan_fit_all(&o, f.weights, desc, used, NULL, plan, err);
+        status = engine_plan_fit_all(&o, model.checkpoint, &desc, used, NULL, plan, err);
     for (uint32_t r = 0; status == QUIRE_OK && plan->n_ranks > 1 && r < plan->n_ranks; r++)
-        status = plan_rank(&o, f.weights, desc, plan, r, &ranks[r], err);
-    checkpoint_close(f.weights);
-    checkpoint_close(f.draft_weights);
+        status = plan_rank(&o, &f, plan, r, &ranks[r], err);
+    *config = NULL;
+    if (status == QUIRE_OK) {
+        *config = model.config;
+        model.config = NULL;
+    }
+    opened_model_close(&model);
+    opened_model_close(&draft_model);
     return status;
 }

@@ -17,7 +17,7 @@ struct step_limits step_limits_of(const struct model_desc *desc, const struct en
         .n_rows = plan->max_num_seqs,
         .n_logits = plan->max_logit_rows,
         .n_entries = n_entries < UINT32_MAX ? (uint32_t)n_entries : UINT32_MAX,
-        .vocab_size = desc->vocab_size,
+        .vocab_size = desc->config->vocab_size,
         .n_positions = plan->max_model_len,
     };
     for (uint32_t g = 0; g < plan->n_kv_groups; g++) {

@@ -261,10 +261,10 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     put_bytes(r, r->about.config_sha256.bytes, sizeof r->about.config_sha256.bytes);
     put_text(r, info->plan->device);
     put_u8(r, (uint8_t)(info->plan->gemm_form | (info->gemm_library ? RECORD_NOT_INVARIANT : 0)));
-    const struct quantization_made *made = info->desc->quantization.made;
+    const struct quantization_made *made = info->desc->facts->quantization.made;
     put_u8(r, made ? (uint8_t)(made->code | RECORD_MADE) : (uint8_t)info->plan->weight_format.kind);
     put_u8(r, (uint8_t)info->plan->kv_format.kind);
-    put_u32(r, info->desc->vocab_size);
+    put_u32(r, info->desc->config->vocab_size);
     put_config(r, config);
     put_sections(r, &record_header_sections, &(struct recording_header){.config = *config});
     end_record(r);

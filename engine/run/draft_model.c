@@ -36,11 +36,11 @@ struct asked {
 struct draft_model {
     struct drafter drafter; /* first */
     struct engine *engine;  /* borrowed */
-    struct model_desc desc;
+    struct opened_model files;
+    struct model_desc desc; /* of them */
     struct engine_draft about;
     struct engine_plan plan; /* of its own passes */
     enum k_gemm_form form;
-    struct checkpoint *checkpoint;
     struct weights *weights;
     struct forward *forward;
     uint32_t group, n_blocks;                /* the engine's group */
@@ -71,14 +71,18 @@ int draft_model_prepare(struct engine *e, const struct engine_options *o, struct
     if (!d)
         return quire_fail(err, QUIRE_NO_MEMORY, "draft model: out of memory");
     d->engine = e;
-    int status = model_open_draft(o->speculative.model, o->model_dir, &e->desc, o->ignore_unused_tensors, &d->desc,
-                                  &d->checkpoint, err);
+    int status = model_open_draft(o->speculative.model, o->model_dir, e->desc.config, o->ignore_unused_tensors,
+                                  &d->files, err);
+    d->desc = opened_model_desc(&d->files);
+    uint64_t mapped_bytes;
+    if (status == QUIRE_OK)
+        status = weights_look_share(d->files.checkpoint, e->backend->ops->planner, &d->desc, &mapped_bytes, err);
     if (status != QUIRE_OK) {
         quire_error_prefix(err, "--speculative-config: model");
         return status;
     }
     d->about = (struct engine_draft){.desc = &d->desc,
-                                     .weight_bytes = checkpoint_total_bytes(d->checkpoint),
+                                     .weight_bytes = checkpoint_total_bytes(d->files.checkpoint),
                                      .n_tokens = o->speculative.num_speculative_tokens};
     /* Its output is never part of an answer, so it may use the form that supports every format. */
     d->form = e->backend->form;
@@ -106,7 +110,7 @@ int draft_model_bind(struct engine *e, struct quire_error *err)
     if (!d)
         return QUIRE_OK;
     const struct weights_progress nobody = {.fn = NULL};
-    int status = weights_create(e->backend, d->checkpoint, &d->desc, d->form, NULL, nobody, &d->weights, err);
+    int status = weights_create(e->backend, d->files.checkpoint, &d->desc, d->form, NULL, nobody, &d->weights, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
     return status;
@@ -168,7 +172,7 @@ void draft_model_close(struct draft_model *d)
         return;
     forward_destroy(d->forward);
     weights_destroy(d->weights);
-    checkpoint_close(d->checkpoint);
+    opened_model_close(&d->files);
     free(d->rows);
     free(d);
 }
@@ -273,7 +277,7 @@ static void settle(struct draft_model *d, const struct asked *a)
 /* A token that the draft model does not have is never guessed right; any other will do to go on. */
 static uint32_t id_for(const struct draft_model *d, uint32_t token)
 {
-    return token < d->desc.vocab_size ? token : 0;
+    return token < d->desc.config->vocab_size ? token : 0;
 }
 
 /* Token at position p of what is known and guessed. */
@@ -286,11 +290,11 @@ static uint32_t token_at(const struct asked *a, uint32_t p)
 /* The lists are ascending, and their mask is of the model's vocabulary: what the draft model does not have is left out. */
 static void fit_vocabulary(const struct draft_model *d, struct k_sample_row *row)
 {
-    while (row->n_biases > 0 && row->biases[row->n_biases - 1].id >= d->desc.vocab_size)
+    while (row->n_biases > 0 && row->biases[row->n_biases - 1].id >= d->desc.config->vocab_size)
         row->n_biases--;
-    while (row->n_counts > 0 && row->counts[row->n_counts - 1].id >= d->desc.vocab_size)
+    while (row->n_counts > 0 && row->counts[row->n_counts - 1].id >= d->desc.config->vocab_size)
         row->n_counts--;
-    if (d->desc.vocab_size > d->engine->desc.vocab_size)
+    if (d->desc.config->vocab_size > d->engine->desc.config->vocab_size)
         row->mask = NULL;
 }
 
@@ -415,7 +419,7 @@ static void take_guesses(struct draft_model *d, uint32_t n_asked)
         if (!drew)
             continue;
         const struct k_sample_result *result = &d->results[logit++];
-        if (result->bad_logits || result->token >= d->engine->desc.vocab_size)
+        if (result->bad_logits || result->token >= d->engine->desc.config->vocab_size)
             continue;
         /* The model's own draw ends the answer, a step no sooner for having been guessed. */
         if (sampling_stops(&d->engine->owners[ask->seq].request->sampling, result->token))
@@ -465,7 +469,7 @@ static bool can_ask(const struct draft_model *d, struct draft_ask *ask, struct a
 {
     const struct engine_plan *plan = &d->engine->plan;
     const struct draft_text *text = &ask->text;
-    uint32_t limit = min32(plan->max_model_len, d->desc.max_position);
+    uint32_t limit = min32(plan->max_model_len, d->desc.config->max_position);
     *out = (struct asked){.ask = ask};
     if (text->n_tokens >= limit || text->tokens[text->n_tokens - 1] == SCHED_PENDING)
         return false;

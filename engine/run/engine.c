@@ -143,26 +143,26 @@ static int measure_driver(struct engine *e, struct quire_error *err)
     return QUIRE_OK;
 }
 
-int engine_plan_task(const struct engine_options *o, struct model_desc *desc, struct quire_error *err)
+int engine_plan_task(const struct engine_options *o, struct model_config *config, struct quire_error *err)
 {
     const char *task = o->task ? o->task : "auto";
     bool embed = strcmp(task, "embed") == 0, generate = strcmp(task, "generate") == 0;
     if (!embed && !generate && strcmp(task, "auto") != 0)
         return quire_fail(err, QUIRE_INVALID, "--task: must be auto, generate or embed, got '%.40s'", task);
-    if (generate && desc->pooling != POOLING_NONE)
+    if (generate && config->outputs.kind != OUTPUT_TOKENS)
         return quire_fail(err, QUIRE_INVALID, "--task generate: a %s returns vectors and generates no text",
-                          desc->architecture);
-    if (embed && desc->pooling == POOLING_NONE) {
-        int status = model_describe_vector(o->model_dir, desc, err);
+                          config->architecture);
+    if (embed && config->outputs.kind == OUTPUT_TOKENS) {
+        int status = model_describe_vector(o->model_dir, config, err);
         if (status != QUIRE_OK)
             return status;
     }
-    if (desc->pooling == POOLING_NONE)
+    if (config->outputs.kind == OUTPUT_TOKENS)
         return QUIRE_OK;
     if (o->speculative.method != DRAFT_NONE)
         return quire_fail(err, QUIRE_INVALID,
                           "--speculative-config: a model that returns vectors generates no tokens: leave it out");
-    if (model_reads_whole(desc) && o->swap_space)
+    if (model_reads_whole(config) && o->swap_space)
         return quire_fail(err, QUIRE_INVALID,
                           "--swap-space: a model that reads whole texts has no prefix cache to swap: leave it out");
     return QUIRE_OK;
@@ -189,15 +189,16 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
         return quire_fail(err, QUIRE_INVALID, "model: no directory was given");
     if (!o.device)
         o.device = "auto";
-    int status = model_describe(o.model_dir, &e->desc, &e->sampling_defaults, err);
+    int status = model_describe(o.model_dir, &e->config, &e->sampling_defaults, err);
+    e->desc.config = e->config;
     if (status == QUIRE_OK)
-        status = engine_plan_task(&o, &e->desc, err);
-    if (status == QUIRE_OK && model_reads_whole(&e->desc))
+        status = engine_plan_task(&o, e->config, err);
+    if (status == QUIRE_OK && model_reads_whole(e->config))
         e->prefix_caching = e->info.prefix_caching = false;
     if (status == QUIRE_OK)
-        status = weights_open(o.model_dir, &e->desc, &e->checkpoint, err);
+        status = weights_open(o.model_dir, e->config, &e->checkpoint, err);
     if (status == QUIRE_OK)
-        status = weights_stored_dtype(e->checkpoint, o.quantization, &e->desc, err);
+        status = weights_stored_dtype(e->checkpoint, o.quantization, e->config, &e->facts, err);
     if (status == QUIRE_OK)
         status = check_unused(e, o.ignore_unused_tensors, err);
     uint64_t weight_bytes = 0;
@@ -205,6 +206,9 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
         status = engine_plan_share(&o, e->checkpoint, &e->desc, e->rank, &e->own, &weight_bytes, err);
     if (status == QUIRE_OK)
         status = open_backend(e, &o, err);
+    uint64_t mapped_bytes;
+    if (status == QUIRE_OK)
+        status = weights_look_share(e->checkpoint, e->backend->ops->planner, &e->own, &mapped_bytes, err);
     if (status == QUIRE_OK)
         status = draft_model_prepare(e, &o, err);
     if (status != QUIRE_OK)
@@ -238,13 +242,13 @@ static int open_draft(struct engine *e, const struct engine_options *o, struct q
 
 static int load_weights(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    const struct quantization_made *made = e->desc.quantization.made;
+    const struct quantization_made *made = e->desc.facts->quantization.made;
     struct repack_source keep = {.dir = o->repack_cache,
                                  .model = o->model_dir,
                                  .made = made ? made->identity : "",
                                  .description = model_identity(&e->desc),
-                                 .first_layer = e->own.stage.first_layer,
-                                 .end_layer = e->own.stage.end_layer,
+                                 .first_layer = e->own.shard.first_layer,
+                                 .end_layer = e->own.shard.end_layer,
                                  .n_threads = e->plan.n_threads};
     if (keep.dir)
         keep.checkpoint = checkpoint_digest(e->checkpoint);
@@ -277,16 +281,16 @@ static int open_model(struct engine *e, const struct engine_options *given, stru
         status = rank_begin(e, o, err);
     if (status != QUIRE_OK)
         return status;
-    if (e->desc.quantization.scales_cache)
+    if (e->desc.facts->quantization.scales_cache)
         quire_log(QUIRE_LOG_INFO, "engine",
                   "the checkpoint's own scales for a KV cache (kv_cache_scheme) are not used: the cache is in %s; with"
                   " --kv-cache-dtype fp8 or int8 each token and head has a scale of its own",
                   k_format_name(e->plan.kv_format));
-    if (!o->max_model_len && e->plan.max_model_len < e->desc.max_position && !model_reads_whole(&e->desc))
+    if (!o->max_model_len && e->plan.max_model_len < e->desc.config->max_position && !model_reads_whole(e->desc.config))
         quire_log(QUIRE_LOG_WARN, "engine",
                   "requests are limited to %u tokens instead of the model's %u: that is what the KV"
                   " cache of %s holds; --kv-cache-memory makes it larger",
-                  e->plan.max_model_len, e->desc.max_position, quire_size(e->plan.kv_bytes).text);
+                  e->plan.max_model_len, e->desc.config->max_position, quire_size(e->plan.kv_bytes).text);
     status = engine_load(e, o, err);
     if (status == QUIRE_OK && e->ranks)
         status = rank_agree(e, err);
@@ -310,7 +314,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
         config->kv.groups[g].n_host_blocks = e->plan.groups[g].n_host_blocks;
         config->kv.groups[g].window = e->plan.groups[g].window;
     }
-    config->whole_prompts = model_reads_whole(&e->desc);
+    config->whole_prompts = model_reads_whole(e->desc.config);
     config->kv.prefix_caching = e->prefix_caching;
     config->max_num_seqs = e->plan.max_num_seqs;
     config->max_num_batched_tokens = e->plan.max_num_batched_tokens;
@@ -356,11 +360,11 @@ static int keep_policy_options(struct engine *e, const struct sched_policy_optio
 static void introduce(struct engine *e, uint32_t max_queued)
 {
     struct engine_info *info = &e->info;
-    info->vector_size = e->desc.vector_size;
-    info->vector_is_scores = e->desc.n_labels > 0;
-    info->vocab_size = e->desc.vocab_size;
-    info->n_eos = e->desc.n_eos;
-    info->eos = e->desc.eos;
+    info->vector_size = e->desc.config->outputs.vector_size;
+    info->vector_is_scores = e->desc.config->outputs.kind == OUTPUT_SCORES;
+    info->vocab_size = e->desc.config->vocab_size;
+    info->n_eos = e->desc.config->tokens.n_eos;
+    info->eos = e->desc.config->tokens.eos;
     info->max_model_len = e->plan.max_model_len;
     info->max_num_seqs = e->plan.max_num_seqs;
     info->max_num_batched_tokens = e->plan.max_num_batched_tokens;
@@ -376,8 +380,8 @@ static void introduce(struct engine *e, uint32_t max_queued)
         .numerics = K_NUMERICS_VERSION,
         .weights = checkpoint_digest(e->checkpoint),
         .model = model_identity(&e->desc),
-        .weight_format = e->desc.quantization.made ? e->desc.quantization.made->identity
-                                                   : k_format_name(e->plan.weight_format),
+        .weight_format = e->desc.facts->quantization.made ? e->desc.facts->quantization.made->identity
+                                                          : k_format_name(e->plan.weight_format),
         .form = form == K_FORM_TILE_BF16 ? k_form_name(K_FORM_TILE) : k_form_name(form),
         .activation = form == K_FORM_INT8 ? "int8" : k_dtype_name(form == K_FORM_TILE_BF16 ? K_BF16 : K_F32),
         .kv_format = k_format_name(e->plan.kv_format),
@@ -408,7 +412,7 @@ static uint32_t n_mask_threads(const struct engine *e, const struct engine_optio
 static int open_constraints(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     const struct constraints_options options = {.grammars = o->grammars,
-                                                .n_vocab = e->desc.vocab_size,
+                                                .n_vocab = e->desc.config->vocab_size,
                                                 .max_rows = e->plan.max_logit_rows,
                                                 .max_seqs = e->plan.max_num_seqs,
                                                 .n_threads = n_mask_threads(e, o),
@@ -468,6 +472,7 @@ struct engine *engine_new(struct quire_error *err)
         quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
         return NULL;
     }
+    e->desc.facts = &e->facts;
     e->info.desc = &e->desc;
     e->info.sampling = &e->sampling_defaults;
     e->info.plan = &e->plan;
@@ -552,6 +557,7 @@ void engine_close(struct engine *e)
     if (e->backend)
         e->backend->ops->close(e->backend);
     checkpoint_close(e->checkpoint);
+    model_config_free(e->config);
     free(e);
 }
 
@@ -630,13 +636,13 @@ void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice)
 int engine_predict(struct engine *e, uint64_t request, uint32_t *tokens, uint32_t n, struct quire_error *err)
 {
     uint32_t n_right = 0;
-    while (n_right < n && tokens[n_right] < e->desc.vocab_size)
+    while (n_right < n && tokens[n_right] < e->desc.config->vocab_size)
         n_right++;
     if (n_right < n) {
         const uint32_t wrong = tokens[n_right];
         free(tokens);
         return quire_fail_for(err, QUIRE_INVALID, "prediction", "%u is not below the vocabulary's %u", wrong,
-                              e->desc.vocab_size);
+                              e->desc.config->vocab_size);
     }
     mailbox_predict(e->mailbox, request, tokens, n < e->plan.max_model_len ? n : e->plan.max_model_len);
     return QUIRE_OK;

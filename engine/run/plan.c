@@ -118,7 +118,7 @@ static int plan_activations(const struct engine_options *o, const struct model_d
     *out = ACTIVATIONS_F32;
     if (is_auto(o->activation_dtype)) {
         /* A form that was asked for has its own activations. */
-        if ((has_blocks || desc->int8_activations) && is_auto(o->gemm_form))
+        if ((has_blocks || desc->facts->int8_activations) && is_auto(o->gemm_form))
             *out = ACTIVATIONS_INT8;
         return QUIRE_OK;
     }
@@ -168,19 +168,19 @@ int engine_plan_form(const struct engine_options *o, const struct model_desc *de
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--gemm-form %s takes bfloat16 or float16 weights, and these are %s: use lane", form,
                           k_format_name(weights));
-    if ((tile || mma || activations == ACTIVATIONS_BF16) && desc->needs_lanes)
+    if ((tile || mma || activations == ACTIVATIONS_BF16) && desc->facts->needs_lanes)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
             "%s weights, and some of this model's matrices are others (the first: %s is %s): leave it out",
             activations == ACTIVATIONS_BF16 ? "--activation-dtype bfloat16 takes bfloat16"
             : tile                          ? "--gemm-form tile takes bfloat16 or float16"
                                             : "--gemm-form mma takes bfloat16 or float16",
-            desc->lanes_matrix, k_format_name(desc->lanes_format));
+            desc->facts->lanes_matrix, k_format_name(desc->facts->lanes_format));
     if (activations == ACTIVATIONS_BF16)
         *out = K_FORM_TILE_BF16;
     else if (activations == ACTIVATIONS_INT8)
         *out = K_FORM_INT8;
-    else if (k_format_is_quantized(weights) || desc->needs_lanes)
+    else if (k_format_is_quantized(weights) || desc->facts->needs_lanes)
         *out = K_FORM_LANE;
     return QUIRE_OK;
 }
@@ -206,7 +206,7 @@ static int plan_kv_format(const struct engine_options *o, const struct model_des
     p->kv_format = k_kv_format(kind);
     if (k_format_is_plain(p->kv_format))
         return QUIRE_OK;
-    if (model_reads_whole(desc))
+    if (model_reads_whole(desc->config))
         return quire_fail(err, QUIRE_INVALID,
                           "--kv-cache-dtype %s: a model that reads whole texts has no KV cache:"
                           " leave it out",
@@ -217,15 +217,15 @@ static int plan_kv_format(const struct engine_options *o, const struct model_des
 static int plan_dtypes(const struct engine_options *o, const struct model_desc *desc, struct engine_plan *p,
                        struct quire_error *err)
 {
-    enum k_dtype asked = desc->dtype;
+    enum k_dtype asked = desc->facts->dtype;
     if (!is_auto(o->dtype) && !dtype_from_name(o->dtype, &asked))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be auto, float32, float16 or bfloat16, got '%.40s'",
                           o->dtype);
-    if (asked != desc->dtype && asked != K_F32)
+    if (asked != desc->facts->dtype && asked != K_F32)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--dtype %s: the weights are stored as %s and are used as stored; leave"
                           " --dtype out, or give float32 for an f32 KV cache",
-                          k_dtype_name(asked), k_dtype_name(desc->dtype));
+                          k_dtype_name(asked), k_dtype_name(desc->facts->dtype));
     p->weight_format = model_weight_format(desc);
     int status = plan_kv_format(o, desc, asked == K_F32 ? K_F32 : K_F16, p, err);
     if (status == QUIRE_OK)
@@ -277,15 +277,15 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
         p->max_logit_rows = wanted;
     p->n_threads = o->n_threads;
 
-    if (o->max_model_len > desc->max_position)
+    if (o->max_model_len > desc->config->max_position)
         return quire_fail(err, QUIRE_INVALID,
                           "--max-model-len %u is longer than the %u positions the model was made"
                           " for (config.json: max_position_embeddings)",
-                          o->max_model_len, desc->max_position);
-    p->max_model_len = o->max_model_len ? o->max_model_len : desc->max_position;
+                          o->max_model_len, desc->config->max_position);
+    p->max_model_len = o->max_model_len ? o->max_model_len : desc->config->max_position;
     if (p->max_model_len > MAX_MODEL_LEN)
         p->max_model_len = MAX_MODEL_LEN;
-    int status = model_reads_whole(desc) ? fit_whole_texts(o, p, err) : QUIRE_OK;
+    int status = model_reads_whole(desc->config) ? fit_whole_texts(o, p, err) : QUIRE_OK;
     if (status == QUIRE_OK && !p->n_threads)
         status = k_backend_threads(&(struct k_backend_options){.cpu_bind = o->cpu_bind}, &p->n_threads, err);
     if (status == QUIRE_OK)
@@ -301,39 +301,60 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
 
 /* ---- KV ------------------------------------------------------------------------------------- */
 
-/* The largest number of layers with this window in any stage. */
-static uint32_t most_layers(const struct model_desc *desc, uint32_t window)
+static bool has_attention(const struct model_desc *desc, uint32_t layer)
 {
-    const uint32_t n_stages = desc->stage.n_stages ? desc->stage.n_stages : 1;
+    return model_block_of(desc, layer, BLOCK_ATTENTION) != NULL;
+}
+
+/* The largest number of layers of this one's group in any stage. */
+static uint32_t most_layers(const struct model_desc *desc, uint32_t layer)
+{
+    const uint32_t n_stages = desc->shard.n_stages ? desc->shard.n_stages : 1;
     uint32_t most = 0;
     for (uint32_t i = 0; i < n_stages; i++) {
-        const struct model_range layers = model_stage_layers(desc->n_layers, i, n_stages, desc->stage.last_has_more);
+        const struct model_range layers = model_stage_layers(desc->config->n_layers, i, n_stages,
+                                                             desc->shard.last_has_more);
         uint32_t n = 0;
         for (uint32_t l = layers.first; l < layers.first + layers.n; l++)
-            n += model_window(desc, l) == window;
+            n += has_attention(desc, l) && model_same_kv(desc, l, layer);
         most = n > most ? n : most;
     }
     return most;
 }
 
-/* Layers with the same window form a group, in order of the first layer of each: the model's, of which a stage has some. */
+static uint32_t group_of(const struct model_desc *desc, const struct engine_plan *p, uint32_t layer)
+{
+    uint32_t g = 0;
+    while (g < p->n_kv_groups && !model_same_kv(desc, p->groups[g].layer, layer))
+        g++;
+    return g;
+}
+
+/* Layers with the same window and the same heads form a group, in order of the first layer of each: the model's, of which
+ * a stage has some. */
 static int plan_groups(const struct model_desc *desc, struct engine_plan *p, struct quire_error *err)
 {
-    uint64_t layer_bytes = 2 * layout_kv_bytes(desc, p->kv_format, p->block_tokens, 1);
     p->n_kv_groups = 0;
     p->kv_block_bytes = 0;
-    for (uint32_t l = 0; l < desc->n_layers; l++) {
-        uint32_t g = 0;
-        while (g < p->n_kv_groups && p->groups[g].window != model_window(desc, l))
-            g++;
+    for (uint32_t l = 0; l < desc->config->n_layers; l++) {
+        if (!has_attention(desc, l))
+            continue;
+        const struct k_kv_shape kv = layout_kv_shape(desc, l, p);
+        const uint64_t layer_bytes = layout_kv_block_bytes(desc, l, p);
+        const uint32_t g = group_of(desc, p, l);
+        int status = k_kv_check(&kv, err);
+        if (status != QUIRE_OK)
+            return status;
         if (g == KV_MAX_GROUPS)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "config.json: the layers have more than %d different windows",
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "config.json: the layers have more than %d different windows or shapes of K and V",
                               KV_MAX_GROUPS);
         if (g == p->n_kv_groups) {
+            p->groups[g].layer = l;
             p->groups[g].window = model_window(desc, l);
             p->groups[g].n_layers = 0;
             p->groups[g].block_bytes = 0;
-            p->groups[g].most_bytes = most_layers(desc, p->groups[g].window) * layer_bytes;
+            p->groups[g].most_bytes = most_layers(desc, l) * layer_bytes;
             p->n_kv_groups++;
         }
         if (l < model_first_layer(desc) || l >= model_end_layer(desc))
@@ -355,12 +376,13 @@ static int plan_draft_group(const struct engine_draft *draft, struct engine_plan
     if (g == KV_MAX_GROUPS)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--speculative-config: model: a draft model's KV cache is a group of its own, but the"
-                          " model's layers have %u different windows already: at most %d in all",
+                          " model's layers have %u groups already, by window and shape: at most %d in all",
                           g, KV_MAX_GROUPS);
     p->groups[g].window = 0;
-    p->groups[g].n_layers = draft->desc->n_layers;
-    p->groups[g].block_bytes = draft->desc->n_layers * 2 *
-                               layout_kv_bytes(draft->desc, p->kv_format, p->block_tokens, 1);
+    p->groups[g].n_layers = draft->desc->config->n_layers;
+    p->groups[g].block_bytes = 0;
+    for (uint32_t l = 0; l < draft->desc->config->n_layers; l++)
+        p->groups[g].block_bytes += layout_kv_block_bytes(draft->desc, l, p);
     p->groups[g].most_bytes = p->groups[g].block_bytes;
     p->kv_block_bytes += p->groups[g].block_bytes;
     p->n_draft_groups = 1;
@@ -436,7 +458,7 @@ static uint64_t bytes_of_steps(const struct engine_plan *p)
 static uint64_t useful_bytes(const struct engine_plan *p, const struct model_desc *desc)
 {
     uint64_t bytes = 0;
-    if (model_reads_whole(desc))
+    if (model_reads_whole(desc->config))
         return bytes_of_steps(p);
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
         bytes = saturating_add(bytes,
@@ -461,7 +483,7 @@ static uint64_t default_kv_bytes(const struct engine_plan *p, const struct model
     const uint64_t useful = useful_bytes(p, desc);
     if (p->device_memory) {
         const uint64_t room = device_kv_bytes(p);
-        return model_reads_whole(desc) && useful < room ? useful : room;
+        return model_reads_whole(desc->config) && useful < room ? useful : room;
     }
     uint64_t available = host_memory_available() / p->n_ranks; /* the others want as much */
     uint64_t weights = saturating_add(saturating_add(p->weight_bytes, p->draft_weight_bytes), p->repacked_bytes);
@@ -515,7 +537,7 @@ static int fit_model_len(const struct engine_options *o, const struct model_desc
                           " %s gives %llu blocks; raise %s",
                           p->block_tokens, quire_size(p->kv_block_bytes).text, flag, (unsigned long long)n,
                           o->num_kv_blocks ? flag : "--kv-cache-memory");
-    if (o->max_model_len || model_reads_whole(desc)) /* which would cut texts: see fit_whole_texts() */
+    if (o->max_model_len || model_reads_whole(desc->config)) /* which would cut texts: see fit_whole_texts() */
         return quire_fail(err, QUIRE_INVALID,
                           "--max-model-len %u needs %u blocks of %u tokens, %s gives %llu: lower it"
                           " to %u or raise %s",
@@ -587,12 +609,13 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     int status = step_layout_make(desc, p, &layout, err);
     if (status != QUIRE_OK)
         return status;
-    const struct k_plan_dims dims = step_plan_dims(desc, p);
-    p->planner->workspace(&dims, &workspace);
+    step_plan_workspace(desc, p, &workspace);
     p->param_bytes = model_param_floats(desc) * sizeof(float);
     p->activation_bytes = layout.total;
-    const uint64_t rows = desc->vector_size ? p->max_num_seqs : p->max_logit_rows;
-    p->logits_bytes = rows * (desc->vector_size ? desc->vector_size : desc->vocab_size) * sizeof(float) +
+    const struct model_outputs *outputs = &desc->config->outputs;
+    const uint64_t logits = (uint64_t)p->max_logit_rows * desc->config->vocab_size,
+                   vectors = (uint64_t)p->max_num_seqs * outputs->vector_size;
+    p->logits_bytes = (outputs->kind == OUTPUT_TOKENS ? logits : vectors) * sizeof(float) +
                       layout_align(p->max_logit_rows * sizeof(uint32_t));
     p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
                          layout_align(workspace.sample) + workspace.group;
@@ -656,11 +679,22 @@ static void plan_total(struct engine_plan *p)
         p->total_bytes = saturating_add(p->total_bytes, parts[i]);
 }
 
+static const char *device_name(const struct engine_options *o)
+{
+    return is_auto(o->device) ? "cpu" : o->device;
+}
+
+const struct k_planner *engine_plan_planner(const struct engine_options *o)
+{
+    const struct k_device *gpu = k_device_find(device_name(o));
+    return gpu ? gpu->planner : k_planner_find(device_name(o));
+}
+
 /* Which backend's memory, and how much of a GPU's there is. */
 static int plan_device(const struct engine_options *o, const struct model_desc *desc,
                        const struct engine_device *at_hand, struct engine_plan *p, struct quire_error *err)
 {
-    const char *device = is_auto(o->device) ? "cpu" : o->device;
+    const char *device = device_name(o);
     struct engine_device named;
     p->gpu = k_device_find(device);
     if (p->gpu) {
@@ -702,7 +736,7 @@ static uint64_t plan_messages(const struct engine_options *o, const struct model
                               const struct engine_plan *p)
 {
     const uint32_t n_places = p->n_ranks / p->n_stages;
-    const uint32_t rank = desc->stage.index * n_places + desc->share.rank;
+    const uint32_t rank = desc->shard.stage * n_places + desc->shard.rank;
     if (p->n_ranks == 1)
         return 0;
     return o->message_bytes ? o->message_bytes
@@ -716,17 +750,17 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     struct sched_config schedule; /* not used here: the plan fails for options that the engine would reject */
     memset(out, 0, sizeof *out);
     out->weight_bytes = weight_bytes;
-    out->n_stages = desc->stage.n_stages ? desc->stage.n_stages : 1;
-    out->n_ranks = (desc->share.n_ranks > 1 ? desc->share.n_ranks : 1) * out->n_stages;
+    out->n_stages = desc->shard.n_stages ? desc->shard.n_stages : 1;
+    out->n_ranks = (desc->shard.n_ranks > 1 ? desc->shard.n_ranks : 1) * out->n_stages;
     out->message_bytes = plan_messages(options, desc, out);
-    out->repacked_rows_bytes = desc->repacked_rows_bytes + (draft ? draft->desc->repacked_rows_bytes : 0);
+    out->repacked_rows_bytes = desc->shard.repacked_rows_bytes + (draft ? draft->desc->shard.repacked_rows_bytes : 0);
     int status = schedule_config(options, &schedule, err);
     if (status == QUIRE_OK)
         status = plan_device(options, desc, device, out, err);
     if (status == QUIRE_OK)
         status = plan_dtypes(options, desc, out, err);
-    if (status == QUIRE_OK && out->gemm_form == K_FORM_INT8 && out->planner == k_planner_find("cpu"))
-        out->repacked_bytes = desc->repacked_bytes + (draft ? draft->desc->repacked_bytes : 0);
+    if (status == QUIRE_OK && out->gemm_form == K_FORM_INT8 && out->planner->on_host)
+        out->repacked_bytes = desc->shard.repacked_bytes + (draft ? draft->desc->shard.repacked_bytes : 0);
     if (status == QUIRE_OK)
         status = plan_limits(options, desc, out, err);
     if (status == QUIRE_OK)
@@ -744,8 +778,8 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     if (status == QUIRE_OK)
         out->draft_bytes = speculate_bytes(&options->speculative, out) +
                            draft_scratch_bytes(out->max_num_seqs, out->overlap_depth);
-    if (status == QUIRE_OK && options->grammars && desc->pooling == POOLING_NONE)
-        out->mask_bytes = constraints_bytes(desc->vocab_size, out->max_logit_rows, out->max_num_seqs);
+    if (status == QUIRE_OK && options->grammars && desc->config->outputs.kind == OUTPUT_TOKENS)
+        out->mask_bytes = constraints_bytes(desc->config->vocab_size, out->max_logit_rows, out->max_num_seqs);
     plan_total(out);
     return status;
 }

@@ -21,10 +21,10 @@ static int check_sizes(const struct engine_options *o, const struct model_desc *
     const uint32_t n_places = at_least_one(o->tensor_parallel_size), n_stages = at_least_one(o->pipeline_parallel_size);
     if (n_places != 1 && n_places != 2 && n_places != 4 && n_places != 8)
         return model_share_check(desc, n_places, err);
-    if (n_stages > desc->n_layers)
+    if (n_stages > desc->config->n_layers)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           PIPELINE " %u: the model has %u layer%s, but each stage needs at least one", n_stages,
-                          desc->n_layers, desc->n_layers == 1 ? "" : "s");
+                          desc->config->n_layers, desc->config->n_layers == 1 ? "" : "s");
     if (n_stages > COLLECTIVE_MAX_RANKS || n_places * n_stages > COLLECTIVE_MAX_RANKS)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           PIPELINE " %u with " TENSOR " %u: %u processes, but at most %d are supported", n_stages,
@@ -39,7 +39,7 @@ static int check_options(const struct engine_options *o, const struct model_desc
     int status = check_sizes(o, desc, err);
     if (status != QUIRE_OK)
         return status;
-    if (desc->pooling != POOLING_NONE)
+    if (desc->config->outputs.kind != OUTPUT_TOKENS)
         return quire_fail(err, QUIRE_UNSUPPORTED, "%s: a model that returns vectors runs on one rank: leave it out",
                           flag);
     if (o->speculative.method == DRAFT_MODEL)
@@ -60,13 +60,13 @@ static int deal_ends(const struct checkpoint *checkpoint, const struct model_des
 {
     uint64_t most[2] = {0, 0};
     *last_has_more = false;
-    if (n_stages == 1 || desc->n_layers % n_stages + 1 < n_stages)
+    if (n_stages == 1 || desc->config->n_layers % n_stages + 1 < n_stages)
         return QUIRE_OK;
     for (uint32_t i = 0; i < 4; i++) {
         struct model_desc end = *desc;
         uint64_t bytes;
         model_stage_describe(&end, i % 2 ? n_stages - 1 : 0, n_stages, i / 2);
-        int status = weights_look_share(checkpoint, &end, &bytes, err);
+        int status = weights_look_share(checkpoint, NULL, &end, &bytes, err);
         if (status != QUIRE_OK)
             return status;
         most[i / 2] = bytes > most[i / 2] ? bytes : most[i / 2];
@@ -98,7 +98,7 @@ int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpo
         return status;
     *own = model_share_describe(desc, rank % n_places, n_places);
     model_stage_describe(own, rank / n_places, n_stages, last_has_more);
-    return weights_look_share(checkpoint, own, weight_bytes, err);
+    return weights_look_share(checkpoint, NULL, own, weight_bytes, err);
 }
 
 /* ---- operations of the forward pass on the group ---- */

@@ -18,12 +18,12 @@ static int check_pin(const struct request_spec *s, const struct request_limits *
 /* Whether this model gives what is asked for. */
 static int check_task(const struct request_spec *s, const struct model_desc *desc, struct quire_error *err)
 {
-    if (s->wants_vector && desc->pooling == POOLING_NONE)
+    if (s->wants_vector && desc->config->outputs.kind == OUTPUT_TOKENS)
         return quire_fail_for(err, QUIRE_UNSUPPORTED, "wants_vector",
                               "this model generates text and returns no vectors");
-    if (!s->wants_vector && desc->pooling != POOLING_NONE)
+    if (!s->wants_vector && desc->config->outputs.kind != OUTPUT_TOKENS)
         return quire_fail_for(err, QUIRE_INVALID, "wants_vector", "this model returns vectors and generates no text");
-    if (s->segment_from > 0 && desc->n_segments < 2)
+    if (s->segment_from > 0 && desc->config->encoder.n_segments < 2)
         return quire_fail_for(err, QUIRE_UNSUPPORTED, "segment_from", "this model does not read pairs of texts");
     if (s->wants_vector && (s->max_tokens > 0 || s->n != 1 || s->n_prompt_logprobs >= 0))
         return quire_fail_for(err, QUIRE_INVALID, "wants_vector",
@@ -34,7 +34,7 @@ static int check_task(const struct request_spec *s, const struct model_desc *des
 /* The checks that depend on this engine. */
 static int check(const struct request_spec *s, const struct request_limits *limits, struct quire_error *err)
 {
-    int status = request_spec_check(s, limits->desc->vocab_size, err);
+    int status = request_spec_check(s, limits->desc->config->vocab_size, err);
     if (status == QUIRE_OK)
         status = check_pin(s, limits, err);
     if (status == QUIRE_OK)
@@ -115,7 +115,7 @@ static int make(struct request *made, const struct request_limits *limits, struc
     made->next_prompt_logprob = s->n_prompt_logprobs >= 0 ? 1 : s->n_prompt;
     int status = sampling_init(&made->sampling, s, limits->desc, err);
     if (status == QUIRE_OK &&
-        (make_hashes(made, limits) != QUIRE_OK || make_counts(made, limits->desc->vocab_size) != QUIRE_OK ||
+        (make_hashes(made, limits) != QUIRE_OK || make_counts(made, limits->desc->config->vocab_size) != QUIRE_OK ||
          make_row_scratch(made) != QUIRE_OK))
         status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     return status;

@@ -42,9 +42,9 @@ static uint32_t collect_stops(const struct request_spec *s, const struct model_d
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_stop_token_ids; i++)
         out[n++] = s->stop_token_ids[i];
-    for (uint32_t i = 0; with_eos && i < desc->n_eos; i++)
-        if (desc->eos[i] < desc->vocab_size)
-            out[n++] = desc->eos[i];
+    for (uint32_t i = 0; with_eos && i < desc->config->tokens.n_eos; i++)
+        if (desc->config->tokens.eos[i] < desc->config->vocab_size)
+            out[n++] = desc->config->tokens.eos[i];
     return sort_distinct(out, n);
 }
 
@@ -173,9 +173,9 @@ int sampling_init(struct sampling *out, const struct request_spec *s, const stru
     if (status == QUIRE_OK)
         status = make_early(out, s, desc, err);
     if (status == QUIRE_OK)
-        status = make_mask(out, s, desc->vocab_size, err);
+        status = make_mask(out, s, desc->config->vocab_size, err);
     if (status == QUIRE_OK)
-        status = check_something_left(out, desc->vocab_size, err);
+        status = check_something_left(out, desc->config->vocab_size, err);
     if (status != QUIRE_OK)
         sampling_free(out);
     return status;

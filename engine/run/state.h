@@ -68,7 +68,9 @@ struct speculation;
 struct draft_model;
 
 struct engine {
-    struct model_desc desc;
+    struct model_config *config;   /* owned */
+    struct checkpoint_facts facts;
+    struct model_desc desc;        /* of these two: the whole model */
     struct sampling_defaults sampling_defaults;
     struct engine_plan plan;
     uint32_t block_shift; /* plan.block_tokens is 1 << block_shift */

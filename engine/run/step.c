@@ -199,11 +199,11 @@ static void add_text(struct engine *e, struct step_slot *slot, const struct sche
         return;
     const uint32_t last = token + row->count - 1, at = slot->n_vectors++;
     batch->logit_tokens[at] = last;
-    switch (e->desc.pooling) {
+    switch (e->desc.config->outputs.pooling) {
     case POOLING_MEAN: batch->pool_rows[at] = (struct k_pool_row){token, row->count}; break;
     case POOLING_CLS: batch->pool_rows[at] = (struct k_pool_row){token, 1}; break;
     default:
-        batch->pool_rows[at] = (struct k_pool_row){e->desc.encoder ? last : at, 1};
+        batch->pool_rows[at] = (struct k_pool_row){e->desc.config->is_encoder ? last : at, 1};
         break; /* or of the last tokens */
     }
 }
@@ -234,8 +234,8 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
             return status;
     }
     for (uint32_t i = 0; i < row->count; i++)
-        batch->positions[token + i] = e->desc.first_position + row->first + i;
-    if (e->desc.pooling != POOLING_NONE)
+        batch->positions[token + i] = e->desc.config->encoder.first_position + row->first + i;
+    if (e->desc.config->outputs.kind != OUTPUT_TOKENS)
         add_text(e, slot, row, token, batch);
     add_targets(e, slot, row, tokens, token, batch->logit_tokens);
     return add_blocks(e, row, token, table, n_entries, batch, err);
@@ -288,7 +288,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
     struct forward_batch batch;
     for (uint32_t i = 0; i < plan->n_rows; i++)
         n_entries += n_entries_of(e, &plan->rows[i]);
-    const bool vectors = e->desc.pooling != POOLING_NONE;
+    const bool vectors = e->desc.config->outputs.kind != OUTPUT_TOKENS;
     forward_begin(e->forward, plan->n_tokens, plan->n_rows, vectors ? n_vectors_of(plan) : plan->n_logits, n_entries,
                   &batch);
     slot->number = plan->step;
@@ -379,7 +379,7 @@ static void end_bad_requests(struct engine *e, struct step_slot *slot)
         if (r->n_open == 0)
             continue;
         /* Which parameters alone leave some token was checked at submit: only bad words remain. */
-        if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.vocab_size))
+        if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.config->vocab_size))
             r->status = quire_fail_for(&r->error, QUIRE_INVALID, r->constraints ? "structured_outputs" : "bad_words",
                                        "%s token that might be drawn at position %u is forbidden",
                                        r->constraints ? "by the grammar and the request's other rules every" : "every",
@@ -464,10 +464,10 @@ static void take_vector(struct engine *e, const struct sched_row *row, const flo
     bool finite = true;
     if (r->choices[0].done)
         return;
-    for (uint32_t i = 0; i < e->desc.vector_size; i++)
+    for (uint32_t i = 0; i < e->desc.config->outputs.vector_size; i++)
         finite = finite && isfinite(vector[i]);
     if (finite)
-        event_vector(e, r, vector, e->desc.vector_size);
+        event_vector(e, r, vector, e->desc.config->outputs.vector_size);
     else
         request_end(e, r, ENGINE_FINISH_ERROR, "the model's vector is unusable: it has NaN or infinite numbers");
 }
@@ -480,7 +480,7 @@ uint32_t step_take(void *engine, const struct sched_step *step, struct sched_res
     uint32_t n = 0, at = 0, vector = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         if (plan->rows[i].outputs.vector)
-            take_vector(e, &plan->rows[i], slot->vectors + (uint64_t)vector++ * e->desc.vector_size);
+            take_vector(e, &plan->rows[i], slot->vectors + (uint64_t)vector++ * e->desc.config->outputs.vector_size);
         if (!take_row(e, slot, &plan->rows[i], &at, tokens, &results[n]))
             continue;
         tokens += results[n++].n_accepted + 1;

@@ -178,7 +178,8 @@ static uint64_t block_elements(const struct op_case *c)
 
 static uint64_t block_bytes(const struct op_case *c)
 {
-    return k_kv_block_bytes(&(struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens});
+    return k_kv_block_bytes(
+        &(struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens, c->head_dim});
 }
 
 static bool make_kv(const struct op_case *c, struct op_data *d, uint64_t *state)

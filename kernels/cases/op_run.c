@@ -328,7 +328,7 @@ static void bind_quantized(struct op_binding *n)
     const uint32_t n_parts = n->c->n_parts ? n->c->n_parts : 1;
     copy_parts(n, views, n_parts);
     if (is_ok(n))
-        keep(n, n->b->ops->weight_create(n->b, views, n_parts, &n->weight, &n->err));
+        keep(n, n->b->ops->weight_create(n->b, views, 1, n_parts, &n->weight, &n->err));
 }
 
 static void bind_weight(struct op_binding *n)
@@ -347,13 +347,13 @@ static void bind_weight(struct op_binding *n)
         views[p] = k_plain_view(start + first * stride, c->dtype, rows, c->n_cols, stride);
         first += rows;
     }
-    keep(n, n->b->ops->weight_create(n->b, views, n_parts, &n->weight, &n->err));
+    keep(n, n->b->ops->weight_create(n->b, views, 1, n_parts, &n->weight, &n->err));
 }
 
 static void bind_kv(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    n->cache->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
+    n->cache->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens, c->head_dim};
     if (n->variant.block_tokens > 0)
         n->cache->kv.block_tokens = n->variant.block_tokens;
     make_tables(n);
@@ -380,7 +380,7 @@ static bool copies_to_host(const struct op_binding *n)
 static void bind_copy(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    n->cache->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens};
+    n->cache->kv = (struct k_kv_shape){k_kv_format(c->dtype), c->n_kv_heads, c->head_dim, c->block_tokens, c->head_dim};
     n->cache->n_blocks = c->n_rows;
     n->cache->kv_bytes = n->cache->n_blocks * k_kv_block_bytes(&n->cache->kv);
     if (!make_host_cache(n))

@@ -5,6 +5,7 @@
 #include "kernels/planners.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"
+#include "kernels/weight_view.h"
 
 #include <cpuid.h>
 #include <pthread.h>
@@ -245,10 +246,12 @@ static int cpu_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_a
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
-static int cpu_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
-                             struct k_weight **out, struct quire_error *err)
+static int cpu_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_experts,
+                             uint32_t n_parts, struct k_weight **out, struct quire_error *err)
 {
-    int status = host_weight_create(b, parts, n_parts, out, err);
+    int status = k_weight_one_expert(n_experts, err);
+    if (status == QUIRE_OK)
+        status = host_weight_create(b, parts, n_experts, n_parts, out, err);
     if (status != QUIRE_OK || b->form != K_FORM_INT8)
         return status;
     status = cpu_repack(b, *out, err);

@@ -46,9 +46,10 @@ static inline const unsigned char *host_row(const struct host_part *part, uint64
 }
 
 struct k_weight {
-    uint32_t n_rows, n_cols, n_parts;
+    uint32_t n_rows, n_cols, n_parts; /* of each expert */
+    uint32_t n_experts;
     void *repacked; /* the repacked rows of all parts, or NULL; owned by the weight */
-    struct host_part parts[K_WEIGHT_MAX_PARTS];
+    struct host_part parts[]; /* [n_experts][n_parts] */
 };
 
 static inline struct host_backend *host_of(struct k_backend *b)
@@ -91,8 +92,8 @@ static inline uint32_t host_first_position(uint32_t position, uint32_t window)
 /* Members of the backend table that are not operations. */
 int host_alloc(struct k_backend *b, uint64_t bytes, void **dev, struct quire_error *err);
 void host_free(struct k_backend *b, void *dev);
-int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
-                       struct quire_error *err);
+int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_experts, uint32_t n_parts,
+                       struct k_weight **out, struct quire_error *err);
 void host_weight_destroy(struct k_backend *b, struct k_weight *w);
 bool host_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
 

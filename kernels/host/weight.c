@@ -17,23 +17,25 @@ static bool is_bytes(const struct k_weight_view *w)
     return true;
 }
 
-int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
-                       struct quire_error *err)
+int host_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_experts, uint32_t n_parts,
+                       struct k_weight **out, struct quire_error *err)
 {
     (void)b;
     *out = NULL;
-    uint32_t n_rows;
-    int status = k_weight_check(parts, n_parts, &n_rows, err);
+    uint32_t n_rows = 0;
+    int status = k_weight_check_experts(parts, n_experts, n_parts, &n_rows, err);
     if (status != QUIRE_OK)
         return status;
-    struct k_weight *w = calloc(1, sizeof *w);
+    struct k_weight *w = calloc(1, sizeof *w + (size_t)n_experts * n_parts * sizeof *w->parts);
     if (!w)
         return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
+    w->n_experts = n_experts;
     w->n_parts = n_parts;
     w->n_rows = n_rows;
     w->n_cols = parts[0].n_cols;
     uint32_t row = 0;
-    for (uint32_t i = 0; i < n_parts; i++) {
+    for (uint32_t i = 0; i < n_experts * n_parts; i++) {
+        row = i % n_parts == 0 ? 0 : row;
         w->parts[i] = (struct host_part){.view = parts[i], .first_row = row, .is_bytes = is_bytes(&parts[i])};
         row += parts[i].n_rows;
     }

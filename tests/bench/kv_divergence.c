@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/event.h"
 #include "engine/info.h"
+#include "engine/model/sizes.h"
 #include "engine/options.h"
 #include "engine/plan.h"
 #include "kernels/args/sample.h"
@@ -199,7 +200,7 @@ static double print(struct sums *s, const char *model, const char *dtype, const 
     printf("{\"model\": \"%s\", \"kv_dtype\": \"%s\", \"against\": \"%s\", \"window\": %u, \"positions\": %llu,"
            " \"head_dim\": %u, \"bytes_a_token\": %llu, \"kl_mean\": %.3g, \"kl_median\": %.3g, \"kl_p99\": %.3g,"
            " \"kl_most\": %.3g, \"same_best\": %.5f, \"nll\": %.5f}\n",
-           model, dtype, first, window, (unsigned long long)s->n, info->desc->head_dim,
+           model, dtype, first, window, (unsigned long long)s->n, model_heads_of(info->desc, 0).k_dim,
            (unsigned long long)(info->plan->kv_block_bytes / info->block_tokens), s->kl / n, s->each[s->n / 2],
            s->each[s->n - 1 - s->n / 100], s->kl_most, (double)s->n_same_best / n, s->nll / n);
     fflush(stdout);

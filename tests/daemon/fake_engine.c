@@ -58,7 +58,8 @@ struct engine {
     struct fake_logprob logprobs[BATCH];
     size_t n_events, n_since_rest;
 
-    struct model_desc desc;
+    struct model_config config;
+    struct model_desc desc; /* of it */
     struct sampling_defaults sampling;
     struct engine_plan plan;
     struct engine_info info;
@@ -370,11 +371,12 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
     e->held = options->hold;
     e->sink = sink;
     e->sink_context = sink_context;
-    e->desc.vocab_size = options->vocab_size;
-    e->desc.max_position = options->max_model_len;
-    e->desc.n_eos = 1;
-    e->desc.eos[0] = options->eos;
-    e->desc.bos = -1;
+    e->desc.config = &e->config;
+    e->config.vocab_size = options->vocab_size;
+    e->config.max_position = options->max_model_len;
+    e->config.tokens.n_eos = 1;
+    e->config.tokens.eos[0] = options->eos;
+    e->config.tokens.bos = -1;
     memcpy(e->plan.device, "fake", 5);
     e->plan.max_model_len = options->max_model_len;
     e->plan.max_num_seqs = 256;
@@ -386,9 +388,9 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
         .desc = &e->desc,
         .sampling = &e->sampling,
         .plan = &e->plan,
-        .vocab_size = e->desc.vocab_size,
-        .n_eos = e->desc.n_eos,
-        .eos = e->desc.eos,
+        .vocab_size = e->config.vocab_size,
+        .n_eos = e->config.tokens.n_eos,
+        .eos = e->config.tokens.eos,
         .max_model_len = e->plan.max_model_len,
         .max_num_seqs = e->plan.max_num_seqs,
         .vector_size = options->vector_size,

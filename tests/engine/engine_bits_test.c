@@ -321,7 +321,7 @@ static bool digest(const char *device, const struct bits_case *what, char hex[65
 #ifdef TEST_RANKS
     assert_true(!shape->is_apart || strstr(engine_info(client_engine(c))->placement, "its ranks by NCCL"));
 #endif
-    client_random_prompt(prompt, N_PROMPT, engine_info(client_engine(c))->desc->vocab_size, 7);
+    client_random_prompt(prompt, N_PROMPT, engine_info(client_engine(c))->desc->config->vocab_size, 7);
 
     struct request_spec r = client_request(prompt, N_PROMPT, 32);
     r.n_logprobs = r.n_prompt_logprobs = 20;
@@ -334,7 +334,7 @@ static bool digest(const char *device, const struct bits_case *what, char hex[65
     chain = add_answer(chain, client_ask(c, &r));
 #ifdef TEST_RANKS
     if (shape->n_stages > 1 && shape->n_places == 1)
-        check_overlap(c, engine_info(client_engine(c))->desc->vocab_size);
+        check_overlap(c, engine_info(client_engine(c))->desc->config->vocab_size);
 #endif
     client_close(c);
 #ifdef TEST_NCCL

@@ -6,6 +6,7 @@
 #include "engine/model/describe.h"
 #include "kernels/backend.h"
 #include "kernels/open.h"
+#include "described.h"
 #include "tiny_model.h"
 
 #include "engine/model/draft.h"
@@ -394,20 +395,22 @@ static void test_refused(void **state)
 static void test_too_many_groups(void **state)
 {
     (void)state;
-    static struct model_desc small, large;
+    static struct described small, large;
+    struct model_config *config;
     struct sampling_defaults ignored;
     struct engine_plan plan;
     struct quire_error err;
     struct engine_options o = options(NULL, 0);
-    const struct engine_draft draft = {.desc = &small, .n_tokens = 4};
+    const struct engine_draft draft = {.desc = &small.desc, .n_tokens = 4};
     o.device = "cpu";
-    assert_int_equal(model_describe(model.dir, &small, &ignored, &err), QUIRE_OK);
+    assert_int_equal(model_describe(model.dir, &config, &ignored, &err), QUIRE_OK);
+    described_take(config, &small);
     large = small;
-    large.n_layers = 4;
-    model_make_layers(&large, NORM_PRE, HEAD_NORM_NONE);
+    large.config.n_layers = 4;
+    described_layers(&large, NORM_PRE, HEAD_NORM_NONE, *described_attention(&small, 0), 64);
     for (uint32_t l = 1; l < 4; l++) {
-        model_set_window(&large, l, 10 * l);
-        int status = engine_plan_make_on(&o, &large, 0, &draft, NULL, &plan, &err);
+        model_set_window(&large.config, l, 10 * l);
+        int status = engine_plan_make_on(&o, &large.desc, 0, &draft, NULL, &plan, &err);
         assert_int_equal(status, l < 3 ? QUIRE_OK : QUIRE_UNSUPPORTED);
     }
     assert_non_null(strstr(err.text, "--speculative-config: model: "));

@@ -2,7 +2,7 @@
  * tests/clients/cache/test_identity.py checks the effect of a file's fields on answers. */
 #include "engine/identity/model_identity.h"
 #include "engine/model/describe.h"
-#include "engine/model/layer.h"
+#include "described.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,31 +13,39 @@
 
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
 
-static struct model_desc described(const char *dir)
+static void describe(const char *dir, struct described *out)
 {
-    struct model_desc desc;
+    struct model_config *config;
     struct sampling_defaults sampling;
     struct quire_error err;
-    assert_int_equal(model_describe(dir, &desc, &sampling, &err), QUIRE_OK);
-    return desc;
+    assert_int_equal(model_describe(dir, &config, &sampling, &err), QUIRE_OK);
+    described_take(config, out);
 }
 
-static bool moves(const struct model_desc *a, const struct model_desc *b)
+static bool moves(struct described *a, struct described *b)
 {
-    const struct key256 x = model_identity(a), y = model_identity(b);
+    const struct key256 x = model_identity(described_desc(a)), y = model_identity(described_desc(b));
     return memcmp(&x, &y, sizeof x) != 0;
+}
+
+static void set_window(struct described *d, uint32_t layer, uint32_t window)
+{
+    described_desc(d);
+    model_set_window(&d->config, layer, window);
 }
 
 #define MOVES(change) \
     do { \
-        struct model_desc d = first; \
+        static struct described d; \
+        d = first; \
         change; \
         if (!moves(&first, &d)) \
             fail_msg("does not move the identity: %s", #change); \
     } while (0)
 #define STAYS(change) \
     do { \
-        struct model_desc d = first; \
+        static struct described d; \
+        d = first; \
         change; \
         if (moves(&first, &d)) \
             fail_msg("moves the identity: %s", #change); \
@@ -45,114 +53,125 @@ static bool moves(const struct model_desc *a, const struct model_desc *b)
 
 static void sizes_and_layers(void **state)
 {
-    const struct model_desc first = described(MODELS "llama3");
+    static struct described first;
     (void)state;
-    MOVES(d.architecture[0] = 'X');
-    MOVES(d.vocab_size++);
-    MOVES(d.hidden_size++);
-    MOVES(d.n_layers--);
-    MOVES(d.n_q_heads++);
-    MOVES(d.n_kv_heads++);
-    MOVES(d.head_dim += 16);
-    MOVES(d.intermediate_size++);
-    MOVES(d.tied_embeddings = !d.tied_embeddings);
-    MOVES(d.q_bias = !d.q_bias);
-    MOVES(d.k_bias = !d.k_bias);
-    MOVES(d.v_bias = !d.v_bias);
-    MOVES(d.o_bias = !d.o_bias);
-    MOVES(d.mlp_bias = !d.mlp_bias);
-    MOVES(d.rms_eps *= 1.0000002f); /* the next number */
-    MOVES(d.final_norm = NORM_LAYER);
-    MOVES(model_set_window(&d, 1, 24));
-    for (uint32_t l = 0; l < first.n_layers; l++)
+    describe(MODELS "llama3", &first);
+    MOVES(d.config.architecture[0] = 'X');
+    MOVES(d.config.vocab_size++);
+    MOVES(d.config.hidden_size++);
+    MOVES(d.config.n_layers--);
+    MOVES(d.config.tied_embeddings = !d.config.tied_embeddings);
+    MOVES(d.config.rms_eps *= 1.0000002f); /* the next number */
+    MOVES(d.config.final_norm = NORM_LAYER);
+    MOVES(set_window(&d, 1, 24));
+    for (uint32_t l = 0; l < first.config.n_layers; l++) {
         for (uint32_t i = 0; i < first.layers[l].n_blocks; i++) {
             MOVES(d.layers[l].blocks[i].norm = NORM_LAYER);
             MOVES(d.layers[l].blocks[i].place = NORM_POST);
-            MOVES(d.layers[l].blocks[i].head_norm = HEAD_NORM_EACH);
-            MOVES(d.layers[l].blocks[i].mask = MASK_NONE);
-            MOVES(d.layers[l].blocks[i].activation = ACTIVATION_GELU);
         }
-    STAYS(d.max_position = 77);
-    STAYS(d.bos = 9);
-    STAYS(d.dtype_stated = !d.dtype_stated);
-    STAYS(d.layers[first.n_layers].n_blocks = 1);
-    STAYS((d.layers[0].blocks[0].window = 99)); /* of a layer that attends to all positions */
+        MOVES(described_attention(&d, l)->n_q_heads++);
+        MOVES(described_attention(&d, l)->n_kv_heads++);
+        MOVES(described_attention(&d, l)->k_dim += 16);
+        MOVES(described_attention(&d, l)->v_dim += 16);
+        MOVES(described_attention(&d, l)->head_norm = HEAD_NORM_EACH);
+        MOVES(described_attention(&d, l)->mask = MASK_NONE);
+        MOVES(described_attention(&d, l)->q_bias ^= true);
+        MOVES(described_attention(&d, l)->k_bias ^= true);
+        MOVES(described_attention(&d, l)->v_bias ^= true);
+        MOVES(described_attention(&d, l)->o_bias ^= true);
+        MOVES(described_attention(&d, l)->rope = 1);
+        MOVES(described_attention(&d, l)->scale *= 2);
+        MOVES(described_mlp(&d, l)->inner_size++);
+        MOVES(described_mlp(&d, l)->bias ^= true);
+        MOVES(described_mlp(&d, l)->activation = ACTIVATION_GELU);
+    }
+    MOVES((d.ropes[1] = d.ropes[0], d.config.n_ropes = 2));
+    STAYS(d.config.max_position = 77);
+    STAYS(d.config.tokens.bos = 9);
+    STAYS(d.config.dtype_stated = !d.config.dtype_stated);
+    STAYS(d.layers[first.config.n_layers].n_blocks = 1);
+    STAYS((described_attention(&d, 0)->window = 99)); /* of a layer that attends to all positions */
 }
 
 static void windows_by_layer(void **state)
 {
-    const struct model_desc first = described(MODELS "qwen2_window");
+    static struct described first;
     (void)state;
-    MOVES(model_set_window(&d, 2, 25));
-    MOVES(model_set_window(&d, 2, 0));
-    MOVES(model_set_window(&d, 0, 24));
+    describe(MODELS "qwen2_window", &first);
+    MOVES(set_window(&d, 2, 25));
+    MOVES(set_window(&d, 2, 0));
+    MOVES(set_window(&d, 0, 24));
 }
 
 /* RoPE is what results: two ways to say the same frequencies are one model. */
 static void frequencies(void **state)
 {
-    const struct model_desc first = described(MODELS "qwen2_yarn");
+    static struct described first;
     (void)state;
-    MOVES(d.rope_theta *= 2);
-    MOVES(d.rope_factor *= 2);
-    MOVES(d.rope_original_max *= 64);
-    MOVES(d.rope_attention_factor *= 1.5);
-    MOVES(d.rope = MODEL_ROPE_DEFAULT);
-    MOVES(d.rope = MODEL_ROPE_LINEAR);
-    STAYS(d.rope_low_freq = 3); /* llama3's */
+    describe(MODELS "qwen2_yarn", &first);
+    MOVES(d.ropes[0].theta *= 2);
+    MOVES(d.ropes[0].factor *= 2);
+    MOVES(d.ropes[0].original_max *= 64);
+    MOVES(d.ropes[0].attention_factor *= 1.5);
+    MOVES(d.ropes[0].kind = MODEL_ROPE_DEFAULT);
+    MOVES(d.ropes[0].kind = MODEL_ROPE_LINEAR);
+    STAYS(d.ropes[0].low_freq = 3); /* llama3's */
 
-    struct model_desc plain = first, linear;
-    plain.rope = MODEL_ROPE_DEFAULT;
+    static struct described plain, linear;
+    plain = first;
+    plain.ropes[0].kind = MODEL_ROPE_DEFAULT;
     linear = plain;
-    linear.rope = MODEL_ROPE_LINEAR;
-    linear.rope_factor = 1;
+    linear.ropes[0].kind = MODEL_ROPE_LINEAR;
+    linear.ropes[0].factor = 1;
     assert_false(moves(&plain, &linear));
 }
 
 static void weights_and_ends(void **state)
 {
-    struct model_desc first = described(MODELS "llama3");
+    static struct described first;
     (void)state;
-    memcpy(first.eos, (const uint32_t[]){4, 5, 6}, 3 * sizeof *first.eos);
-    first.n_eos = 3;
-    MOVES(d.dtype = K_F16);
-    MOVES(d.weight_format.bits = 4);
-    MOVES(d.int8_activations = true);
-    MOVES(d.quantization.method = "gptq");
-    MOVES(d.quantization.layout = QUANTIZATION_GPTQ);
-    MOVES(d.quantization.inputs = INPUTS_STATIC);
-    MOVES(d.quantization.bits++);
-    MOVES(d.quantization.group++);
-    MOVES(d.quantization.block_rows++);
-    MOVES(d.quantization.is_float = true);
-    MOVES(d.quantization.symmetric = !d.quantization.symmetric);
-    MOVES(d.quantization.zero_is_less = !d.quantization.zero_is_less);
-    MOVES(d.quantization.in_order = !d.quantization.in_order);
-    STAYS(d.quantization.scales_cache = true);
-    MOVES(d.n_eos--);
-    MOVES(d.eos[1] = 77);
-    STAYS((d.eos[0] = first.eos[2], d.eos[2] = first.eos[0]));
-    STAYS((d.eos[3] = first.eos[1], d.n_eos = 4)); /* said twice */
+    describe(MODELS "llama3", &first);
+    memcpy(first.config.tokens.eos, (const uint32_t[]){4, 5, 6}, 3 * sizeof *first.config.tokens.eos);
+    first.config.tokens.n_eos = 3;
+    MOVES(d.facts.dtype = K_F16);
+    MOVES(d.facts.weight_format.bits = 4);
+    MOVES(d.facts.int8_activations = true);
+    MOVES(d.facts.quantization.method = "gptq");
+    MOVES(d.facts.quantization.layout = QUANTIZATION_GPTQ);
+    MOVES(d.facts.quantization.inputs = INPUTS_STATIC);
+    MOVES(d.facts.quantization.bits++);
+    MOVES(d.facts.quantization.group++);
+    MOVES(d.facts.quantization.block_rows++);
+    MOVES(d.facts.quantization.is_float = true);
+    MOVES(d.facts.quantization.symmetric = !d.facts.quantization.symmetric);
+    MOVES(d.facts.quantization.zero_is_less = !d.facts.quantization.zero_is_less);
+    MOVES(d.facts.quantization.in_order = !d.facts.quantization.in_order);
+    STAYS(d.facts.quantization.scales_cache = true);
+    MOVES(d.config.tokens.n_eos--);
+    MOVES(d.config.tokens.eos[1] = 77);
+    STAYS((d.config.tokens.eos[0] = first.config.tokens.eos[2], d.config.tokens.eos[2] = first.config.tokens.eos[0]));
+    STAYS((d.config.tokens.eos[3] = first.config.tokens.eos[1], d.config.tokens.n_eos = 4)); /* said twice */
 }
 
 static void vectors(void **state)
 {
-    const struct model_desc first = described(QUIRE_SOURCE_DIR "/tests/goldens/vectors/bert_mean");
+    static struct described first;
     (void)state;
-    MOVES(d.encoder = false);
-    MOVES(d.roberta = true);
-    MOVES(d.n_positions++);
-    MOVES(d.first_position++);
-    MOVES(d.n_segments++);
-    MOVES(d.pooling = POOLING_CLS);
-    MOVES(d.normalize = !d.normalize);
-    MOVES(d.n_labels++);
-    MOVES(d.vector_size++);
-    MOVES(d.dense_size++);
-    MOVES(d.dense_bias = !d.dense_bias);
-    MOVES(d.dense_tanh = !d.dense_tanh);
-    MOVES(d.dense_dtype = K_F16);
-    STAYS(d.dense_folder[0] = 'x');
+    describe(QUIRE_SOURCE_DIR "/tests/goldens/vectors/bert_mean", &first);
+    MOVES(d.config.is_encoder = false);
+    MOVES(d.config.encoder.roberta = true);
+    MOVES(d.config.encoder.n_positions++);
+    MOVES(d.config.encoder.first_position++);
+    MOVES(d.config.encoder.n_segments++);
+    MOVES(d.config.outputs.pooling = POOLING_CLS);
+    MOVES(d.config.outputs.normalize = !d.config.outputs.normalize);
+    MOVES(d.config.outputs.n_labels++);
+    MOVES(d.config.outputs.vector_size++);
+    MOVES(d.config.outputs.dense.size++);
+    MOVES(d.config.outputs.dense.bias = !d.config.outputs.dense.bias);
+    MOVES(d.config.outputs.dense.tanh = !d.config.outputs.dense.tanh);
+    MOVES(d.facts.dense_dtype = K_F16);
+    STAYS(d.config.outputs.dense.folder[0] = 'x');
 }
 
 int main(void)

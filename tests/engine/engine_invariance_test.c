@@ -283,10 +283,11 @@ static struct client *open_way(const struct model *model, const struct way *way,
 #ifdef TEST_RANKS /* against the answers of one process */
     static uint32_t n_opened; /* by ranks of one stage, by stages of one rank, and by both */
     if (way != &reference) {
-        static struct model_desc desc;
+        struct model_config *config;
         struct sampling_defaults sampling;
-        assert_int_equal(model_describe(dir, &desc, &sampling, NULL), QUIRE_OK);
-        const bool has_stages = n_opened % 3 != 0 && desc.n_layers > 1;
+        assert_int_equal(model_describe(dir, &config, &sampling, NULL), QUIRE_OK);
+        const bool has_stages = n_opened % 3 != 0 && config->n_layers > 1;
+        model_config_free(config);
         o.tensor_parallel_size = n_opened++ % 3 != 1 || !has_stages ? TEST_RANKS : 1;
         o.pipeline_parallel_size = has_stages ? 2 : 1;
     }

@@ -51,7 +51,7 @@ static unsigned long launches_to_open(const char *model, uint32_t n, uint32_t *n
     assert_true(graph_bytes >= *n_graphs << 16 && graph_bytes < *n_graphs << 17);
     assert_true(graph_bytes <= engine_info(e)->plan->graph_reserve_bytes);
     assert_int_equal(engine_info(e)->plan->gemm_form, K_FORM_MMA);
-    *n_layers = engine_info(e)->desc->n_layers;
+    *n_layers = engine_info(e)->desc->config->n_layers;
     unsigned long launches = simt_calls("launch") - before;
     engine_close(e);
     return launches;

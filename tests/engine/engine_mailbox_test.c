@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-static const struct model_desc desc = {.vocab_size = 100};
+static const struct model_config config = {.vocab_size = 100};
+static const struct model_desc desc = {.config = &config};
 static const struct key256 secret;
 static const uint32_t prompt[50];
 static uint64_t next_id = 1;

@@ -2,6 +2,7 @@
 #include "client.h"
 #include "engine/engine.h"
 #include "engine/info.h"
+#include "described.h"
 #include "engine/model/describe.h"
 #include "tiny_model.h"
 
@@ -230,28 +231,37 @@ static void identity_of_the_arithmetic(void **state)
 /* ---- the plan -------------------------------------------------------------------------------- */
 
 /* Qwen2.5-0.5B's sizes. */
-static struct model_desc half_billion(void)
+static void half_billion(struct described *d)
 {
-    struct model_desc d = {.dtype = K_BF16,
-                           .vocab_size = 151936,
-                           .hidden_size = 896,
-                           .n_layers = 24,
-                           .n_q_heads = 14,
-                           .n_kv_heads = 2,
-                           .head_dim = 64,
-                           .intermediate_size = 4864,
-                           .max_position = 32768,
-                           .q_bias = true,
-                           .k_bias = true,
-                           .v_bias = true};
-    model_make_layers(&d, NORM_PRE, HEAD_NORM_NONE);
-    return d;
+    memset(d, 0, sizeof *d);
+    d->config.vocab_size = 151936;
+    d->config.hidden_size = 896;
+    d->config.n_layers = 24;
+    d->config.max_position = 32768;
+    d->facts.dtype = K_BF16;
+    described_layers(d, NORM_PRE, HEAD_NORM_NONE,
+                     (struct model_attention){
+                         .n_q_heads = 14, .n_kv_heads = 2, .k_dim = 64, .q_bias = true, .k_bias = true, .v_bias = true},
+                     4864);
+}
+
+/* Other heads in every layer. */
+static void set_heads(struct described *d, uint32_t n_q_heads, uint32_t n_kv_heads, uint32_t head_dim)
+{
+    for (uint32_t l = 0; l < d->config.n_layers; l++) {
+        struct model_attention *a = described_attention(d, l);
+        a->n_q_heads = n_q_heads;
+        a->n_kv_heads = n_kv_heads;
+        a->k_dim = a->v_dim = head_dim;
+    }
+    d->ropes[0].dim = head_dim;
 }
 
 static void plan_to_the_byte(void **state)
 {
     (void)state;
-    struct model_desc d = half_billion();
+    static struct described d;
+    half_billion(&d);
     struct engine_options o;
     struct engine_plan p;
     struct quire_error err;
@@ -259,7 +269,7 @@ static void plan_to_the_byte(void **state)
     o.device = "ref";
     o.n_threads = 4;
     o.num_kv_blocks = 3000;
-    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
     assert_int_equal(p.block_tokens, 16);
     assert_int_equal(p.max_num_seqs, 64);
     assert_int_equal(p.max_num_batched_tokens, 512);
@@ -285,7 +295,7 @@ static void plan_to_the_byte(void **state)
 
     o.num_kv_blocks = 0;
     o.kv_cache_memory = 3000 * p.kv_block_bytes + 17;
-    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
     assert_int_equal(p.groups[0].n_blocks, 3000);
 }
 
@@ -307,7 +317,8 @@ static void plan_of_a_cache_in_8_bits(void **state)
         {"float16", "float16", 64, 16, 2 * 2 * 16 * 128},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct model_desc d = half_billion();
+        static struct described d;
+        half_billion(&d);
         struct engine_options o;
         struct engine_plan p, wide;
         struct quire_error err;
@@ -316,10 +327,10 @@ static void plan_of_a_cache_in_8_bits(void **state)
         o.block_size = cases[i].block_size;
         o.kv_cache_memory = 1ull << 30;
         o.swap_space = 1ull << 28;
-        d.head_dim = cases[i].head_dim;
-        assert_int_equal(engine_plan_make(&o, &d, 0, &wide, &err), QUIRE_OK);
+        set_heads(&d, 14, 2, cases[i].head_dim);
+        assert_int_equal(engine_plan_make(&o, &d.desc, 0, &wide, &err), QUIRE_OK);
         o.kv_cache_dtype = cases[i].name;
-        assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+        assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_OK);
         assert_string_equal(k_format_name(p.kv_format), cases[i].shown);
         assert_int_equal(p.kv_block_bytes, 24 * cases[i].layer_bytes);
         assert_int_equal(p.groups[0].n_blocks, (1ull << 30) / p.kv_block_bytes);
@@ -327,14 +338,15 @@ static void plan_of_a_cache_in_8_bits(void **state)
         /* The same memory holds 2 D / (D + 4) times the blocks. */
         if (i < 6)
             assert_int_equal(p.groups[0].n_blocks / 100,
-                             (uint64_t)wide.groups[0].n_blocks * 2 * d.head_dim / (d.head_dim + 4) / 100);
+                             (uint64_t)wide.groups[0].n_blocks * 2 * cases[i].head_dim / (cases[i].head_dim + 4) / 100);
     }
 }
 
 static void plan_of_another_cache_in_8_bits(void **state)
 {
     (void)state;
-    struct model_desc d = half_billion();
+    static struct described d;
+    half_billion(&d);
     struct engine_options o;
     struct engine_plan p;
     struct quire_error err;
@@ -342,19 +354,20 @@ static void plan_of_another_cache_in_8_bits(void **state)
     o.kv_cache_dtype = "fp8";
     o.device = "cpu";
     /* A draft model's blocks are of the same dtype, by its own shape; so are those for what is only guessed. */
-    struct model_desc guesses = half_billion();
-    guesses.n_kv_heads = 1;
-    guesses.n_layers = 3;
-    struct engine_draft draft = {.desc = &guesses, .n_tokens = 4};
+    static struct described guesses;
+    half_billion(&guesses);
+    set_heads(&guesses, 14, 1, 64);
+    guesses.config.n_layers = 3;
+    struct engine_draft draft = {.desc = &guesses.desc, .n_tokens = 4};
     struct engine_plan own;
-    assert_int_equal(engine_plan_make_on(&o, &d, 0, &draft, NULL, &p, &err), QUIRE_OK);
+    assert_int_equal(engine_plan_make_on(&o, &d.desc, 0, &draft, NULL, &p, &err), QUIRE_OK);
     assert_int_equal(p.n_draft_groups, 1);
     assert_int_equal(p.groups[1].block_bytes, 3 * 2 * 16 * (64 + 4));
     assert_int_equal(engine_plan_of_draft(&p, &draft, &own, &err), QUIRE_OK);
     assert_string_equal(k_format_name(own.kv_format), "float8_e4m3");
     assert_int_equal(own.groups[0].block_bytes, p.groups[1].block_bytes);
     o.device = "h200";
-    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_OK);
     assert_int_equal(p.groups[0].block_bytes, 24 * 2 * 2 * 16 * (64 + 4));
 }
 
@@ -362,14 +375,15 @@ static void plan_of_another_cache_in_8_bits(void **state)
 static void plan_for_a_gpu(void **state)
 {
     (void)state;
-    struct model_desc d = half_billion();
+    static struct described d;
+    half_billion(&d);
     struct engine_options o;
     struct engine_plan p;
     struct quire_error err;
     engine_options_default(&o);
     o.device = "h200";
-    d.tied_embeddings = true;
-    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    d.config.tied_embeddings = true;
+    assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
     const struct k_device *gpu = k_device_find("h200");
     assert_ptr_equal(p.gpu, gpu);
     assert_string_equal(p.device, "cuda");
@@ -393,35 +407,36 @@ static void plan_for_a_gpu(void **state)
     uint64_t kv_bytes = p.kv_bytes, activation_bytes = p.activation_bytes, workspace_bytes = p.workspace_bytes;
     uint64_t gate_up = p.max_num_batched_tokens * (2 * 4864 - rows) * 4, library = (32ull << 20) + 256;
     o.invariance = "off";
-    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
     assert_int_equal(p.activation_bytes, activation_bytes + gate_up);
     assert_int_equal(p.workspace_bytes, workspace_bytes + library);
     assert_in_range(kv_bytes - p.kv_bytes, gate_up + library - p.kv_block_bytes, gate_up + library + p.kv_block_bytes);
     o.gemm_form = "lane"; /* a CPU's bits, which the library has not */
-    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
     assert_int_equal(p.kv_bytes, kv_bytes);
     o.invariance = "none";
-    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_INVALID);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "--invariance"));
     o.invariance = "strict";
     o.gemm_form = "auto";
 
     o.gpu_memory_utilization = 0.5;
-    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_OK);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
     assert_in_range(kv_bytes - p.kv_bytes, (uint64_t)((double)gpu->memory_bytes * 0.4) - p.kv_block_bytes,
                     (uint64_t)((double)gpu->memory_bytes * 0.4) + p.kv_block_bytes);
     o.gpu_memory_utilization = 0.01;
-    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_INVALID);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "--gpu-memory-utilization"));
     o.device = "cuda";
-    assert_int_equal(engine_plan_make(&o, &d, 988000000, &p, &err), QUIRE_INVALID);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "h200"));
 }
 
 static void plan_with_windows(void **state)
 {
     (void)state;
-    struct model_desc d = half_billion();
+    static struct described d;
+    half_billion(&d);
     struct engine_options o;
     struct engine_plan p;
     struct quire_error err;
@@ -430,9 +445,9 @@ static void plan_with_windows(void **state)
     o.num_kv_blocks = 5000;
     o.max_num_seqs = 4;
     o.max_num_batched_tokens = 64;
-    for (uint32_t l = 1; l < d.n_layers; l++)
-        model_set_window(&d, l, l % 2 ? 128 : 0);
-    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+    for (uint32_t l = 1; l < d.config.n_layers; l++)
+        model_set_window(&d.config, l, l % 2 ? 128 : 0);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_OK);
     assert_int_equal(p.n_kv_groups, 2);
     assert_int_equal(p.groups[0].window, 0);
     assert_int_equal(p.groups[0].n_layers, 12);
@@ -444,8 +459,8 @@ static void plan_with_windows(void **state)
     assert_int_equal(p.kv_bytes,
                      p.groups[0].n_blocks * p.groups[0].block_bytes + p.groups[1].n_blocks * p.groups[1].block_bytes);
     for (uint32_t l = 0; l < 5; l++)
-        model_set_window(&d, l, 100 + l);
-    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_UNSUPPORTED);
+        model_set_window(&d.config, l, 100 + l);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_UNSUPPORTED);
 }
 
 #define INT4 {K_INT, 4, 128, K_F16, K_PACKING_PLANES}
@@ -493,13 +508,15 @@ static void plan_of_forms(void **state)
         engine_options_default(&o);
         o.gemm_form = cases[i].form;
         o.activation_dtype = cases[i].activations;
-        const struct model_desc desc = {.weight_format = cases[i].weights};
+        const struct checkpoint_facts facts = {.weight_format = cases[i].weights};
+        const struct model_desc desc = {.facts = &facts};
         assert_int_equal(engine_plan_form(&o, &desc, &form, &err), cases[i].status);
         if (cases[i].status == QUIRE_OK)
             assert_int_equal(form, cases[i].want);
     }
 
-    const struct model_desc w8a8 = {.weight_format = ROW_INT8, .int8_activations = true};
+    const struct checkpoint_facts of_w8a8 = {.weight_format = ROW_INT8, .int8_activations = true};
+    const struct model_desc w8a8 = {.facts = &of_w8a8};
     struct engine_options o;
     struct quire_error err;
     enum k_gemm_form form;
@@ -507,10 +524,11 @@ static void plan_of_forms(void **state)
     assert_int_equal(engine_plan_form(&o, &w8a8, &form, &err), QUIRE_OK);
     assert_int_equal(form, K_FORM_INT8);
 
-    const struct model_desc mixed = {.weight_format = K_FORMAT_F16,
-                                     .needs_lanes = true,
-                                     .lanes_matrix = "model.layers.1.mlp.down_proj.weight",
-                                     .lanes_format = K_FORMAT_F32};
+    const struct checkpoint_facts of_mixed = {.weight_format = K_FORMAT_F16,
+                                              .needs_lanes = true,
+                                              .lanes_matrix = "model.layers.1.mlp.down_proj.weight",
+                                              .lanes_format = K_FORMAT_F32};
+    const struct model_desc mixed = {.facts = &of_mixed};
     assert_int_equal(engine_plan_form(&o, &mixed, &form, &err), QUIRE_OK);
     assert_int_equal(form, K_FORM_LANE);
     o.gemm_form = "tile";
@@ -519,30 +537,59 @@ static void plan_of_forms(void **state)
     assert_non_null(strstr(err.text, "model.layers.1.mlp.down_proj.weight is float32"));
 }
 
+/* Layers with other heads are a KV group of their own, whose blocks have their own bytes. */
+static void plan_with_two_shapes(void **state)
+{
+    (void)state;
+    static struct described d;
+    half_billion(&d);
+    struct engine_options o;
+    struct engine_plan p;
+    struct quire_error err;
+    engine_options_default(&o);
+    o.device = "cpu";
+    o.num_kv_blocks = 5000;
+    for (uint32_t l = 20; l < 24; l++) {
+        described_attention(&d, l)->n_kv_heads = 7;
+        described_attention(&d, l)->k_dim = described_attention(&d, l)->v_dim = 128;
+    }
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(p.n_kv_groups, 2);
+    assert_int_equal(p.groups[0].n_layers, 20);
+    assert_int_equal(p.groups[1].n_layers, 4);
+    assert_int_equal(p.groups[0].block_bytes, 20 * 2 * 2 * 64 * 2 * 16);
+    assert_int_equal(p.groups[1].block_bytes, 4 * 2 * 7 * 128 * 2 * 16);
+    assert_int_equal(p.kv_bytes, 5000 * (p.groups[0].block_bytes + p.groups[1].block_bytes));
+    described_attention(&d, 23)->v_dim = 64;
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "heads of K have 128 numbers and heads of V 64"));
+}
+
 static void plan_says_what_to_change(void **state)
 {
     (void)state;
-    struct model_desc d = half_billion();
+    static struct described d;
+    half_billion(&d);
     struct engine_options o;
     struct engine_plan p;
     struct quire_error err;
     engine_options_default(&o);
     o.num_kv_blocks = 100;
     o.max_model_len = 4096;
-    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_INVALID);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_INVALID);
     assert_string_equal(err.text, "--max-model-len 4096 needs 256 blocks of 16 tokens,"
                                   " --num-kv-blocks gives 100: lower it to 1600 or raise"
                                   " --num-kv-blocks");
     o.max_model_len = 0;
-    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_OK);
     assert_int_equal(p.max_model_len, 1600);
     o.kv_cache_memory = 1u << 30;
-    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_INVALID);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_INVALID);
 
     /* By default: a share of what is free, never more than 4 GiB, and enough for one request. */
     o.num_kv_blocks = 0;
     o.kv_cache_memory = 0;
-    assert_int_equal(engine_plan_make(&o, &d, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_OK);
     assert_true(p.kv_bytes <= 4ull << 30);
     assert_true((uint64_t)p.groups[0].n_blocks * p.block_tokens >= p.max_model_len);
 }
@@ -550,20 +597,21 @@ static void plan_says_what_to_change(void **state)
 static void sizes_overflow(void **state)
 {
     (void)state;
-    struct model_desc d = half_billion();
+    static struct described d;
+    half_billion(&d);
     struct engine_options o;
     struct engine_plan p;
     struct quire_error err;
     engine_options_default(&o);
-    d.n_layers = MODEL_MAX_LAYERS;
-    d.n_q_heads = d.n_kv_heads = 1u << 14;
-    d.head_dim = 256;
-    d.hidden_size = 1u << 20;
-    d.max_position = 1u << 26;
+    d.config.n_layers = MODEL_MAX_LAYERS;
+    described_layers(&d, NORM_PRE, HEAD_NORM_NONE,
+                     (struct model_attention){.n_q_heads = 1u << 14, .n_kv_heads = 1u << 14, .k_dim = 256}, 4864);
+    d.config.hidden_size = 1u << 20;
+    d.config.max_position = 1u << 26;
     o.max_num_batched_tokens = 1u << 20;
     o.max_num_seqs = 65536;
     o.num_kv_blocks = 1u << 27;
-    int status = engine_plan_make(&o, &d, UINT64_MAX, &p, &err);
+    int status = engine_plan_make(&o, &d.desc, UINT64_MAX, &p, &err);
     assert_true(status == QUIRE_INVALID || p.total_bytes == UINT64_MAX || p.total_bytes > 1ull << 60);
 }
 
@@ -607,6 +655,7 @@ int main(void)
         cmocka_unit_test(plan_of_another_cache_in_8_bits),
         cmocka_unit_test(plan_for_a_gpu),
         cmocka_unit_test(plan_with_windows),
+        cmocka_unit_test(plan_with_two_shapes),
         cmocka_unit_test(plan_of_forms),
         cmocka_unit_test(plan_says_what_to_change),
         cmocka_unit_test(sizes_overflow),

@@ -269,7 +269,7 @@ static void moves_are_copied_in_runs(void **state)
         client_ask(c, &r);
     }
     struct engine_stats stats = client_idle_stats(c);
-    uint32_t n_layers = engine_info(client_engine(c))->desc->n_layers;
+    uint32_t n_layers = engine_info(client_engine(c))->desc->config->n_layers;
     assert_true(stats.n_swapped_out > 10);
     assert_int_equal(n_pairs_seen, (stats.n_swapped_out + stats.n_swapped_in) * n_layers);
     assert_true(n_calls_seen < n_pairs_seen);

@@ -336,19 +336,23 @@ static void pooling_files(void **state)
         {NULL, NULL, "7", "must be"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct model_desc desc;
+        struct model_config *config_read;
         struct sampling_defaults sampling;
         struct quire_error err;
-        assert_int_equal(model_describe_json(config, strlen(config), NULL, 0, &desc, &sampling, &err), QUIRE_OK);
-        int status = model_describe_vector_json(cases[i].modules, cases[i].pooling, NULL, cases[i].limits, &desc, &err);
+        assert_int_equal(model_describe_json(config, strlen(config), NULL, 0, &config_read, &sampling, &err), QUIRE_OK);
+        int status = model_describe_vector_json(cases[i].modules, cases[i].pooling, NULL, cases[i].limits, config_read,
+                                                &err);
         if (cases[i].says)
             refused(status, &err, cases[i].says);
         else
             assert_int_equal(status, QUIRE_OK);
         if (i == 1)
-            assert_true(desc.pooling == POOLING_CLS && !desc.normalize && desc.max_position == 9);
+            assert_true(config_read->outputs.pooling == POOLING_CLS && !config_read->outputs.normalize &&
+                        config_read->max_position == 9);
         if (i == 2)
-            assert_true(desc.pooling == POOLING_LAST && desc.normalize && desc.max_position == 512);
+            assert_true(config_read->outputs.pooling == POOLING_LAST && config_read->outputs.normalize &&
+                        config_read->max_position == 512);
+        model_config_free(config_read);
     }
 }
 
@@ -371,20 +375,23 @@ static void dense_files(void **state)
         {SIZES ", \"module_output_name\": \"x\"}", "module_output_name: 'x' is not supported"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct model_desc desc;
+        struct model_config *config_read;
         struct sampling_defaults sampling;
         struct quire_error err;
-        assert_int_equal(model_describe_json(config, strlen(config), NULL, 0, &desc, &sampling, &err), QUIRE_OK);
+        assert_int_equal(model_describe_json(config, strlen(config), NULL, 0, &config_read, &sampling, &err), QUIRE_OK);
         int status = model_describe_vector_json("[" T "," P "," D ",{\"type\": \"Normalize\"}]",
-                                                "{\"pooling_mode_mean_tokens\": true}", cases[i].dense, NULL, &desc,
-                                                &err);
+                                                "{\"pooling_mode_mean_tokens\": true}", cases[i].dense, NULL,
+                                                config_read, &err);
         if (cases[i].says) {
             refused(status, &err, cases[i].says);
+            model_config_free(config_read);
             continue;
         }
         assert_int_equal(status, QUIRE_OK);
-        assert_true(desc.vector_size == 9 && desc.dense_size == 9 && desc.normalize);
-        assert_false(desc.dense_bias || desc.dense_tanh);
+        assert_true(config_read->outputs.vector_size == 9 && config_read->outputs.dense.size == 9 &&
+                    config_read->outputs.normalize);
+        assert_false(config_read->outputs.dense.bias || config_read->outputs.dense.tanh);
+        model_config_free(config_read);
     }
 }
 

@@ -73,7 +73,8 @@ static uint32_t random_words(uint64_t *random, uint32_t *words, uint32_t n_words
 static void rows(void **state)
 {
     (void)state;
-    static const struct model_desc desc = {.vocab_size = N_VOCAB};
+    static const struct model_config config = {.vocab_size = N_VOCAB};
+    static const struct model_desc desc = {.config = &config};
     static const uint32_t stop = STOP;
     uint64_t random = 1;
     for (uint32_t round = 0; round < 2000; round++) {
@@ -112,7 +113,8 @@ static void rows(void **state)
 static void most_words(void **state)
 {
     (void)state;
-    static const struct model_desc desc = {.vocab_size = REQUEST_MAX_BAD_WORDS};
+    static const struct model_config config = {.vocab_size = REQUEST_MAX_BAD_WORDS};
+    static const struct model_desc desc = {.config = &config};
     static uint32_t words[REQUEST_MAX_BAD_WORDS];
     uint32_t n_words = REQUEST_MAX_BAD_WORDS / 3, generated = 7;
     for (uint32_t i = 0; i < n_words; i++) {
@@ -128,7 +130,7 @@ static void most_words(void **state)
     s.n_bad_words = 3 * n_words;
     struct sampling made;
     struct quire_error err;
-    assert_int_equal(request_spec_check(&s, desc.vocab_size, &err), QUIRE_OK);
+    assert_int_equal(request_spec_check(&s, config.vocab_size, &err), QUIRE_OK);
     assert_int_equal(sampling_init(&made, &s, &desc, &err), QUIRE_OK);
     struct k_logit_bias *scratch = malloc(sampling_row_scratch(&made) * sizeof *scratch);
     const struct token_counts none = {0};

@@ -29,7 +29,7 @@ static void fill_step(struct step *s, uint32_t n_rows, uint32_t n_q_heads, uint3
         s->rows[r].table = 1000 * r;
         token += s->rows[r].n_tokens;
     }
-    s->kv = (struct k_kv_shape){K_FORMAT_F16, n_kv_heads, head_dim, 16};
+    s->kv = (struct k_kv_shape){K_FORMAT_F16, n_kv_heads, head_dim, 16, head_dim};
     s->args = (struct k_attention_plan_args){
         .rows = s->rows, .kv = &s->kv, .n_rows = n_rows, .n_tokens = token, .n_q_heads = n_q_heads, .window = window};
 }

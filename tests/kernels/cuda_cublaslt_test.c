@@ -65,7 +65,7 @@ static void make_of(struct gemm *g, struct k_backend *b, enum k_dtype dtype, con
     const struct k_plan_dims dims = {.n_tokens = T, .max_gemm_cols = K, .n_threads = 1, .not_invariant = true};
     const struct k_weight_view view = k_plain_view(g->w, dtype, N, K, K * 2);
     k_planner_find("cuda")->workspace(&dims, &bytes);
-    ok(b->ops->weight_create(b, &view, 1, &g->weight, &err), &err);
+    ok(b->ops->weight_create(b, &view, 1, 1, &g->weight, &err), &err);
     g->x_dev = new_memory(b, sizeof g->x, false);
     g->bias_dev = new_memory(b, sizeof g->bias, false);
     g->y_dev = new_memory(b, sizeof g->y, false);
@@ -245,7 +245,7 @@ static void test_range_to_the_bit(void **state)
         }
         const struct k_weight_view view = k_plain_view(w, K_BF16, 4, 8, 16);
         struct k_weight *weight;
-        ok(b->ops->weight_create(b, &view, 1, &weight, &err), &err);
+        ok(b->ops->weight_create(b, &view, 1, 1, &weight, &err), &err);
         assert_int_equal(weight->has_one_exponent, below == 15);
         ok(b->ops->copy_out(b, back, weight->data_dev, sizeof back, &err), &err);
         ok(b->ops->copy_out(b, exponents, weight->exponents_dev, sizeof exponents, &err), &err);

@@ -244,7 +244,7 @@ static void test_memory(void **state)
     struct k_weight *w; /* a shortage is not fatal, and does not become the error of the next launch */
     static const uint16_t data[8] = {1};
     const struct k_weight_view view = k_plain_view(data, K_BF16, 1, 8, 16);
-    ok(b->ops->weight_create(b, &view, 1, &w, &err), &err);
+    ok(b->ops->weight_create(b, &view, 1, 1, &w, &err), &err);
     b->ops->weight_destroy(b, w);
     close_gpu(b);
 }
@@ -401,7 +401,7 @@ static void start(struct recorded *r)
     r->b = open_gpu();
     memset(r->data, 0, sizeof r->data);
     const struct k_weight_view view = k_plain_view(r->data, K_BF16, 1, 8, 16);
-    ok(r->b->ops->weight_create(r->b, &view, 1, &r->w, &err), &err);
+    ok(r->b->ops->weight_create(r->b, &view, 1, 1, &r->w, &err), &err);
 }
 
 static void finish(struct recorded *r)
@@ -496,7 +496,7 @@ static int misuse(struct recorded *r, enum misuse which, struct k_graph *graph, 
     case ALLOC: return b->ops->alloc(b, 64, &p, err);
     case ALLOC_HOST: return b->ops->alloc_host(b, 64, &p, err);
     case MEMORY: return b->ops->memory(b, &n, &m, err);
-    case WEIGHT: return b->ops->weight_create(b, &view, 1, &w, err);
+    case WEIGHT: return b->ops->weight_create(b, &view, 1, 1, &w, err);
     case BEGIN: return b->ops->graph_begin(b, err);
     case LAUNCH: return b->ops->graph_launch(b, graph, err);
     case N_MISUSES: break;
@@ -513,7 +513,7 @@ static void test_attention_is_one_launch(void **state)
     static uint16_t cache[N_KV * BLOCK * D];
     static float qkv[QKV], nothing[OUT], want[OUT], got[OUT];
     static const struct k_attn_row row = {0, 1, POSITION, 0};
-    static const struct k_kv_shape kv = {K_FORMAT_F16, N_KV, D, BLOCK};
+    static const struct k_kv_shape kv = {K_FORMAT_F16, N_KV, D, BLOCK, D};
     const struct k_plan_dims dims = {
         .n_tokens = 1, .n_seqs = 1, .n_q_heads = N_Q, .n_kv_heads = N_KV, .head_dim = D, .max_model_len = BLOCK};
     fill((unsigned char *)cache, sizeof cache, 1);
@@ -684,7 +684,7 @@ static void assert_dead(struct k_backend *b, struct k_weight *w, const struct qu
     DEAD(b->ops->memory(b, &n, &m, &err));
     DEAD(b->ops->alloc(b, 64, &p, &err));
     DEAD(b->ops->alloc_host(b, 64, &p, &err));
-    DEAD(b->ops->weight_create(b, &view, 1, &w2, &err));
+    DEAD(b->ops->weight_create(b, &view, 1, 1, &w2, &err));
     DEAD(b->ops->step_begin(b, &err));
     DEAD(b->ops->step_end(b, &err));
     DEAD(b->ops->copy_in(b, w->data_dev, data, 16, &err));

@@ -80,7 +80,7 @@ static void try_weight(struct k_backend *b, const struct k_weight_view *parts, u
 {
     struct quire_error err;
     struct k_weight *w;
-    ok(b->ops->weight_create(b, parts, n_parts, &w, &err), &err);
+    ok(b->ops->weight_create(b, parts, 1, n_parts, &w, &err), &err);
     check_weight(b, w, parts, n_parts);
     b->ops->weight_destroy(b, w);
 }
@@ -132,7 +132,7 @@ static void test_weights_in_a_row(void **state)
         uint32_t n_cols = i % 2 ? 1500001 : 70001;
         views[i] = k_plain_view(memory + i * 2, K_BF16, 12 * 1024 * 1024 / 2 / n_cols, n_cols, n_cols * 2);
         memcpy(memory, original, bytes);
-        ok(b->ops->weight_create(b, &views[i], 1, &weights[i], &err), &err);
+        ok(b->ops->weight_create(b, &views[i], 1, 1, &weights[i], &err), &err);
         memset(memory, 0xEE, bytes); /* the device, or the staging memory, has a copy */
     }
     memcpy(memory, original, bytes);
@@ -214,7 +214,7 @@ static void test_embedding(void **state)
         data[i] = page_bf16_from_f32(ldexpf(i % 2 ? -1.9921875f : 1.0078125f, largest[i / N_COLS] - (int)(i % N_COLS)));
     const struct k_weight_view part = k_plain_view(data, K_BF16, N_ROWS, N_COLS, N_COLS * sizeof *data);
     struct k_weight *w;
-    ok(b->ops->weight_create(b, &part, 1, &w, &err), &err);
+    ok(b->ops->weight_create(b, &part, 1, 1, &w, &err), &err);
     const uint32_t ids[N_ROWS] = {2, 0, 3, 1};
     uint32_t *ids_dev = new_memory(b, sizeof ids, false);
     float *out_dev = new_memory(b, sizeof out, false);
@@ -247,26 +247,26 @@ static void test_bad_weights(void **state)
     const struct k_weight_view good = k_plain_view(data, K_F16, 4, 8, 16);
     struct k_weight_view pair[2] = {good, good};
     pair[1].format = k_format_of(K_BF16);
-    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->weight_create(b, pair, 1, 2, &w, &err), QUIRE_UNSUPPORTED);
     assert_null(w);
     assert_says(&err, "part 1: is bfloat16, but part 0 is float16");
     pair[1] = good;
     pair[1].n_cols = 7;
-    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, 1, 2, &w, &err), QUIRE_INVALID);
     assert_says(&err, "part 1");
     pair[1] = good;
     pair[1].whole = data;
     pair[1].whole_cols = 9; /* of rows of 8 */
-    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, 1, 2, &w, &err), QUIRE_INVALID);
     assert_says(&err, "part 1: not a column range of the rows of `whole`");
-    assert_int_equal(b->ops->weight_create(b, pair, 0, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, 1, 0, &w, &err), QUIRE_INVALID);
     pair[1] = k_plain_view(data, K_F32, 1u << 31, 1u << 30, UINT64_C(1) << 32);
-    assert_int_equal(b->ops->weight_create(b, &pair[1], 1, &w, &err), QUIRE_NO_MEMORY);
+    assert_int_equal(b->ops->weight_create(b, &pair[1], 1, 1, &w, &err), QUIRE_NO_MEMORY);
     assert_null(w);
     simt_fail_call("cudaMalloc", 1, cudaErrorMemoryAllocation);
-    assert_int_equal(b->ops->weight_create(b, &good, 1, &w, &err), QUIRE_NO_MEMORY);
+    assert_int_equal(b->ops->weight_create(b, &good, 1, 1, &w, &err), QUIRE_NO_MEMORY);
     assert_null(w);
-    ok(b->ops->weight_create(b, &good, 1, &w, &err), &err);
+    ok(b->ops->weight_create(b, &good, 1, 1, &w, &err), &err);
     b->ops->weight_destroy(b, w);
     b->ops->weight_destroy(b, NULL);
     close_gpu(b);

@@ -74,7 +74,7 @@ static void run(struct gemm *g, uint32_t n_tokens, uint32_t shift)
     struct quire_error err;
     if (!g->weight) {
         const struct k_weight_view view = k_plain_view(g->w, g->dtype, g->n_rows, g->n_cols, (uint64_t)g->n_cols * 2);
-        ok(b->ops->weight_create(b, &view, 1, &g->weight, &err), &err);
+        ok(b->ops->weight_create(b, &view, 1, 1, &g->weight, &err), &err);
     }
     uint64_t x_bytes = (uint64_t)n_tokens * g->n_cols * 4, y_bytes = (uint64_t)n_tokens * g->n_rows * 4;
     ok(b->ops->copy_in(b, g->x_dev + shift, g->x, x_bytes, &err), &err);
@@ -144,7 +144,7 @@ static void run_columns(const struct gemm *whole, uint32_t begin, uint32_t end, 
     struct quire_error err;
     view.whole = whole->w;
     view.whole_cols = whole->n_cols;
-    ok(b->ops->weight_create(b, &view, 1, &g.weight, &err), &err);
+    ok(b->ops->weight_create(b, &view, 1, 1, &g.weight, &err), &err);
     g.unit = whole->unit;
     g.n_whole = whole->n_cols;
     g.first_col = begin;
@@ -479,7 +479,7 @@ static void check_attention(const struct attention_case *c)
     struct quire_error err;
     struct k_plan_bytes bytes;
     const uint32_t table = 0, n_cols = c->n_q_heads * c->head_dim;
-    const struct k_kv_shape kv = {k_format_of(c->dtype), c->n_kv_heads, c->head_dim, KV_TOKENS};
+    const struct k_kv_shape kv = {k_format_of(c->dtype), c->n_kv_heads, c->head_dim, KV_TOKENS, c->head_dim};
     const struct k_attn_row row = {.n_tokens = c->n_tokens, .position = c->position};
     const struct k_plan_dims dims = {.n_tokens = c->n_tokens,
                                      .n_seqs = 1,

@@ -42,7 +42,7 @@ static float backend_dot(enum k_gemm_form form, enum k_dtype dtype, const float 
             memcpy(stored + 2 * k, &half, 2);
     }
     const struct k_weight_view view = k_plain_view(stored, dtype, 1, n, (uint64_t)n * k_dtype_bytes(dtype));
-    assert_int_equal(b->ops->weight_create(b, &view, 1, &weight, &err), QUIRE_OK);
+    assert_int_equal(b->ops->weight_create(b, &view, 1, 1, &weight, &err), QUIRE_OK);
     struct k_plan_dims dims = {.n_tokens = MAX_TOKENS, .max_gemm_cols = n, .n_threads = 1};
     struct k_plan_bytes bytes;
     void *workspace;
@@ -145,7 +145,7 @@ static void gemm_of_columns(enum k_gemm_form form, const uint16_t *w, const floa
     for (uint32_t t = 0; t < SHARED_TOKENS; t++)
         memcpy(mine + t * (end - begin), x + t * n_cols + begin, (end - begin) * sizeof *x);
     k_planner_find(device)->workspace(&dims, &bytes);
-    assert_int_equal(b->ops->weight_create(b, &view, 1, &weight, &err), QUIRE_OK);
+    assert_int_equal(b->ops->weight_create(b, &view, 1, 1, &weight, &err), QUIRE_OK);
     assert_int_equal(b->ops->alloc(b, bytes.gemm, &workspace, &err), QUIRE_OK);
     const struct k_gemm_args args = {.weight = weight,
                                      .x_dev = mine,

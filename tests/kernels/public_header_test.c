@@ -198,12 +198,12 @@ static void test_bad_weights(void **state)
     bad[10].zero_points = zeros;
     bad[11].permutation = order;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_int_not_equal(b->ops->weight_create(b, &bad[i], 1, &w, &err), QUIRE_OK);
+        assert_int_not_equal(b->ops->weight_create(b, &bad[i], 1, 1, &w, &err), QUIRE_OK);
         assert_null(w);
     }
     struct k_weight_view pair[2] = {good, good};
     pair[1].n_cols = 7;
-    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, 1, 2, &w, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "part 1"));
     /* Quantized weights: missing scales, columns that are not whole groups or blocks, an input that does not exist,
      * rows that are too short. */
@@ -223,23 +223,23 @@ static void test_bad_weights(void **state)
     wrong[5].format = k_format_of_blocks(K_PACKING_Q8_0); /* these blocks contain scales */
     wrong[6].format.scale = K_INT;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        assert_int_not_equal(b->ops->weight_create(b, &wrong[i], 1, &w, &err), QUIRE_OK);
-    assert_int_equal(b->ops->weight_create(b, &int4, 1, &w, &err), QUIRE_OK);
+        assert_int_not_equal(b->ops->weight_create(b, &wrong[i], 1, 1, &w, &err), QUIRE_OK);
+    assert_int_equal(b->ops->weight_create(b, &int4, 1, 1, &w, &err), QUIRE_OK);
     b->ops->weight_destroy(b, w);
     struct k_weight_view blocks = {.data = bytes,
                                    .format = k_format_of_blocks(K_PACKING_Q4_K),
                                    .n_rows = 1,
                                    .n_cols = 256,
                                    .row_stride_bytes = 144};
-    assert_int_equal(b->ops->weight_create(b, &blocks, 1, &w, &err), QUIRE_OK);
+    assert_int_equal(b->ops->weight_create(b, &blocks, 1, 1, &w, &err), QUIRE_OK);
     b->ops->weight_destroy(b, w);
     blocks.n_cols = 224;
-    assert_int_equal(b->ops->weight_create(b, &blocks, 1, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, &blocks, 1, 1, &w, &err), QUIRE_INVALID);
     pair[0].n_rows = UINT32_MAX;
     pair[1].n_cols = 8;
-    assert_int_equal(b->ops->weight_create(b, pair, 2, &w, &err), QUIRE_INVALID);
-    assert_int_equal(b->ops->weight_create(b, pair, 0, &w, &err), QUIRE_INVALID);
-    assert_int_equal(b->ops->weight_create(b, pair, K_WEIGHT_MAX_PARTS + 1, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, 1, 2, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, 1, 0, &w, &err), QUIRE_INVALID);
+    assert_int_equal(b->ops->weight_create(b, pair, 1, K_WEIGHT_MAX_PARTS + 1, &w, &err), QUIRE_INVALID);
     b->ops->weight_destroy(b, NULL);
     b->ops->close(b);
 }
@@ -253,7 +253,7 @@ static void test_forms_and_weights(void **state)
     static const uint16_t data[64] = {0};
     float x[16] = {0}, y[4];
     const struct k_weight_view view = k_plain_view(data, K_F16, 4, 16, 32);
-    assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
+    assert_int_equal(b->ops->weight_create(b, &view, 1, 1, &w, &err), QUIRE_OK);
     assert_int_equal(b->ops->gemm(b, &(struct k_gemm_args){.weight = w, .x_dev = x, .y_dev = y, .n_tokens = 1}, &err),
                      QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "float16"));
@@ -304,7 +304,7 @@ static void test_refused_arguments(void **state)
     const struct k_weight_view view = k_plain_view(data, K_F16, 4, 16, 32);
     float x[64] = {0};
     uint32_t id = 4;
-    assert_int_equal(b->ops->weight_create(b, &view, 1, &w, &err), QUIRE_OK);
+    assert_int_equal(b->ops->weight_create(b, &view, 1, 1, &w, &err), QUIRE_OK);
     assert_int_equal(
         b->ops->embed(b, &(struct k_embed_args){.table = w, .ids_dev = &id, .out_dev = x, .n_tokens = 1}, &err),
         QUIRE_INVALID);

@@ -105,7 +105,7 @@ static void test_embed_of_no_row(void **state)
         table[i] = value(i);
     struct k_weight *weight;
     const struct k_weight_view view = k_plain_view(table, K_F32, N_ROWS, N_COLS, N_COLS * sizeof(float));
-    OK(b->ops->weight_create(b, &view, 1, &weight, &err));
+    OK(b->ops->weight_create(b, &view, 1, 1, &weight, &err));
     void *ids_dev = on_device(ids, sizeof ids), *out_dev = on_device(NULL, sizeof got);
     const struct k_embed_args args = {.table = weight, .ids_dev = ids_dev, .out_dev = out_dev, .n_tokens = N_TOKENS};
     if (!b->ops->memory) {
@@ -139,7 +139,7 @@ enum {
  * depend on padding rows, anywhere in the list, and token 5's output stays unchanged. */
 static void attention_of_rows(const struct k_attn_row *rows, uint32_t n_rows, float *out)
 {
-    static const struct k_kv_shape kv = {K_FORMAT_F32, 1, HEAD_DIM, BLOCK_TOKENS};
+    static const struct k_kv_shape kv = {K_FORMAT_F32, 1, HEAD_DIM, BLOCK_TOKENS, HEAD_DIM};
     enum { CACHE = N_BLOCKS * BLOCK_TOKENS * HEAD_DIM, OUT = N_TOKENS * Q_HEADS * HEAD_DIM };
     static float cache[CACHE], qkv[N_Q];
     uint32_t tables[N_BLOCKS];
@@ -217,7 +217,7 @@ static void test_copies_in_order(void **state)
 {
     (void)state;
     enum { N = 300, ELEMENTS = 2 * 3 * 16, BYTES = N * ELEMENTS * 4 };
-    static const struct k_kv_shape kv = {K_FORMAT_F32, 2, 16, 3};
+    static const struct k_kv_shape kv = {K_FORMAT_F32, 2, 16, 3, 16};
     static float k[N * ELEMENTS], v[N * ELEMENTS], got[N * ELEMENTS];
     static struct k_block_pair pairs[N];
     for (uint32_t i = 0; i < N * ELEMENTS; i++) {
@@ -258,12 +258,12 @@ static void test_copies_in_order(void **state)
 static void test_calls_for_nothing(void **state)
 {
     (void)state;
-    static const struct k_kv_shape kv = {K_FORMAT_F16, 1, 16, 4};
+    static const struct k_kv_shape kv = {K_FORMAT_F16, 1, 16, 4, 16};
     static const struct k_kv_layer layer = {NULL, NULL};
     float table[4] = {0};
     struct k_weight *weight;
     const struct k_weight_view view = k_plain_view(table, K_F32, 2, 2, 2 * sizeof *table);
-    OK(b->ops->weight_create(b, &view, 1, &weight, &err));
+    OK(b->ops->weight_create(b, &view, 1, 1, &weight, &err));
     OK(b->ops->embed(b, &(struct k_embed_args){.table = weight}, &err));
     OK(b->ops->rmsnorm(b, &(struct k_rmsnorm_args){.n_cols = 4}, &err));
     OK(b->ops->gemm(b, &(struct k_gemm_args){.weight = weight}, &err));
@@ -277,9 +277,9 @@ static void test_calls_for_nothing(void **state)
 /* Rejected with a reason; later calls still run. */
 static void test_impossible_shapes(void **state)
 {
-    static const struct k_kv_shape shapes[] = {{K_FORMAT_F16, 1, 20, 4}, {K_FORMAT_F16, 1, 272, 4},
-                                               {K_FORMAT_F16, 1, 0, 4},  {K_FORMAT_F16, 0, 16, 4},
-                                               {K_FORMAT_F16, 1, 16, 0}, {K_FORMAT_BF16, 1, 16, 4}};
+    static const struct k_kv_shape shapes[] = {{K_FORMAT_F16, 1, 20, 4, 20}, {K_FORMAT_F16, 1, 272, 4, 272},
+                                               {K_FORMAT_F16, 1, 0, 4, 0},   {K_FORMAT_F16, 0, 16, 4, 16},
+                                               {K_FORMAT_F16, 1, 16, 0, 16}, {K_FORMAT_BF16, 1, 16, 4, 16}};
     static const struct k_kv_layer layer = {NULL, NULL};
     static const struct k_block_pair pair = {0, 0};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
@@ -289,7 +289,7 @@ static void test_impossible_shapes(void **state)
         assert_int_equal(b->ops->kv_copy(b, &copy, &err), QUIRE_INVALID);
         assert_non_null(strstr(err.text, "kv_copy: impossible KV cache shape"));
     }
-    static const struct k_kv_shape possible = {K_FORMAT_F16, 1, 16, 4};
+    static const struct k_kv_shape possible = {K_FORMAT_F16, 1, 16, 4, 16};
     static const float caps[] = {-1, NAN, INFINITY, 0x1p-127f};
     for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++) {
         const struct k_attention_args args = {.kv = &possible, .layer = &layer, .n_q_heads = 1, .softcap = caps[i]};
@@ -304,8 +304,8 @@ static void test_impossible_shapes(void **state)
         assert_int_equal(b->ops->rmsnorm(b, &norms[i], &err), QUIRE_INVALID);
     static const float three[3] = {0};
     struct k_weight *weight;
-    OK(b->ops->weight_create(b, (struct k_weight_view[]){k_plain_view(three, K_F32, 3, 1, sizeof *three)}, 1, &weight,
-                             &err));
+    OK(b->ops->weight_create(b, (struct k_weight_view[]){k_plain_view(three, K_F32, 3, 1, sizeof *three)}, 1, 1,
+                             &weight, &err));
     const struct k_gemm_silu_mul_args odd = {.gemm = {.weight = weight, .n_tokens = 1}};
     assert_int_equal(b->ops->gemm_silu_mul(b, &odd, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "(gate and up), got 3"));

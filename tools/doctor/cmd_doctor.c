@@ -54,8 +54,8 @@ static void look(void *context, const struct engine_info *info)
 {
     struct verdict *v = context;
     v->plan = *info->plan;
-    v->max_position = info->desc->max_position;
-    snprintf(v->architecture, sizeof v->architecture, "%s", info->desc->architecture);
+    v->max_position = info->desc->config->max_position;
+    snprintf(v->architecture, sizeof v->architecture, "%s", info->desc->config->architecture);
     snprintf(v->why, sizeof v->why, "%s", info->device_why ? info->device_why : "");
     snprintf(v->gemms, sizeof v->gemms, "%s", info->gemms);
     snprintf(v->placement, sizeof v->placement, "%s", info->placement ? info->placement : "");
@@ -77,7 +77,7 @@ static int check_text(const char *dir, uint32_t vocab_size, struct quire_error *
 
 static void examine(struct verdict *v, struct engine_options *options)
 {
-    struct model_desc desc;
+    struct model_config *config = NULL;
     struct sampling_defaults sampling;
     v->status = hub_model_find(v->given, false, &v->model, &v->problem);
     if (v->status != QUIRE_OK)
@@ -85,9 +85,10 @@ static void examine(struct verdict *v, struct engine_options *options)
     options->model_dir = v->model.dir;
     v->status = engine_examine(options, look, v, &v->problem);
     if (v->status == QUIRE_OK)
-        v->status = model_describe(v->model.dir, &desc, &sampling, &v->problem);
+        v->status = model_describe(v->model.dir, &config, &sampling, &v->problem);
     if (v->status == QUIRE_OK)
-        v->status = check_text(v->model.dir, desc.vocab_size, &v->problem);
+        v->status = check_text(v->model.dir, config->vocab_size, &v->problem);
+    model_config_free(config);
 }
 
 static uint64_t kv_tokens(const struct engine_plan *plan)

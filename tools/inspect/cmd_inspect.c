@@ -3,6 +3,7 @@
 #include "base/size.h"
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/describe.h"
+#include "engine/model/opened.h"
 #include "engine/model/weights.h"
 #include "engine/plan.h"
 #include "files/model_files.h"
@@ -24,7 +25,8 @@ struct inspected {
     struct hub_model model;
     enum reached reached;
     struct quire_error refused; /* why it got no further */
-    struct model_desc desc;
+    struct opened_model files;
+    struct model_desc desc; /* of them */
     struct weights_contents contents;
     struct weights_unused unused;
     struct engine_plan plan;
@@ -43,8 +45,9 @@ static const char *activations_of(const struct inspected *x)
 
 static const char *method_of(const struct inspected *x)
 {
-    return !x->desc.quantization.made && model_is_gguf(x->model.dir) ? "gguf"
-                                                                     : quantization_name(&x->desc.quantization);
+    return !x->desc.facts->quantization.made && model_is_gguf(x->model.dir)
+               ? "gguf"
+               : quantization_name(&x->desc.facts->quantization);
 }
 
 /* A token's K and V in all layers. */
@@ -72,8 +75,9 @@ static uint64_t n_parameters(const struct inspected *x)
 /* Parts of the file that are not used; NULL: none. */
 static const char *left_out(const struct inspected *x)
 {
-    return x->desc.quantization.scales_cache ? "kv_cache_scheme: the scales of a KV cache in the file are not used"
-                                             : NULL;
+    return x->desc.facts->quantization.scales_cache
+               ? "kv_cache_scheme: the scales of a KV cache in the file are not used"
+               : NULL;
 }
 
 /* ---- for programs ------------------------------------------------------------------------------------------------- */
@@ -146,11 +150,11 @@ static void print_json(const struct inspected *x)
     json_object_set_new(root, "supported", json_boolean(x->reached == REACHED_PLAN));
     set_text(root, "refused", x->reached == REACHED_PLAN ? NULL : x->refused.text);
     if (x->reached >= REACHED_CONFIG) {
-        set_text(root, "architecture", x->desc.architecture);
+        set_text(root, "architecture", x->desc.config->architecture);
         set_text(root, "quantization", method_of(x));
         set_text(root, "not_used", left_out(x));
-        set_number(root, "n_layers", x->desc.n_layers);
-        set_number(root, "max_position", x->desc.max_position);
+        set_number(root, "n_layers", x->desc.config->n_layers);
+        set_number(root, "max_position", x->desc.config->max_position);
     }
     if (x->reached >= REACHED_FILES) {
         set_number(root, "files", x->n_files);
@@ -191,7 +195,7 @@ static void print_weights(const struct inspected *x)
 static void print_plan(const struct inspected *x)
 {
     printf("  %-12s %" PRIu64 " bytes a token in %s; at most %u tokens\n", "KV cache", token_bytes(x),
-           k_format_name(x->plan.kv_format), x->desc.max_position);
+           k_format_name(x->plan.kv_format), x->desc.config->max_position);
     printf("  %-12s GEMM form %s, activations %s\n", x->plan.device, k_form_name(x->plan.gemm_form), activations_of(x));
     if (x->plan.repacked_rows_bytes)
         printf("  %-12s rows are repacked while loading: %s of memory in addition to the file\n", "loading",
@@ -203,13 +207,19 @@ static void print_plan(const struct inspected *x)
                                           : "copied to the device");
 }
 
+/* Of the first layer. */
+static const struct model_attention *attention_of(const struct model_config *c)
+{
+    return &model_layer_block(&c->layers[0], BLOCK_ATTENTION)->attention;
+}
+
 static void print_text(const struct inspected *x)
 {
-    const struct model_desc *d = &x->desc;
+    const struct model_config *c = x->files.config;
     if (x->reached >= REACHED_CONFIG)
         printf("%s: %s, %u layers, hidden %u, %u heads of %u (%u of K and V), MLP %u, vocabulary %u\n\n", x->name,
-               d->architecture, d->n_layers, d->hidden_size, d->n_q_heads, d->head_dim, d->n_kv_heads,
-               d->intermediate_size, d->vocab_size);
+               c->architecture, c->n_layers, c->hidden_size, attention_of(c)->n_q_heads, attention_of(c)->k_dim,
+               attention_of(c)->n_kv_heads, model_whole_size(&x->desc, 0, SIZE_INNER), c->vocab_size);
     if (x->reached >= REACHED_FILES)
         printf("  %-12s %s in %u file%s; quantization: %s\n", "weights", quire_size(x->file_bytes).text, x->n_files,
                x->n_files == 1 ? "" : "s", method_of(x));
@@ -229,14 +239,18 @@ static void print_text(const struct inspected *x)
 
 static int look_at_files(struct engine_options *o, struct inspected *x, struct quire_error *err)
 {
-    struct checkpoint *checkpoint = NULL;
-    int status = weights_open(o->model_dir, &x->desc, &checkpoint, err);
+    struct opened_model *m = &x->files;
+    uint64_t mapped_bytes;
+    int status = weights_open(o->model_dir, m->config, &m->checkpoint, err);
+    const struct checkpoint *checkpoint = m->checkpoint;
     if (status == QUIRE_OK) {
         x->reached = REACHED_FILES;
         x->file_bytes = checkpoint_total_bytes(checkpoint);
         x->n_files = checkpoint_n_files(checkpoint);
-        status = weights_stored_dtype(checkpoint, o->quantization, &x->desc, err);
+        status = weights_stored_dtype(checkpoint, o->quantization, m->config, &m->facts, err);
     }
+    if (status == QUIRE_OK)
+        status = weights_look_share(checkpoint, engine_plan_planner(o), &x->desc, &mapped_bytes, err);
     if (status == QUIRE_OK)
         status = weights_look(checkpoint, &x->desc, &x->contents, err);
     if (status == QUIRE_OK) { /* all of them are listed, also where one is refused */
@@ -249,7 +263,6 @@ static int look_at_files(struct engine_options *o, struct inspected *x, struct q
         status = engine_plan_make(o, &x->desc, x->file_bytes, &x->plan, err);
     if (status == QUIRE_OK)
         x->reached = REACHED_PLAN;
-    checkpoint_close(checkpoint);
     return status;
 }
 
@@ -258,12 +271,15 @@ static int inspect(struct engine_options *o, struct inspected *x)
     struct sampling_defaults sampling;
     int status = hub_model_find(x->name, false, &x->model, &x->refused);
     o->model_dir = x->model.dir;
+    x->desc = opened_model_desc(&x->files);
     if (status == QUIRE_OK)
-        status = model_describe(o->model_dir, &x->desc, &sampling, &x->refused);
+        status = model_describe(o->model_dir, &x->files.config, &sampling, &x->refused);
     if (status == QUIRE_OK)
-        status = engine_plan_task(o, &x->desc, &x->refused);
+        status = engine_plan_task(o, x->files.config, &x->refused);
     if (status != QUIRE_OK)
         return status;
+    x->desc = opened_model_desc(&x->files);
+    x->files.facts.quantization = *x->files.config->quantization;
     x->reached = REACHED_CONFIG;
     return look_at_files(o, x, &x->refused);
 }
@@ -303,5 +319,6 @@ int command_inspect(int argc, char **argv)
         return command_fail(2, "MODEL is missing; usage: quire inspect MODEL [options]");
     const int status = inspect(&options, &x);
     (json ? print_json : print_text)(&x);
+    opened_model_close(&x.files);
     return status == QUIRE_OK ? 0 : command_fail(1, x.refused.text);
 }

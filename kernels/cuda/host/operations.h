@@ -5,8 +5,8 @@
 
 #include "kernels/cuda/host/state.h"
 
-int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
-                       struct quire_error *err);
+int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_experts, uint32_t n_parts,
+                       struct k_weight **out, struct quire_error *err);
 void cuda_weight_destroy(struct k_backend *b, struct k_weight *w);
 bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
 

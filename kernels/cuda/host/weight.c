@@ -218,12 +218,14 @@ static int check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *
     return status;
 }
 
-int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight **out,
-                       struct quire_error *err)
+int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_experts, uint32_t n_parts,
+                       struct k_weight **out, struct quire_error *err)
 {
     uint32_t n_rows;
     *out = NULL;
     int status = cuda_eager(b, "weight_create", err);
+    if (status == QUIRE_OK)
+        status = k_weight_one_expert(n_experts, err);
     if (status == QUIRE_OK)
         status = check(parts, n_parts, &n_rows, err);
     if (status != QUIRE_OK)

@@ -61,23 +61,23 @@ static void check_matrix(const char *model, const struct checkpoint *st, const s
 static void check_model(const char *model)
 {
     char path[512], name[128], want[65];
-    struct model_desc *desc = malloc(sizeof *desc);
+    struct model_config *config;
     struct sampling_defaults sampling;
     struct checkpoint *st;
     struct quire_error err;
     uint32_t n_rows, n_cols, n = 0;
     snprintf(path, sizeof path, GOLDENS "/%s", model);
-    if (model_describe(path, desc, &sampling, &err) != QUIRE_OK || checkpoint_open(path, &st, &err) != QUIRE_OK)
+    if (model_describe(path, &config, &sampling, &err) != QUIRE_OK || checkpoint_open(path, &st, &err) != QUIRE_OK)
         fail_msg("%s: %s", model, err.text);
     snprintf(path, sizeof path, GOLDENS "/%s/dequantized.txt", model);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     for (; fscanf(f, "%127s %u %u %64s", name, &n_rows, &n_cols, want) == 4; n++)
-        check_matrix(model, st, &desc->quantization, name, n_rows, n_cols, want);
+        check_matrix(model, st, config->quantization, name, n_rows, n_cols, want);
     assert_int_equal(n, 7);
     fclose(f);
     checkpoint_close(st);
-    free(desc);
+    model_config_free(config);
 }
 
 static void every_matrix(void **state)

@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "engine/model/describe.h"
-#include "engine/model/layer.h"
+#include "engine/identity/model_identity.h"
 #include "engine/model/share.h"
 #include "scratch.h"
 
@@ -17,14 +17,39 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static struct model_desc desc;
+static struct model_config *config_read; /* the last one */
 static struct sampling_defaults sampling;
 static struct quire_error err;
+static const struct checkpoint_facts facts; /* of no checkpoint */
+
+/* Of the first layer. */
+static const struct model_attention *attention(void)
+{
+    return &config_read->layers[0].blocks[0].attention;
+}
+
+static const struct model_mlp *mlp(void)
+{
+    return &config_read->layers[0].blocks[1].mlp;
+}
+
+static uint32_t window_of(uint32_t layer)
+{
+    const struct model_desc desc = {.config = config_read, .facts = &facts};
+    return model_window(&desc, layer);
+}
+
+static struct key256 identity(void)
+{
+    const struct model_desc desc = {.config = config_read, .facts = &facts};
+    return model_identity(&desc);
+}
 
 static int describe_both(const char *config, const char *generation)
 {
     err.text[0] = '\0';
-    return model_describe_json(config, strlen(config), generation, generation ? strlen(generation) : 0, &desc,
+    model_config_free(config_read);
+    return model_describe_json(config, strlen(config), generation, generation ? strlen(generation) : 0, &config_read,
                                &sampling, &err);
 }
 
@@ -49,165 +74,169 @@ static void llama_defaults(void **state)
     (void)state;
     must_describe(LLAMA(",\"is_causal\":true,\"use_bidirectional_attention\":false"));
     must_describe(LLAMA(""));
-    assert_string_equal(desc.architecture, "LlamaForCausalLM");
-    assert_int_equal(desc.vocab_size, 100);
-    assert_int_equal(desc.hidden_size, 96);
-    assert_int_equal(desc.intermediate_size, 50);
-    assert_int_equal(desc.n_layers, 3);
-    assert_int_equal(desc.n_q_heads, 6);
-    assert_int_equal(desc.n_kv_heads, 6);
-    assert_int_equal(desc.head_dim, 16);
-    assert_int_equal(desc.max_position, 2048);
-    assert_true(desc.rms_eps == 1e-6f);
-    assert_false(desc.tied_embeddings || desc.q_bias || desc.o_bias || desc.mlp_bias);
-    assert_int_equal(desc.layers[0].blocks[0].head_norm, HEAD_NORM_NONE);
-    assert_int_equal(desc.rope, MODEL_ROPE_DEFAULT);
-    assert_true(desc.rope_theta == 10000.0 && desc.rope_attention_factor == 1.0);
-    assert_int_equal(model_window(&desc, 2), 0);
-    assert_int_equal(desc.n_eos, 1);
-    assert_int_equal(desc.eos[0], 2);
-    assert_int_equal(desc.bos, 1);
-    assert_false(desc.dtype_stated);
+    assert_string_equal(config_read->architecture, "LlamaForCausalLM");
+    assert_int_equal(config_read->vocab_size, 100);
+    assert_int_equal(config_read->hidden_size, 96);
+    assert_int_equal(mlp()->inner_size, 50);
+    assert_int_equal(config_read->n_layers, 3);
+    assert_int_equal(attention()->n_q_heads, 6);
+    assert_int_equal(attention()->n_kv_heads, 6);
+    assert_int_equal(attention()->k_dim, 16);
+    assert_int_equal(config_read->max_position, 2048);
+    assert_true(config_read->rms_eps == 1e-6f);
+    assert_false(config_read->tied_embeddings || attention()->q_bias || attention()->o_bias || mlp()->bias);
+    assert_int_equal(config_read->layers[0].blocks[0].attention.head_norm, HEAD_NORM_NONE);
+    assert_int_equal(config_read->ropes[0].kind, MODEL_ROPE_DEFAULT);
+    assert_true(config_read->ropes[0].theta == 10000.0 && config_read->ropes[0].attention_factor == 1.0);
+    assert_int_equal(window_of(2), 0);
+    assert_int_equal(config_read->tokens.n_eos, 1);
+    assert_int_equal(config_read->tokens.eos[0], 2);
+    assert_int_equal(config_read->tokens.bos, 1);
+    assert_false(config_read->dtype_stated);
 
     must_describe(LLAMA(",\"attention_bias\":true,\"mlp_bias\":true,\"tie_word_embeddings\":true,"
                         "\"sliding_window\":4,\"bos_token_id\":null,\"eos_token_id\":null"));
-    assert_true(desc.q_bias && desc.k_bias && desc.v_bias && desc.o_bias && desc.mlp_bias);
-    assert_true(desc.tied_embeddings);
-    assert_int_equal(model_window(&desc, 0), 0);
-    assert_int_equal(desc.n_eos, 0);
-    assert_int_equal(desc.bos, -1);
+    assert_true(attention()->q_bias && attention()->k_bias && attention()->v_bias && attention()->o_bias &&
+                mlp()->bias);
+    assert_true(config_read->tied_embeddings);
+    assert_int_equal(window_of(0), 0);
+    assert_int_equal(config_read->tokens.n_eos, 0);
+    assert_int_equal(config_read->tokens.bos, -1);
 }
 
 static void model_type_stands_in_for_architectures(void **state)
 {
     (void)state;
     must_describe("{\"model_type\":\"qwen3\"," SIZES ",\"num_key_value_heads\":3}");
-    assert_string_equal(desc.architecture, "Qwen3ForCausalLM");
+    assert_string_equal(config_read->architecture, "Qwen3ForCausalLM");
     must_describe("{\"architectures\":[],\"model_type\":\"mistral\"," SIZES ",\"num_key_value_heads\":3}");
-    assert_string_equal(desc.architecture, "MistralForCausalLM");
+    assert_string_equal(config_read->architecture, "MistralForCausalLM");
     must_describe("{\"architectures\":null,\"model_type\":\"llama\"," SIZES "}");
-    assert_string_equal(desc.architecture, "LlamaForCausalLM");
+    assert_string_equal(config_read->architecture, "LlamaForCausalLM");
 }
 
 static void dtype_in_both_layouts(void **state)
 {
     (void)state;
     must_describe(LLAMA(",\"torch_dtype\":\"bfloat16\""));
-    assert_true(desc.dtype_stated);
-    assert_int_equal(desc.dtype, K_BF16);
+    assert_true(config_read->dtype_stated);
+    assert_int_equal(config_read->dtype, K_BF16);
     must_describe(LLAMA(",\"dtype\":\"float16\",\"torch_dtype\":\"float32\""));
-    assert_int_equal(desc.dtype, K_F16);
+    assert_int_equal(config_read->dtype, K_F16);
     must_describe(LLAMA(",\"dtype\":null,\"torch_dtype\":\"float32\""));
-    assert_int_equal(desc.dtype, K_F32);
-    assert_true(desc.dtype_stated);
+    assert_int_equal(config_read->dtype, K_F32);
+    assert_true(config_read->dtype_stated);
 }
 
 static void mistral_windows(void **state)
 {
     (void)state;
     must_describe(MISTRAL(",\"num_key_value_heads\":2"));
-    assert_int_equal(desc.max_position, 131072);
-    assert_int_equal(model_window(&desc, 0), 4096);
-    assert_int_equal(model_window(&desc, 2), 4096);
+    assert_int_equal(config_read->max_position, 131072);
+    assert_int_equal(window_of(0), 4096);
+    assert_int_equal(window_of(2), 4096);
     must_describe(MISTRAL(",\"num_key_value_heads\":null,\"sliding_window\":null"));
-    assert_int_equal(desc.n_kv_heads, 6);
-    assert_int_equal(model_window(&desc, 0), 0);
+    assert_int_equal(attention()->n_kv_heads, 6);
+    assert_int_equal(window_of(0), 0);
     must_describe(MISTRAL(",\"num_key_value_heads\":2,\"sliding_window\":24"));
-    assert_int_equal(model_window(&desc, 1), 24);
+    assert_int_equal(window_of(1), 24);
 }
 
 static void qwen_windows(void **state)
 {
     (void)state;
     must_describe(QWEN2(",\"num_key_value_heads\":2,\"sliding_window\":8"));
-    assert_true(desc.q_bias && desc.k_bias && desc.v_bias);
-    assert_false(desc.o_bias);
-    assert_int_equal(model_window(&desc, 2), 0);
-    assert_int_equal(desc.n_eos, 0);
-    assert_int_equal(desc.bos, -1);
+    assert_true(attention()->q_bias && attention()->k_bias && attention()->v_bias);
+    assert_false(attention()->o_bias);
+    assert_int_equal(window_of(2), 0);
+    assert_int_equal(config_read->tokens.n_eos, 0);
+    assert_int_equal(config_read->tokens.bos, -1);
 
 #define USE ",\"num_key_value_heads\":2,\"use_sliding_window\":true"
     must_describe(QWEN2(USE ",\"sliding_window\":8,\"max_window_layers\":1"));
-    assert_int_equal(model_window(&desc, 0), 0);
-    assert_int_equal(model_window(&desc, 1), 8);
-    assert_int_equal(model_window(&desc, 2), 8);
+    assert_int_equal(window_of(0), 0);
+    assert_int_equal(window_of(1), 8);
+    assert_int_equal(window_of(2), 8);
     must_describe(QWEN2(USE ",\"sliding_window\":8")); /* max_window_layers: 28 */
-    assert_int_equal(model_window(&desc, 2), 0);
+    assert_int_equal(window_of(2), 0);
     must_describe(QWEN2(USE ",\"sliding_window\":null,\"max_window_layers\":0"));
-    assert_int_equal(model_window(&desc, 2), 0);
+    assert_int_equal(window_of(2), 0);
     must_describe(QWEN2(USE ",\"max_window_layers\":0"));
-    assert_int_equal(model_window(&desc, 2), 4096);
+    assert_int_equal(window_of(2), 4096);
     must_describe(QWEN3(USE ",\"sliding_window\":8,\"layer_types\":[\"sliding_attention\","
                             "\"full_attention\",\"attention\"]"));
-    assert_int_equal(model_window(&desc, 0), 8);
-    assert_int_equal(model_window(&desc, 1), 0);
-    assert_int_equal(model_window(&desc, 2), 0);
+    assert_int_equal(window_of(0), 8);
+    assert_int_equal(window_of(1), 0);
+    assert_int_equal(window_of(2), 0);
 }
 
 static void qwen3_heads(void **state)
 {
     (void)state;
     must_describe(QWEN3(",\"num_key_value_heads\":2"));
-    assert_int_equal(desc.head_dim, 128);
-    assert_int_equal(desc.layers[0].blocks[0].head_norm, HEAD_NORM_EACH);
-    assert_false(desc.q_bias || desc.o_bias);
+    assert_int_equal(attention()->k_dim, 128);
+    assert_int_equal(config_read->layers[0].blocks[0].attention.head_norm, HEAD_NORM_EACH);
+    assert_false(attention()->q_bias || attention()->o_bias);
     must_describe(QWEN3(",\"num_key_value_heads\":2,\"head_dim\":64,\"attention_bias\":true"));
-    assert_int_equal(desc.head_dim, 64);
-    assert_true(desc.q_bias && desc.o_bias);
+    assert_int_equal(attention()->k_dim, 64);
+    assert_true(attention()->q_bias && attention()->o_bias);
 }
 
 static void olmo2_norms(void **state)
 {
     (void)state;
     must_describe(QWEN3(",\"num_key_value_heads\":2"));
-    assert_int_equal(desc.layers[2].blocks[1].place, NORM_PRE);
+    assert_int_equal(config_read->layers[2].blocks[1].place, NORM_PRE);
     must_describe(OLMO2(""));
-    assert_int_equal(desc.n_kv_heads, 6);
-    assert_int_equal(desc.head_dim, 16);
-    assert_int_equal(desc.max_position, 2048);
-    assert_true(desc.rms_eps == 1e-5f);
-    assert_int_equal(desc.n_eos, 0); /* 50279 is outside a vocabulary of 100 */
-    assert_false(desc.q_bias || desc.o_bias || desc.tied_embeddings);
-    for (uint32_t l = 0; l < desc.n_layers; l++) {
-        assert_int_equal(desc.layers[l].n_blocks, 2);
-        assert_int_equal(desc.layers[l].blocks[0].kind, BLOCK_ATTENTION);
-        assert_int_equal(desc.layers[l].blocks[0].place, NORM_POST);
-        assert_int_equal(desc.layers[l].blocks[0].head_norm, HEAD_NORM_ALL);
-        assert_int_equal(desc.layers[l].blocks[1].kind, BLOCK_MLP);
-        assert_int_equal(desc.layers[l].blocks[1].place, NORM_POST);
+    assert_int_equal(attention()->n_kv_heads, 6);
+    assert_int_equal(attention()->k_dim, 16);
+    assert_int_equal(config_read->max_position, 2048);
+    assert_true(config_read->rms_eps == 1e-5f);
+    assert_int_equal(config_read->tokens.n_eos, 0); /* 50279 is outside a vocabulary of 100 */
+    assert_false(attention()->q_bias || attention()->o_bias || config_read->tied_embeddings);
+    for (uint32_t l = 0; l < config_read->n_layers; l++) {
+        assert_int_equal(config_read->layers[l].n_blocks, 2);
+        assert_int_equal(config_read->layers[l].blocks[0].kind, BLOCK_ATTENTION);
+        assert_int_equal(config_read->layers[l].blocks[0].place, NORM_POST);
+        assert_int_equal(config_read->layers[l].blocks[0].attention.head_norm, HEAD_NORM_ALL);
+        assert_int_equal(config_read->layers[l].blocks[1].kind, BLOCK_MLP);
+        assert_int_equal(config_read->layers[l].blocks[1].place, NORM_POST);
     }
     must_describe(OLMO2(",\"num_key_value_heads\":2,\"attention_bias\":true,\"rms_norm_eps\":1e-6"));
-    assert_int_equal(desc.n_kv_heads, 2);
-    assert_true(desc.q_bias && desc.o_bias && desc.rms_eps == 1e-6f);
+    assert_int_equal(attention()->n_kv_heads, 2);
+    assert_true(attention()->q_bias && attention()->o_bias && config_read->rms_eps == 1e-6f);
 }
 
 static void rope_in_both_layouts(void **state)
 {
     (void)state;
     must_describe(LLAMA(",\"rope_theta\":500000,\"rope_scaling\":null"));
-    assert_true(desc.rope_theta == 500000.0);
+    assert_true(config_read->ropes[0].theta == 500000.0);
     must_describe(LLAMA(",\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":1e6}"));
-    assert_true(desc.rope_theta == 1e6);
-    assert_int_equal(desc.rope, MODEL_ROPE_DEFAULT);
+    assert_true(config_read->ropes[0].theta == 1e6);
+    assert_int_equal(config_read->ropes[0].kind, MODEL_ROPE_DEFAULT);
 
 #define LLAMA3_FIELDS \
     "\"factor\":8.0,\"low_freq_factor\":1.0,\"high_freq_factor\":4.0," \
     "\"original_max_position_embeddings\":8192,\"rope_type\":\"llama3\""
     must_describe(LLAMA(",\"max_position_embeddings\":131072,\"rope_theta\":5e5,"
                         "\"rope_scaling\":{" LLAMA3_FIELDS "}"));
-    assert_int_equal(desc.rope, MODEL_ROPE_LLAMA3);
-    assert_true(desc.rope_theta == 5e5 && desc.rope_factor == 8.0 && desc.rope_low_freq == 1.0 &&
-                desc.rope_high_freq == 4.0 && desc.rope_original_max == 8192.0);
-    assert_int_equal(desc.max_position, 131072);
-    struct model_desc hub = desc;
+    assert_int_equal(config_read->ropes[0].kind, MODEL_ROPE_LLAMA3);
+    assert_true(config_read->ropes[0].theta == 5e5 && config_read->ropes[0].factor == 8.0 &&
+                config_read->ropes[0].low_freq == 1.0 && config_read->ropes[0].high_freq == 4.0 &&
+                config_read->ropes[0].original_max == 8192.0);
+    assert_int_equal(config_read->max_position, 131072);
+    const struct key256 hub = identity();
     must_describe(LLAMA(",\"max_position_embeddings\":131072,"
                         "\"rope_parameters\":{\"rope_theta\":500000.0," LLAMA3_FIELDS "}"));
-    assert_memory_equal(&hub, &desc, sizeof hub);
+    const struct key256 today = identity();
+    assert_memory_equal(&hub, &today, sizeof hub);
+    assert_int_equal(config_read->max_position, 131072);
 
     must_describe(LLAMA(",\"rope_scaling\":{\"type\":\"linear\",\"factor\":4.0},"
                         "\"rope_parameters\":{\"rope_type\":\"yarn\"}"));
-    assert_int_equal(desc.rope, MODEL_ROPE_LINEAR);
-    assert_int_equal(desc.max_position, 8192);
+    assert_int_equal(config_read->ropes[0].kind, MODEL_ROPE_LINEAR);
+    assert_int_equal(config_read->max_position, 8192);
 }
 
 static void yarn_fields(void **state)
@@ -215,29 +244,31 @@ static void yarn_fields(void **state)
     (void)state;
     must_describe(LLAMA(",\"max_position_embeddings\":32768,\"rope_scaling\":{\"type\":\"yarn\","
                         "\"factor\":4.0,\"original_max_position_embeddings\":32768}"));
-    assert_int_equal(desc.rope, MODEL_ROPE_YARN);
-    assert_int_equal(desc.max_position, 131072);
-    assert_true(desc.rope_beta_fast == 32.0 && desc.rope_beta_slow == 1.0 && desc.rope_truncate);
-    assert_true(fabs(desc.rope_attention_factor - 1.138629436111989) < 1e-14);
+    assert_int_equal(config_read->ropes[0].kind, MODEL_ROPE_YARN);
+    assert_int_equal(config_read->max_position, 131072);
+    assert_true(config_read->ropes[0].beta_fast == 32.0 && config_read->ropes[0].beta_slow == 1.0 &&
+                config_read->ropes[0].truncate);
+    assert_true(fabs(config_read->ropes[0].attention_factor - 1.138629436111989) < 1e-14);
 
     /* A config that has the extended length already does not get it twice. */
     must_describe(LLAMA(",\"max_position_embeddings\":131072,\"rope_scaling\":{\"type\":\"yarn\","
                         "\"factor\":4.0,\"original_max_position_embeddings\":32768}"));
-    assert_int_equal(desc.max_position, 131072);
+    assert_int_equal(config_read->max_position, 131072);
     must_describe(LLAMA(",\"max_position_embeddings\":1000,\"rope_scaling\":{\"type\":\"yarn\","
                         "\"factor\":1.5,\"beta_fast\":0,\"beta_slow\":2,\"truncate\":false,"
                         "\"attention_factor\":0.75}"));
-    assert_int_equal(desc.max_position, 1500);
-    assert_true(desc.rope_original_max == 1000.0 && desc.rope_beta_fast == 32.0 && desc.rope_beta_slow == 2.0 &&
-                !desc.rope_truncate && desc.rope_attention_factor == 0.75);
+    assert_int_equal(config_read->max_position, 1500);
+    assert_true(config_read->ropes[0].original_max == 1000.0 && config_read->ropes[0].beta_fast == 32.0 &&
+                config_read->ropes[0].beta_slow == 2.0 && !config_read->ropes[0].truncate &&
+                config_read->ropes[0].attention_factor == 0.75);
 }
 
 static void generation_config_wins(void **state)
 {
     (void)state;
     assert_int_equal(describe_both(LLAMA(",\"eos_token_id\":[7,8,7]"), NULL), QUIRE_OK);
-    assert_int_equal(desc.n_eos, 2);
-    assert_int_equal(desc.eos[1], 8);
+    assert_int_equal(config_read->tokens.n_eos, 2);
+    assert_int_equal(config_read->tokens.eos[1], 8);
     assert_false(sampling.has_temperature || sampling.has_top_k || sampling.has_top_p || sampling.has_min_p ||
                  sampling.has_repetition_penalty);
 
@@ -247,9 +278,9 @@ static void generation_config_wins(void **state)
                                    "\"repetition_penalty\":1.25,\"do_sample\":true,"
                                    "\"max_length\":4096}"),
                      QUIRE_OK);
-    assert_int_equal(desc.n_eos, 2);
-    assert_int_equal(desc.eos[0], 5);
-    assert_int_equal(desc.bos, 9);
+    assert_int_equal(config_read->tokens.n_eos, 2);
+    assert_int_equal(config_read->tokens.eos[0], 5);
+    assert_int_equal(config_read->tokens.bos, 9);
     assert_true(sampling.has_temperature && sampling.temperature == 0.5);
     assert_true(sampling.has_top_k && sampling.top_k == 20);
     assert_true(sampling.has_top_p && sampling.top_p == 0.75);
@@ -260,7 +291,7 @@ static void generation_config_wins(void **state)
     assert_int_equal(
         describe_both(LLAMA(",\"eos_token_id\":7"), "{\"eos_token_id\":null,\"temperature\":null,\"top_k\":-1}"),
         QUIRE_OK);
-    assert_int_equal(desc.eos[0], 7);
+    assert_int_equal(config_read->tokens.eos[0], 7);
     assert_false(sampling.has_temperature);
     assert_true(sampling.has_top_k && sampling.top_k == 0);
 }
@@ -406,11 +437,11 @@ static void as_python_writes_it(void **state)
     (void)state;
     must_describe(LLAMA(",\"time_step_limit\":[0.0,Infinity],\"a\":NaN,\"b\":-Infinity,\"c\":1e999,"
                         "\"d\":123456789012345678901234567890,\"e\":\"\\u0000\\ud800\",\"f\":{\"x\":1,\"x\":2}"));
-    assert_int_equal(desc.n_layers, 3);
+    assert_int_equal(config_read->n_layers, 3);
     must_describe(LLAMA(",\"num_hidden_layers\":4,\"max_position_embeddings\":4096.0,\"eos_token_id\":[7.0]"));
-    assert_int_equal(desc.n_layers, 4);
-    assert_int_equal(desc.max_position, 4096);
-    assert_int_equal(desc.eos[0], 7);
+    assert_int_equal(config_read->n_layers, 4);
+    assert_int_equal(config_read->max_position, 4096);
+    assert_int_equal(config_read->tokens.eos[0], 7);
     assert_int_equal(describe_both(LLAMA(""), "{\"x\":Infinity,\"top_k\":20,\"top_k\":5.0}"), QUIRE_OK);
     assert_int_equal(sampling.top_k, 5);
 }
@@ -430,18 +461,18 @@ static void directories(void **state)
     (void)state;
     struct scratch s;
     scratch_open(&s);
-    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(model_describe(s.dir, &config_read, &sampling, &err), QUIRE_NOT_FOUND);
     assert_non_null(strstr(err.text, "config.json: cannot be opened"));
 
     static const char config[] = LLAMA(""), generation[] = "{\"temperature\":0.5}";
     scratch_write(&s, "config.json", config, strlen(config));
-    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_OK);
+    assert_int_equal(model_describe(s.dir, &config_read, &sampling, &err), QUIRE_OK);
     assert_false(sampling.has_temperature);
     scratch_write(&s, "generation_config.json", generation, strlen(generation));
-    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_OK);
+    assert_int_equal(model_describe(s.dir, &config_read, &sampling, &err), QUIRE_OK);
     assert_true(sampling.has_temperature);
     scratch_write(&s, "generation_config.json", "{", 1);
-    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_INVALID);
+    assert_int_equal(model_describe(s.dir, &config_read, &sampling, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "generation_config.json: not valid JSON"));
     scratch_close(&s);
 }
@@ -468,14 +499,14 @@ static void module_files(void **state)
     snprintf(pooling, sizeof pooling, "%s/1_Pooling", s.dir);
     scratch_write(&s, "config.json", config, strlen(config));
     scratch_write(&s, "modules.json", modules, strlen(modules));
-    assert_int_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_NOT_FOUND);
+    assert_int_equal(model_describe(s.dir, &config_read, &sampling, &err), QUIRE_NOT_FOUND);
     assert_int_equal(strncmp(err.text, "1_Pooling/config.json: cannot be opened in ", 43), 0);
     assert_int_equal(mkdir(pooling, 0700), 0);
     for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
         static const char cls[] = "{\"pooling_mode_cls_token\": true}";
         scratch_write(&s, "1_Pooling/config.json", cls, strlen(cls));
         scratch_write(&s, broken[i].name, broken[i].text, strlen(broken[i].text));
-        assert_int_not_equal(model_describe(s.dir, &desc, &sampling, &err), QUIRE_OK);
+        assert_int_not_equal(model_describe(s.dir, &config_read, &sampling, &err), QUIRE_OK);
         if (strncmp(err.text, broken[i].says, strlen(broken[i].says)) != 0)
             fail_msg("'%s' does not begin with '%s'", err.text, broken[i].says);
         if (strcmp(broken[i].name, "sentence_bert_config.json") == 0)
@@ -510,6 +541,7 @@ static void numbers_of_ranks(void **state)
             const char number[] = {(char)('0' + n), '\0'};
             char list[64];
             snprintf(list, sizeof list, "these numbers of ranks: %s", rows[i].possible);
+            const struct model_desc desc = {.config = config_read, .facts = &facts};
             const int status = model_share_check(&desc, n, &err);
             if (status != (strstr(rows[i].possible, number) ? QUIRE_OK : QUIRE_UNSUPPORTED) ||
                 (status != QUIRE_OK && (!strstr(err.text, "intermediate_size") || !strstr(err.text, list))))

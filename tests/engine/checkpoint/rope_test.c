@@ -24,11 +24,11 @@ static int64_t ulps_apart(float a, float b)
  * frequency: the exponent e = 2i/D is rounded before pow (e ln θ half-ulps), then there are fewer
  * than 8 roundings; and where a ramp blends f and f / factor, the ramp's own error (fewer than 4
  * half-ulps) counts up to factor times. */
-static double transformers_error(const struct model_desc *desc, uint32_t i)
+static double transformers_error(const struct model_rope *rope, uint32_t i)
 {
-    double half_ulps = 2.0 * i / desc->head_dim * log(desc->rope_theta) + 8.0;
-    if (desc->rope == MODEL_ROPE_LLAMA3 || desc->rope == MODEL_ROPE_YARN)
-        half_ulps += 4.0 * desc->rope_factor;
+    double half_ulps = 2.0 * i / rope->dim * log(rope->theta) + 8.0;
+    if (rope->kind == MODEL_ROPE_LLAMA3 || rope->kind == MODEL_ROPE_YARN)
+        half_ulps += 4.0 * rope->factor;
     return half_ulps * 0x1p-24;
 }
 
@@ -37,29 +37,31 @@ static void check_case(const json_t *c)
     const char *name = json_string_value(json_object_get(c, "name"));
     char *text = json_dumps(json_object_get(c, "config"), 0);
     assert_non_null(text);
-    struct model_desc desc;
+    struct model_config *config;
     struct sampling_defaults sampling;
     struct quire_error err;
-    if (model_describe_json(text, strlen(text), NULL, 0, &desc, &sampling, &err) != QUIRE_OK)
+    if (model_describe_json(text, strlen(text), NULL, 0, &config, &sampling, &err) != QUIRE_OK)
         fail_msg("%s: %s", name, err.text);
     free(text);
+    const struct model_rope *rope = config->ropes;
 
     float made[128];
     const json_t *exact = json_object_get(c, "exact");
     const json_t *theirs = json_object_get(c, "transformers");
-    assert_int_equal(json_array_size(exact), desc.head_dim / 2);
-    model_inv_freq(&desc, made);
-    for (uint32_t i = 0; i < desc.head_dim / 2; i++) {
+    assert_int_equal(json_array_size(exact), rope->dim / 2);
+    model_inv_freq(rope, made);
+    for (uint32_t i = 0; i < rope->dim / 2; i++) {
         float want = (float)json_number_value(json_array_get(exact, i));
         double reference = json_number_value(json_array_get(theirs, i));
         if (ulps_apart(made[i], want) > 1)
             fail_msg("%s: frequency %u: %.9g, exactly %.9g", name, i, made[i], want);
-        if (fabs(made[i] - reference) > transformers_error(&desc, i) * reference)
+        if (fabs(made[i] - reference) > transformers_error(rope, i) * reference)
             fail_msg("%s: frequency %u: %.9g, transformers %.9g", name, i, made[i], reference);
     }
     double attention = json_number_value(json_object_get(c, "attention_factor"));
-    if (fabs(desc.rope_attention_factor - attention) > 1e-12)
-        fail_msg("%s: attention factor %.17g, not %.17g", name, desc.rope_attention_factor, attention);
+    if (fabs(rope->attention_factor - attention) > 1e-12)
+        fail_msg("%s: attention factor %.17g, not %.17g", name, rope->attention_factor, attention);
+    model_config_free(config);
 }
 
 static void tables_equal_exact_and_transformers_ones(void **state)

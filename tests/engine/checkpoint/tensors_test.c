@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "../described.h"
 #include "engine/model/describe.h"
 #include "engine/model/share.h"
 #include "engine/model/tensor_table.h"
@@ -31,7 +32,7 @@ static uint64_t bytes_of_walk(const struct model_desc *desc, const struct checkp
             char name[MODEL_NAME_BYTES];
             struct checkpoint_tensor t;
             struct quire_error err;
-            model_tensor_name(desc, row, stack.layer, false, name);
+            model_tensor_name(desc, row, stack.layer, 0, false, name);
             int status = checkpoint_find(st, name, &t, &err);
             if (!model_has_tensor(desc, stack.layer, row)) {
                 assert_int_equal(status, QUIRE_NOT_FOUND);
@@ -39,8 +40,8 @@ static uint64_t bytes_of_walk(const struct model_desc *desc, const struct checkp
             }
             if (status != QUIRE_OK)
                 fail_msg("%s", err.text);
-            assert_int_equal(t.n_bytes, (uint64_t)model_size_of(desc, row->rows) * model_size_of(desc, row->cols) *
-                                            k_format_bytes(t.format, 1));
+            assert_int_equal(t.n_bytes, (uint64_t)model_size_of(desc, stack.layer, row->rows) *
+                                            model_size_of(desc, stack.layer, row->cols) * k_format_bytes(t.format, 1));
             bytes += t.n_bytes;
         }
     return bytes;
@@ -52,16 +53,19 @@ static void the_walk_is_the_checkpoint(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char dir[512];
-        struct model_desc desc;
+        static struct described d;
+        const struct model_desc *desc = &d.desc;
+        struct model_config *config;
         struct sampling_defaults sampling;
         struct checkpoint *st = NULL;
         struct weights_unused unused;
         struct quire_error err;
         snprintf(dir, sizeof dir, MODELS "%s", names[i]);
-        if (model_describe(dir, &desc, &sampling, &err) != QUIRE_OK || checkpoint_open(dir, &st, &err) != QUIRE_OK)
+        if (model_describe(dir, &config, &sampling, &err) != QUIRE_OK || checkpoint_open(dir, &st, &err) != QUIRE_OK)
             fail_msg("%s: %s", names[i], err.text);
-        assert_int_equal(bytes_of_walk(&desc, st), checkpoint_total_bytes(st));
-        assert_int_equal(weights_unused(st, &desc, false, &unused, &err), QUIRE_OK);
+        described_take(config, &d);
+        assert_int_equal(bytes_of_walk(desc, st), checkpoint_total_bytes(st));
+        assert_int_equal(weights_unused(st, desc, false, &unused, &err), QUIRE_OK);
         assert_int_equal(unused.n, 0);
         checkpoint_close(st);
     }
@@ -71,20 +75,15 @@ static void the_walk_is_the_checkpoint(void **state)
 static void each_object_comes_once(void **state)
 {
     (void)state;
-    struct model_desc desc = {.n_layers = 3,
-                              .hidden_size = 96,
-                              .n_q_heads = 6,
-                              .n_kv_heads = 2,
-                              .head_dim = 16,
-                              .intermediate_size = 110,
-                              .vocab_size = 257,
-                              .q_bias = true};
-    model_make_layers(&desc, NORM_PRE, HEAD_NORM_EACH);
+    static struct described d = {.config = {.n_layers = 3, .hidden_size = 96, .vocab_size = 257}};
+    described_layers(&d, NORM_PRE, HEAD_NORM_EACH,
+                     (struct model_attention){.n_q_heads = 6, .n_kv_heads = 2, .k_dim = 16, .q_bias = true}, 110);
+    const struct model_desc *desc = &d.desc;
     bool seen[4][TENSOR_VECTOR + 1][MODEL_N_SITES + MODEL_N_VECTORS] = {{{false}}};
     struct model_stack stack = {0};
     uint32_t layer = 0, n = 0;
-    while (model_next_stack(&desc, &stack)) {
-        assert_in_range(stack.layer, layer, desc.n_layers);
+    while (model_next_stack(desc, &stack)) {
+        assert_in_range(stack.layer, layer, desc->config->n_layers);
         assert_in_range(stack.n_parts, 1, K_WEIGHT_MAX_PARTS);
         layer = stack.layer;
         bool *slot = &seen[layer][stack.parts->kind][stack.parts->place];
@@ -98,11 +97,17 @@ static void each_object_comes_once(void **state)
         }
     }
     assert_int_equal(n, 3 * (4 + 1 + 4) + 3); /* matrices, a bias, norms; embedding, head and last norm */
-    assert_int_equal(model_param_floats(&desc), 3 * (160 + 2 * 96 + 2 * 16) + 96 + 16);
-    assert_int_equal(model_weight_bytes(&desc, k_planner_find("cpu")), 0);
-    assert_int_equal(model_head_site(&desc), SITE_LM_HEAD);
-    desc.tied_embeddings = true;
-    assert_int_equal(model_head_site(&desc), SITE_EMBED);
+    assert_int_equal(model_param_floats(desc), 3 * (160 + 2 * 96 + 2 * 16) + 96 + 16);
+    assert_int_equal(model_weight_bytes(desc, k_planner_find("cpu")), 0);
+    assert_int_equal(model_head_site(desc), SITE_LM_HEAD);
+    d.config.tied_embeddings = true;
+    assert_int_equal(model_head_site(desc), SITE_EMBED);
+}
+
+/* What attention gives are the heads that q asks for. */
+static bool makes(enum model_size rows, enum model_size cols)
+{
+    return rows == cols || (rows == SIZE_Q && cols == SIZE_HEADS);
 }
 
 /* A site cut by columns needs its input cut in the same way: what it takes, a site cut by rows must make. A bias goes
@@ -110,7 +115,10 @@ static void each_object_comes_once(void **state)
 static void shards_fit_together(void **state)
 {
     (void)state;
-    const struct model_desc desc = {.n_q_heads = 4, .head_dim = 80, .intermediate_size = 4864};
+    static struct described d = {.config = {.n_layers = 1}};
+    described_layers(&d, NORM_PRE, HEAD_NORM_NONE,
+                     (struct model_attention){.n_q_heads = 4, .n_kv_heads = 4, .k_dim = 80}, 4864);
+    const struct model_desc *desc = &d.desc;
     for (size_t i = 0; i < model_n_tensors; i++) {
         const struct model_tensor *row = &model_tensors[i];
         if (row->when >= IF_ENCODER) { /* which no plan shares out */
@@ -121,11 +129,11 @@ static void shards_fit_together(void **state)
             bool made = false;
             for (size_t j = 0; j < model_n_tensors; j++)
                 made |= model_tensors[j].kind == TENSOR_MATRIX && model_tensors[j].shard == SHARD_ROWS &&
-                        model_tensors[j].rows == row->cols;
+                        makes(model_tensors[j].rows, row->cols);
             assert_true(made);
-            assert_int_equal(model_size_of(&desc, row->cols) % model_unit_of(&desc, row), 0);
+            assert_int_equal(model_size_of(desc, 0, row->cols) % model_unit_of(desc, 0, row), 0);
         }
-        assert_int_equal(model_unit_of(&desc, row), row->shard != SHARD_COLS ? 0 : row->place == SITE_O ? 80 : 256);
+        assert_int_equal(model_unit_of(desc, 0, row), row->shard != SHARD_COLS ? 0 : row->place == SITE_O ? 80 : 256);
         if (row->kind != TENSOR_BIAS)
             continue;
         assert_int_equal(row->cols, SIZE_ONE);
@@ -142,9 +150,10 @@ static void columns_know_their_rows(void **state)
 {
     (void)state;
     static const uint16_t data[32 * 512];
-    const struct model_desc whole = {
-        .n_q_heads = 8, .n_kv_heads = 8, .head_dim = 64, .intermediate_size = 512, .hidden_size = 32, .vocab_size = 32};
-    const struct model_desc desc = model_share_describe(&whole, 3, 4);
+    static struct described whole = {.config = {.n_layers = 1, .hidden_size = 32, .vocab_size = 32}};
+    described_layers(&whole, NORM_PRE, HEAD_NORM_NONE,
+                     (struct model_attention){.n_q_heads = 8, .n_kv_heads = 8, .k_dim = 64}, 512);
+    const struct model_desc desc = model_share_describe(&whole.desc, 3, 4);
     const struct k_format q8_0 = k_format_of_blocks(K_PACKING_Q8_0);
     enum model_cut cut;
     struct quire_error err;
@@ -152,27 +161,42 @@ static void columns_know_their_rows(void **state)
         const struct model_tensor *row = &model_tensors[i];
         if (row->kind != TENSOR_MATRIX || row->owner == OF_MODEL || row->shard == SHARD_NONE)
             continue;
-        const uint32_t n_rows = model_whole_size(&desc, row->rows), n_cols = model_whole_size(&desc, row->cols);
+        const uint32_t n_rows = model_whole_size(&desc, 0, row->rows), n_cols = model_whole_size(&desc, 0, row->cols);
         struct k_weight_view view = k_plain_view(data, K_BF16, n_rows, n_cols, n_cols * UINT64_C(2)), blocks = view;
         blocks.format = q8_0;
         blocks.row_stride_bytes = k_format_bytes(q8_0, n_cols);
-        assert_int_equal(model_share_cut(&desc, row, "w", &view, &cut, &err), QUIRE_OK);
+        assert_int_equal(model_share_cut(&desc, 0, row, "w", &view, &cut, &err), QUIRE_OK);
         assert_ptr_equal(view.whole, cut == CUT_COLS ? data : NULL);
         assert_int_equal(view.whole_cols, cut == CUT_COLS ? 512 : 0);
         assert_int_equal(view.n_cols, cut == CUT_COLS ? 128 : n_cols);
         assert_ptr_equal(view.data, data + (cut == CUT_COLS ? 3 * 128 : n_rows / 4 * 3 * n_cols));
-        assert_int_equal(model_share_cut(&desc, row, "w", &blocks, &cut, &err), QUIRE_OK);
+        assert_int_equal(model_share_cut(&desc, 0, row, "w", &blocks, &cut, &err), QUIRE_OK);
         assert_null(blocks.whole);
     }
+}
+
+/* Experts: a tensor each, or one for all. */
+static void names_of_several_matrices(void **state)
+{
+    (void)state;
+    static struct described d = {.config = {.n_layers = 1}};
+    const struct model_tensor row = {.name = "model.layers.*.mlp.experts.*.up_proj.weight"};
+    char name[MODEL_NAME_BYTES];
+    described_desc(&d);
+    model_tensor_name(&d.desc, &row, 0, 0, false, name);
+    assert_string_equal(name, "model.layers.0.mlp.experts.0.up_proj.weight");
+    model_tensor_name(&d.desc, &row, 12, 63, true, name);
+    assert_string_equal(name, "layers.12.mlp.experts.63.up_proj.weight");
+    model_tensor_name(&d.desc, &row, 12, MODEL_ALL_OF, false, name);
+    assert_string_equal(name, "model.layers.12.mlp.experts.up_proj.weight");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_walk_is_the_checkpoint),
-        cmocka_unit_test(each_object_comes_once),
-        cmocka_unit_test(shards_fit_together),
-        cmocka_unit_test(columns_know_their_rows),
+        cmocka_unit_test(the_walk_is_the_checkpoint), cmocka_unit_test(each_object_comes_once),
+        cmocka_unit_test(shards_fit_together),        cmocka_unit_test(columns_know_their_rows),
+        cmocka_unit_test(names_of_several_matrices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,51 +7,56 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void check(const struct model_desc *d)
+static void check(const struct model_config *d)
 {
     float inv_freq[128];
-    if (d->n_layers == 0 || d->n_layers > MODEL_MAX_LAYERS || d->n_eos > MODEL_MAX_EOS || d->vocab_size == 0 ||
-        d->vocab_size > 1u << 22 || d->hidden_size == 0 || d->intermediate_size == 0 || d->max_position == 0 ||
+    const struct model_attention *a = &d->layers[0].blocks[0].attention;
+    const uint32_t inner_size = d->layers[0].blocks[1].mlp.inner_size;
+    if (d->n_layers == 0 || d->n_layers > MODEL_MAX_LAYERS || d->tokens.n_eos > MODEL_MAX_EOS || d->vocab_size == 0 ||
+        d->vocab_size > 1u << 22 || d->hidden_size == 0 || inner_size == 0 || d->max_position == 0 ||
         d->max_position > 1u << 26)
         abort();
-    if (d->head_dim == 0 || d->head_dim % 16 != 0 || d->head_dim > 256 || d->n_kv_heads == 0 ||
-        d->n_q_heads % d->n_kv_heads != 0)
+    if (a->k_dim == 0 || a->k_dim % 16 != 0 || a->k_dim > 256 || a->n_kv_heads == 0 ||
+        a->n_q_heads % a->n_kv_heads != 0)
         abort();
-    if ((uint64_t)(d->n_q_heads + 2 * d->n_kv_heads) * d->head_dim > INT32_MAX ||
-        (uint64_t)d->intermediate_size * 2 > INT32_MAX)
+    if ((uint64_t)(a->n_q_heads + 2 * a->n_kv_heads) * a->k_dim > INT32_MAX || (uint64_t)inner_size * 2 > INT32_MAX)
         abort();
-    for (uint32_t i = 0; i < d->n_eos; i++)
-        if (d->eos[i] >= d->vocab_size)
+    for (uint32_t i = 0; i < d->tokens.n_eos; i++)
+        if (d->tokens.eos[i] >= d->vocab_size)
             abort();
-    if (d->bos < -1 || d->bos >= d->vocab_size || !(d->rope_attention_factor > 0.0))
+    if (d->tokens.bos < -1 || d->tokens.bos >= d->vocab_size || !(d->ropes[0].attention_factor > 0.0))
         abort();
-    model_inv_freq(d, inv_freq);
-    for (uint32_t i = 0; i < d->head_dim / 2; i++)
-        if (d->encoder ? inv_freq[i] != 0.0f : !(inv_freq[i] > 0.0f && inv_freq[i] <= 1.0f))
+    model_inv_freq(d->ropes, inv_freq);
+    for (uint32_t i = 0; i < d->ropes[0].dim / 2; i++)
+        if (d->is_encoder ? inv_freq[i] != 0.0f : !(inv_freq[i] > 0.0f && inv_freq[i] <= 1.0f))
             abort();
 }
 
 /* Parses the text after config.json as each of the files that define vectors. */
-static void check_vector(const struct model_desc *described, const char *text, size_t n)
+static void check_vector(const char *config, size_t n_config, const char *text, size_t n)
 {
     char *file = strndup(text, n);
     for (int i = 0; i < 4 && file; i++) {
-        struct model_desc desc = *described;
+        struct model_config *model;
+        struct sampling_defaults sampling;
         struct quire_error err;
         const char *at[4] = {NULL, NULL, NULL, NULL};
         at[i] = file;
-        if (model_describe_vector_json(at[0], at[1], at[2], at[3], &desc, &err) != QUIRE_OK)
-            continue;
-        if (desc.pooling == POOLING_NONE || desc.vector_size == 0 || desc.max_position == 0 ||
-            desc.max_position > described->max_position)
+        if (model_describe_json(config, n_config, NULL, 0, &model, &sampling, &err) != QUIRE_OK)
+            break;
+        const uint32_t max_position = model->max_position;
+        if (model_describe_vector_json(at[0], at[1], at[2], at[3], model, &err) == QUIRE_OK &&
+            (model->outputs.kind == OUTPUT_TOKENS || model->outputs.pooling == POOLING_NONE ||
+             model->outputs.vector_size == 0 || model->max_position == 0 || model->max_position > max_position))
             abort();
+        model_config_free(model);
     }
     free(file);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct model_desc desc;
+    struct model_config *model;
     struct sampling_defaults sampling;
     struct quire_error err;
     const char *config = (const char *)data, *generation = NULL;
@@ -62,9 +67,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         generation = split + 1;
         n_generation = n - n_config - 1;
     }
-    if (model_describe_json(config, n_config, generation, n_generation, &desc, &sampling, &err) == QUIRE_OK)
-        check(&desc);
-    if (model_describe_json(config, n_config, NULL, 0, &desc, &sampling, &err) == QUIRE_OK && generation)
-        check_vector(&desc, generation, n_generation);
+    if (model_describe_json(config, n_config, generation, n_generation, &model, &sampling, &err) == QUIRE_OK)
+        check(model);
+    model_config_free(model);
+    if (generation)
+        check_vector(config, n_config, generation, n_generation);
     return 0;
 }

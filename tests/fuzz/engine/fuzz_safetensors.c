@@ -14,14 +14,16 @@ static void check_unused(const struct checkpoint *st)
     static const char config[] = "{\"architectures\":[\"LlamaForCausalLM\"],\"vocab_size\":100,\"hidden_size\":16,"
                                  "\"intermediate_size\":16,\"num_hidden_layers\":2,\"num_attention_heads\":1,"
                                  "\"tie_word_embeddings\":true,\"num_nextn_predict_layers\":1}";
-    static struct model_desc desc;
+    static struct model_config *model;
+    static struct checkpoint_facts facts;
     static struct sampling_defaults sampling;
     struct quire_error err;
     struct weights_unused strict, ignored;
     struct checkpoint_tensor t;
     size_t n = 0, n_unused = 0;
-    if (!desc.n_layers && model_describe_json(config, strlen(config), NULL, 0, &desc, &sampling, &err) != QUIRE_OK)
+    if (!model && model_describe_json(config, strlen(config), NULL, 0, &model, &sampling, &err) != QUIRE_OK)
         abort();
+    const struct model_desc desc = {.config = model, .facts = &facts};
     while (checkpoint_at(st, n, &t))
         n++;
     if (weights_unused(st, &desc, true, &ignored, &err) != QUIRE_OK)

@@ -44,12 +44,12 @@ static void counted_free(struct k_backend *b, void *dev)
     real->free(b, dev);
 }
 
-static int failing_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts,
-                                 struct k_weight **out, struct quire_error *err)
+static int failing_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_experts,
+                                 uint32_t n_parts, struct k_weight **out, struct quire_error *err)
 {
     int status = may_call(err);
     if (status == QUIRE_OK)
-        status = real->weight_create(b, parts, n_parts, out, err);
+        status = real->weight_create(b, parts, n_experts, n_parts, out, err);
     n_live += status == QUIRE_OK;
     return status;
 }

@@ -45,7 +45,7 @@ static int open_all(struct latency *l, struct quire_error *err)
     if (l->batch_size > info->plan->max_num_seqs)
         return quire_fail(err, QUIRE_INVALID, "--batch-size %u: only %u requests run at once; raise --max-num-seqs",
                           l->batch_size, info->plan->max_num_seqs);
-    const struct bench_input_bounds bounds = {.vocab_size = info->desc->vocab_size,
+    const struct bench_input_bounds bounds = {.vocab_size = info->desc->config->vocab_size,
                                               .max_model_len = info->plan->max_model_len,
                                               .seed = l->options.has_seed ? l->options.seed : 0};
     return bench_inputs_open(&input, &bounds, &l->in, err);

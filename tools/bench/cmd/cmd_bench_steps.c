@@ -286,9 +286,9 @@ static const char *kind_name(int kind)
 static struct cost_shape shape_of(const struct steps *s)
 {
     const struct engine_info *info = bench_steps_info(s->bench);
-    return (struct cost_shape){.n_layers = info->desc->n_layers,
-                               .hidden_size = info->desc->hidden_size,
-                               .vocab_size = info->desc->vocab_size,
+    return (struct cost_shape){.n_layers = info->desc->config->n_layers,
+                               .hidden_size = info->desc->config->hidden_size,
+                               .vocab_size = info->desc->config->vocab_size,
                                .micro_batch_tokens = info->plan->planner->micro_batch_tokens};
 }
 
@@ -297,7 +297,7 @@ static int save(const struct steps *s, struct quire_error *err)
     const struct engine_info *info = bench_steps_info(s->bench);
     char about[256];
     snprintf(about, sizeof about, "%s on %s, %u threads: error of %.1f %% on %zu steps that it was not fitted on",
-             info->desc->architecture, info->plan->device, info->plan->n_threads,
+             info->desc->config->architecture, info->plan->device, info->plan->n_threads,
              s->errors[COST_N_KINDS].mean_absolute * 100, s->errors[COST_N_KINDS].n);
     const struct cost_shape shape = shape_of(s);
     return cost_file_write(s->output, &s->cost, about, &shape, err);

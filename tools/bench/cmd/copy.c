@@ -1,6 +1,7 @@
 #include "tools/bench/cmd/copy.h"
 
 #include "base/clock.h"
+#include "engine/model/sizes.h"
 #include "kernels/args/kv_copy.h"
 #include "kernels/backend.h"
 #include "kernels/open.h"
@@ -84,16 +85,18 @@ int bench_copy(const struct engine_options *options, const struct engine_info *i
                struct quire_error *err)
 {
     const char *why;
+    const struct model_heads heads = model_heads_of(info->desc, info->plan->groups[0].layer);
     const struct k_backend_options backend = {.device = options->device,
                                               .n_threads = options->n_threads,
                                               .form = info->plan->gemm_form,
                                               .weight_format = info->plan->weight_format,
                                               .cpu_bind = options->cpu_bind};
     struct copying c = {.shape = {.format = info->plan->kv_format,
-                                  .n_kv_heads = info->desc->n_kv_heads,
-                                  .head_dim = info->desc->head_dim,
+                                  .n_kv_heads = heads.n_kv,
+                                  .head_dim = heads.k_dim,
+                                  .v_dim = heads.v_dim,
                                   .block_tokens = info->plan->block_tokens},
-                        .n_layers = info->desc->n_layers};
+                        .n_layers = info->desc->config->n_layers};
     c.half_bytes = k_kv_block_bytes(&c.shape);
     uint64_t n_blocks = ARENA_BYTES / c.half_bytes;
     c.n_blocks = n_blocks > N_PAIRS ? (uint32_t)n_blocks : N_PAIRS;

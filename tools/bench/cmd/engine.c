@@ -231,8 +231,10 @@ int bench_engine_open_inputs(const struct bench_engine *b, const char *model_dir
     *text = NULL;
     if (strcmp(options->dataset, "sharegpt") == 0 && quire_text_open(model_dir, text, &no_text) != QUIRE_OK)
         *text = NULL; /* a CSV of lengths needs none; otherwise it is required */
-    const struct bench_input_bounds bounds = {
-        .vocab_size = info->desc->vocab_size, .max_model_len = info->plan->max_model_len, .seed = seed, .text = *text};
+    const struct bench_input_bounds bounds = {.vocab_size = info->desc->config->vocab_size,
+                                              .max_model_len = info->plan->max_model_len,
+                                              .seed = seed,
+                                              .text = *text};
     return bench_inputs_open(options, &bounds, in, err);
 }
 
@@ -245,7 +247,7 @@ int bench_engine_warm_up(struct bench_engine *b, struct quire_error *err)
     options.num_prompts = 1;
     options.input_len = 8;
     options.output_len = 2;
-    const struct bench_input_bounds bounds = {.vocab_size = engine_info(b->engine)->desc->vocab_size,
+    const struct bench_input_bounds bounds = {.vocab_size = engine_info(b->engine)->desc->config->vocab_size,
                                               .seed = UINT64_MAX};
     int status = bench_inputs_open(&options, &bounds, &in, err);
     if (status != QUIRE_OK)

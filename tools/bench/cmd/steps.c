@@ -217,7 +217,7 @@ const struct engine_info *bench_steps_info(const struct bench_steps *b)
 static int submit(struct bench_steps *b, uint32_t i, uint32_t context, uint32_t n_own, uint32_t max_tokens,
                   const uint32_t *expected, uint32_t n_drafts, struct quire_error *err)
 {
-    uint32_t vocab_size = engine_info(b->engine)->desc->vocab_size, retry_after_ms;
+    uint32_t vocab_size = engine_info(b->engine)->desc->config->vocab_size, retry_after_ms;
     uint64_t prefix = bench_stream(b->seed, 1, i);
     uint64_t own = expected ? bench_stream(b->seed, 3, i) : bench_stream(b->seed, 2, b->n_fresh++);
     for (uint32_t k = 0; k < context + n_own; k++)

@@ -1,0 +1,72 @@
+/* What config.json and the files next to it say about a model: a constant once it is described.
+ *
+ * model_describe() allocates it, and model_config_free() releases it with its arrays. Everything else borrows it as
+ * const, so any thread may read it. What the weight files add is in facts.h, and one rank's part in shard.h.
+ *
+ * Differences between architectures are fields here, never branches on a name in the forward pass. Only
+ * describe.c knows the names of architectures. */
+#ifndef QUIRE_ENGINE_MODEL_CONFIG_H
+#define QUIRE_ENGINE_MODEL_CONFIG_H
+
+#include "base/status.h"
+#include "engine/model/layer.h"
+#include "engine/model/outputs.h"
+#include "engine/model/quantization/quantization.h"
+#include "engine/model/rope.h"
+#include "kernels/format.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define MODEL_MAX_LAYERS 256
+#define MODEL_MAX_EOS 16
+
+/* Positions and segments of an encoder, which are learned. */
+struct model_encoder {
+    uint32_t n_positions; /* rows of its table; a text's first token has row first_position */
+    uint32_t first_position;
+    uint32_t n_segments;
+    bool roberta; /* its tensors are called as RoBERTa's are */
+};
+
+struct model_tokens {
+    uint32_t n_eos;
+    uint32_t eos[MODEL_MAX_EOS]; /* generation_config.json's, else config.json's */
+    int64_t bos; /* -1 if the model has no bos */
+};
+
+struct model_config {
+    char architecture[64]; /* "Qwen2ForCausalLM" */
+    enum k_dtype dtype;    /* dtype of the weights (torch_dtype or dtype); facts.h has what is stored */
+    bool dtype_stated;     /* false: config.json has no dtype, and dtype is K_F32 */
+    uint32_t vocab_size, hidden_size, n_layers;
+    uint32_t n_next_layers; /* layers behind the model's in the files: they guess tokens, and are not computed */
+    uint32_t max_position;  /* max_position_embeddings; times the linear factor; for YaRN, factor × original */
+    float rms_eps;          /* of either norm */
+    enum model_norm final_norm;
+    bool tied_embeddings;
+    bool is_encoder; /* attention sees the whole text, and no head makes logits of tokens */
+    struct model_encoder encoder;
+    struct model_layer *layers; /* [n_layers], owned */
+    struct model_rope *ropes;   /* [n_ropes], owned; at most MODEL_MAX_ROPES */
+    uint32_t n_ropes;
+    struct model_outputs outputs;
+    struct model_tokens tokens;
+    struct quantization *quantization; /* as config.json says; owned */
+};
+
+void model_config_free(struct model_config *config); /* NULL is fine */
+
+/* Gives each of n_layers the blocks of *layer, and the model one rope. It has neither yet. QUIRE_NO_MEMORY. */
+int model_make_layers(struct model_config *config, const struct model_layer *layer, const struct model_rope *rope,
+                      struct quire_error *err);
+
+/* Attention over all positions, then an MLP: what the decoders here have in common. Sizes remain to be set. */
+struct model_layer model_decoder_layer(enum model_norm_position place, enum model_head_norm head_norm);
+/* Likewise an encoder's: LayerNorm of what a block adds to its input, attention over the whole text, GELU. */
+struct model_layer model_encoder_layer(void);
+
+/* 0: the layer's attention sees all positions. */
+void model_set_window(struct model_config *config, uint32_t layer, uint32_t window);
+
+#endif
