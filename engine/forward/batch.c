@@ -7,11 +7,11 @@
 #define IN(which) {BATCH_IN_##which, 0}
 #define BELOW(limit) {BATCH_IN_BELOW, limit}
 #define ROW(name, type, length, groups, present, filled, sent, padding, values, called) \
-    {called,          offsetof(struct forward_batch, name), \
-     sizeof(type),    BATCH_##length, \
-     BATCH_##groups,  BATCH_##present, \
-     BATCH_##filled,  BATCH_##sent == BATCH_SENT, \
-     padding,         values},
+    {called,         offsetof(struct forward_batch, name), \
+     sizeof(type),   BATCH_##length, \
+     BATCH_##groups, BATCH_##present, \
+     BATCH_##filled, BATCH_##sent == BATCH_SENT, \
+     padding,        values},
 const struct batch_array batch_arrays[BATCH_N_ARRAYS] = {BATCH_ARRAYS(ROW)};
 
 uint32_t batch_present(const struct model_desc *desc)

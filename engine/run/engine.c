@@ -61,14 +61,14 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
     if (status == QUIRE_OK)
         status = engine_plan_invariance(o, &options.not_invariant, err);
     if (status == QUIRE_OK)
-        status = k_backend_open(&options, &e->backend, &e->info.device_why, err);
+        status = k_backend_open(&options, &e->backend, &e->info->device_why, err);
     if (status != QUIRE_OK)
         return status;
-    e->info.gemm_library = e->backend->gemm_library;
-    snprintf(e->info.gemms, sizeof e->info.gemms,
-             e->info.gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s", k_form_name(e->backend->form),
-             e->info.gemm_library);
-    e->info.placement = e->backend->placement;
+    e->info->gemm_library = e->backend->gemm_library;
+    snprintf(e->info->gemms, sizeof e->info->gemms,
+             e->info->gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s", k_form_name(e->backend->form),
+             e->info->gemm_library);
+    e->info->placement = e->backend->placement;
     if (!e->backend->ops->supports(e->backend, K_OP_GEMM, e->backend->form, options.weight_format))
         return quire_fail(err, QUIRE_UNSUPPORTED, "--gemm-form: device %s does not have %s for %s weights",
                           e->backend->ops->planner->name, k_form_name(e->backend->form),
@@ -131,14 +131,14 @@ static int measure_driver(struct engine *e, struct quire_error *err)
         return status;
     uint64_t used = total - available;
     p->driver_bytes = used > ours ? used - ours : 0;
-    e->info.n_graphs = forward_n_graphs(e->forward);
-    e->info.graph_bytes = forward_graph_bytes(e->forward);
+    e->info->n_graphs = forward_n_graphs(e->forward);
+    e->info->graph_bytes = forward_graph_bytes(e->forward);
     quire_log(
         QUIRE_LOG_INFO, "engine",
         "GPU memory: weights %s, KV cache %s, the rest of ours %s; driver and others %s, of which %u recorded steps"
         " %s (%s were reserved for them); %s of %s are free",
         quire_size(weights).text, quire_size(p->kv_bytes).text, quire_size(ours - weights - p->kv_bytes).text,
-        quire_size(p->driver_bytes).text, e->info.n_graphs, quire_size(e->info.graph_bytes).text,
+        quire_size(p->driver_bytes).text, e->info->n_graphs, quire_size(e->info->graph_bytes).text,
         quire_size(p->graph_reserve_bytes).text, quire_size(available).text, quire_size(total).text);
     return QUIRE_OK;
 }
@@ -193,7 +193,7 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
     if (status == QUIRE_OK)
         status = engine_plan_task(&o, &e->desc, err);
     if (status == QUIRE_OK && model_reads_whole(&e->desc))
-        e->prefix_caching = e->info.prefix_caching = false;
+        e->info->prefix_caching = false;
     if (status == QUIRE_OK)
         status = weights_open(o.model_dir, &e->desc, &e->checkpoint, err);
     if (status == QUIRE_OK)
@@ -223,8 +223,6 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
     e->plan.gemm_form = e->backend->form;
     if (status != QUIRE_OK)
         return status;
-    e->depth = e->plan.overlap_depth;
-    e->block_shift = (uint32_t)__builtin_ctz(e->plan.block_tokens); /* which plan.c has checked */
     const uint32_t n_here = o.local_ranks ? o.local_ranks : e->plan.n_ranks;
     return check_memory(&e->plan, e->rank == 0 ? n_here : 1, err);
 }
@@ -311,7 +309,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
         config->kv.groups[g].window = e->plan.groups[g].window;
     }
     config->whole_prompts = model_reads_whole(&e->desc);
-    config->kv.prefix_caching = e->prefix_caching;
+    config->kv.prefix_caching = e->info->prefix_caching;
     config->max_num_seqs = e->plan.max_num_seqs;
     config->max_num_batched_tokens = e->plan.max_num_batched_tokens;
     config->max_model_len = e->plan.max_model_len;
@@ -319,43 +317,43 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
      * it holds the preempted and the one request that is taken whatever its choices. */
     config->max_queued_requests = max_queued + e->plan.max_num_seqs + REQUEST_MAX_CHOICES;
     config->max_logit_rows = e->plan.max_logit_rows;
-    config->overlap_depth = e->depth;
+    config->overlap_depth = e->plan.overlap_depth;
     config->secret = e->chain_secret;
-    int status = sched_create(config, &e->sched, err);
+    int status = sched_create(config, &e->run->sched, err);
     if (status == QUIRE_OK)
-        status = sched_driver_create(e->sched, &engine_steps, e, &e->driver, err);
+        status = sched_driver_create(e->run->sched, &engine_steps, e, &e->run->driver, err);
     if (status != QUIRE_OK)
         return status;
-    e->is_static = config->batching == SCHED_STATIC;
-    ENGINE_WATCH(e, opened, &e->info, config);
+    status = loop_create(e, config->batching == SCHED_STATIC, err);
+    if (status != QUIRE_OK)
+        return status;
+    ENGINE_WATCH(e, opened, e->info, config);
     /* The scheduler's names stay below what can wait, run and be on the way out. */
-    e->n_owners = config->max_queued_requests + (e->depth + 2) * config->max_num_seqs;
-    e->owners = calloc(e->n_owners, sizeof *e->owners);
-    return e->owners ? speculate_create(e, o, err) : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
+    e->run->n_owners = config->max_queued_requests + (e->plan.overlap_depth + 2) * config->max_num_seqs;
+    e->run->owners = calloc(e->run->n_owners, sizeof *e->run->owners);
+    return e->run->owners ? speculate_create(e, o, err) : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
 }
 
 /* Stores the options for later policies. */
-static int keep_policy_options(struct engine *e, const struct sched_policy_options *o, struct quire_error *err)
+static int keep_policy(struct engine *e, const struct sched_policy_options *o, struct quire_error *err)
 {
-    e->policy_options = *o;
-    if (e->policy_options.n_tenants == 0)
-        e->policy_options.n_tenants = 1;
-    uint32_t n = e->policy_options.n_tenants;
-    e->tenants = calloc(n, sizeof *e->tenants);
-    if (o->tenant_weights)
-        e->tenant_weights = malloc(n * sizeof *e->tenant_weights);
-    if (!e->tenants || (o->tenant_weights && !e->tenant_weights))
+    const uint32_t n = o->n_tenants ? o->n_tenants : 1;
+    e->policy = malloc(sizeof *e->policy + n * sizeof e->policy->weights[0]);
+    if (!e->policy)
         return quire_fail(err, QUIRE_NO_MEMORY, "tenants: out of memory");
-    if (o->tenant_weights)
-        memcpy(e->tenant_weights, o->tenant_weights, n * sizeof *e->tenant_weights);
-    e->policy_options.tenant_weights = e->tenant_weights;
+    e->policy->options = *o;
+    e->policy->options.n_tenants = n;
+    if (o->tenant_weights) {
+        memcpy(e->policy->weights, o->tenant_weights, n * sizeof *o->tenant_weights);
+        e->policy->options.tenant_weights = e->policy->weights;
+    }
     return QUIRE_OK;
 }
 
 /* Fills in engine_info once the model is loaded. */
 static void introduce(struct engine *e, uint32_t max_queued)
 {
-    struct engine_info *info = &e->info;
+    struct engine_info *info = e->info;
     info->vector_size = e->desc.vector_size;
     info->vector_is_scores = e->desc.n_labels > 0;
     info->vocab_size = e->desc.vocab_size;
@@ -414,7 +412,6 @@ static int open_constraints(struct engine *e, const struct engine_options *o, st
                                                 .n_threads = n_mask_threads(e, o),
                                                 .compiled = wake,
                                                 .context = e};
-    e->forced_tokens = o->forced_tokens;
     return e->plan.mask_bytes ? constraints_create(&options, &e->constraints, err) : QUIRE_OK;
 }
 
@@ -430,9 +427,9 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         e->chain_secret = *o->chain_secret;
     else
         quire_random(&e->chain_secret, sizeof e->chain_secret);
-    e->prefix_caching = e->info.prefix_caching = o->prefix_caching;
-    e->info.draft_method = draft_method_name(o->speculative.method);
-    e->info.num_speculative_tokens = o->speculative.num_speculative_tokens;
+    e->info->prefix_caching = o->prefix_caching;
+    e->info->draft_method = draft_method_name(o->speculative.method);
+    e->info->num_speculative_tokens = o->speculative.num_speculative_tokens;
     e->has_seed = o->has_seed;
     e->seed = o->seed;
     if (o->n_watches > ENGINE_MAX_WATCHES)
@@ -443,7 +440,7 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     struct sched_config config;
     int status = schedule_config(o, &config, err);
     if (status == QUIRE_OK)
-        status = keep_policy_options(e, &o->policy_options, err);
+        status = keep_policy(e, &o->policy_options, err);
     if (status == QUIRE_OK)
         status = open_model(e, o, err);
     if (status == QUIRE_OK) {
@@ -451,13 +448,13 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         status = open_scheduler(e, o, &config, max_queued, err);
     }
     if (status == QUIRE_OK)
-        status = mailbox_create(max_queued, o->max_queued_tokens, e->policy_options.n_tenants, &e->mailbox, err);
+        status = mailbox_create(max_queued, o->max_queued_tokens, e->policy->options.n_tenants, &e->mailbox, err);
     if (status == QUIRE_OK)
         status = open_constraints(e, o, err);
     if (status == QUIRE_OK)
         status = events_create(e, err);
     if (status == QUIRE_OK)
-        status = step_slots_create(e, err);
+        status = steps_create(e, err);
     return status;
 }
 
@@ -468,10 +465,16 @@ struct engine *engine_new(struct quire_error *err)
         quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
         return NULL;
     }
-    e->info.desc = &e->desc;
-    e->info.sampling = &e->sampling_defaults;
-    e->info.plan = &e->plan;
-    e->next_key = 1;
+    e->info = calloc(1, sizeof *e->info);
+    e->shared = rank_shared_new(err);
+    if (!e->info || !e->shared) {
+        quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
+        engine_close(e);
+        return NULL;
+    }
+    e->info->desc = &e->desc;
+    e->info->sampling = &e->sampling_defaults;
+    e->info->plan = &e->plan;
     return e;
 }
 
@@ -491,7 +494,7 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
         status = weights_create(e->backend, e->checkpoint, &e->own, e->backend->form, NULL, nobody, &e->weights, err);
     if (status == QUIRE_OK && e->plan.planner->on_host)
         status = draft_model_bind(e, err);
-    look(context, &e->info);
+    look(context, e->info);
     engine_close(e);
     return status;
 }
@@ -506,11 +509,11 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
         return QUIRE_NO_MEMORY;
     e->sink.call = sink;
     e->sink.context = sink_context;
-    int status = open_all(e, options, err);
+    e->run = calloc(1, sizeof *e->run);
+    int status = e->run ? open_all(e, options, err) : quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
     if (status == QUIRE_OK) {
-        e->info.open_seconds = quire_now_s() - begin;
-        e->report.stats.token_budget = e->plan.max_num_batched_tokens;
-        e->logged_ratio = 1;
+        e->info->open_seconds = quire_now_s() - begin;
+        e->run->report.stats.token_budget = e->plan.max_num_batched_tokens;
         engine_publish(e, 0);
         e->has_thread = pthread_create(&e->thread, NULL, engine_main, e) == 0;
         if (!e->has_thread)
@@ -524,6 +527,19 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     return QUIRE_OK;
 }
 
+static void close_run(struct engine_run *run)
+{
+    if (!run)
+        return;
+    steps_destroy(run->steps);
+    events_destroy(run->events);
+    loop_destroy(run->loop);
+    sched_driver_destroy(run->driver);
+    sched_destroy(run->sched);
+    free(run->owners);
+    free(run);
+}
+
 void engine_close(struct engine *e)
 {
     if (!e)
@@ -534,24 +550,21 @@ void engine_close(struct engine *e)
     }
     if (e->backend)
         e->backend->ops->leave(e->backend);
-    parts_close(&e->parts);
+    rank_shared_close(e->shared);
     ranks_stop(e->ranks);
-    step_slots_destroy(e);
-    events_destroy(e);
     constraints_destroy(e->constraints); /* its threads wake the mailbox */
     mailbox_destroy(e->mailbox);
-    speculate_destroy(e);
-    sched_driver_destroy(e->driver);
-    sched_destroy(e->sched);
-    free(e->owners);
-    free(e->tenants);
-    free(e->tenant_weights);
+    speculate_destroy(e->speculation);
+    close_run(e->run);
     draft_model_close(e->draft_model);
     forward_destroy(e->forward);
     weights_destroy(e->weights);
     if (e->backend)
         e->backend->ops->close(e->backend);
     checkpoint_close(e->checkpoint);
+    free(e->policy);
+    free(e->shared);
+    free(e->info);
     free(e);
 }
 
@@ -578,7 +591,7 @@ static int add_grammar(struct engine *e, struct request *r, struct quire_error *
     if (!e->constraints)
         return quire_fail_for(err, QUIRE_UNSUPPORTED, "structured_outputs",
                               "this engine was opened without a tokenizer");
-    int status = compiler_add(constraints_compiler(e->constraints), (const char *)r->spec.grammar, r->spec.n_grammar,
+    int status = compiler_add(constraints_compiler(e->constraints), (const char *)r->spec->grammar, r->spec->n_grammar,
                               &grammar, err);
     return status == QUIRE_OK ? request_take_grammar(r, grammar, err) : status;
 }
@@ -589,8 +602,8 @@ int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spe
     const struct request_limits limits = {.desc = &e->desc,
                                           .max_model_len = e->plan.max_model_len,
                                           .block_tokens = e->plan.block_tokens,
-                                          .n_tenants = e->policy_options.n_tenants,
-                                          .prefix_caching = e->prefix_caching,
+                                          .n_tenants = e->policy->options.n_tenants,
+                                          .prefix_caching = e->info->prefix_caching,
                                           .chain_secret = &e->chain_secret};
     uint32_t retry = 0;
     struct request *r;
@@ -601,7 +614,7 @@ int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spe
     int status = request_create(engine_id, spec, &limits, quire_now_us(), &r, err);
     if (status == QUIRE_OK) {
         status = speculate_check(e, r, err);
-        if (status == QUIRE_OK && r->spec.n_grammar > 0)
+        if (status == QUIRE_OK && r->spec->n_grammar > 0)
             status = add_grammar(e, r, err);
         if (status != QUIRE_OK)
             request_free(r);
@@ -679,7 +692,7 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
                       struct quire_error *err)
 {
     const struct sched_policy *policy = sched_policy_find(name);
-    struct sched_policy_options o = e->policy_options;
+    struct sched_policy_options o = e->policy->options;
     if (!policy)
         return quire_fail(err, QUIRE_INVALID, "policy: must be one of %s, got '%.40s'", sched_policy_names(), name);
     if (options)
@@ -697,13 +710,13 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
 
 uint64_t engine_unpin(struct engine *e, uint32_t tenant)
 {
-    bool there = tenant == MAILBOX_ALL_TENANTS || tenant < e->policy_options.n_tenants;
+    bool there = tenant == MAILBOX_ALL_TENANTS || tenant < e->policy->options.n_tenants;
     return there ? mailbox_unpin(e->mailbox, tenant) : 0;
 }
 
 const struct engine_info *engine_info(const struct engine *e)
 {
-    return &e->info;
+    return e->info;
 }
 
 void engine_stats(const struct engine *e, struct engine_stats *out)
@@ -714,7 +727,7 @@ void engine_stats(const struct engine *e, struct engine_stats *out)
 int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct engine_tenant_stats *out)
 {
     struct sched_tenant_stats s;
-    if (tenant >= e->policy_options.n_tenants)
+    if (tenant >= e->policy->options.n_tenants)
         return QUIRE_INVALID;
     mailbox_tenant_stats(e->mailbox, tenant, &s);
 #define COPY(member, ...) out->member = s.member;

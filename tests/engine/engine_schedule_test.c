@@ -355,7 +355,7 @@ static void refused_by_the_policy(void **state)
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
     /* The engine thread sleeps until the first submit. */
-    assert_int_equal(sched_set_policy(client_engine(c)->sched, &refusing, &(struct sched_policy_options){0}, NULL),
+    assert_int_equal(sched_set_policy(client_engine(c)->run->sched, &refusing, &(struct sched_policy_options){0}, NULL),
                      QUIRE_OK);
     for (uint32_t class_index = 7; class_index >= 6; class_index--) {
         struct request_spec r = ask(0, 40, 5);

@@ -68,7 +68,7 @@ static void memory_is_planned_to_the_byte(void **state)
             counting = false;
             assert_int_equal(status, QUIRE_OK);
             assert_int_equal(n_asked_bytes, speculate_bytes(&o.speculative, &e.plan));
-            speculate_destroy(&e);
+            speculate_destroy(e.speculation);
         }
 }
 

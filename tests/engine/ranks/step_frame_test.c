@@ -231,6 +231,36 @@ static void options_are_read_as_they_were_written(void **state)
     free(long_name);
 }
 
+/* A rank keeps what concerns its own host, sent or not, and takes everything else from rank 0. */
+static void a_rank_keeps_its_own_hosts_options(void **state)
+{
+    (void)state;
+    struct engine_options options, own;
+    engine_options_default(&options);
+    engine_options_default(&own);
+    options.model_dir = "/rank0/model";
+    options.device = "cpu";
+    options.max_num_seqs = 9;
+    options.tensor_parallel_size = 2;
+    own.model_dir = "/own/model";
+    own.device = "ref";
+    own.max_num_seqs = 5;
+    own.repack_cache = "/own/cache";
+    own.cpu_bind = "none";
+    own.n_threads = 7;
+    own.gpu_memory_utilization = 0.5;
+    own.local_ranks = 1;
+    own.message_bytes = 1 << 20;
+    setup_keep_own(&options, &own);
+    assert_string_equal(options.model_dir, "/own/model");
+    assert_string_equal(options.repack_cache, "/own/cache");
+    assert_string_equal(options.cpu_bind, "none");
+    assert_true(options.n_threads == 7 && options.gpu_memory_utilization == 0.5 && options.local_ranks == 1 &&
+                options.message_bytes == 1 << 20);
+    assert_string_equal(options.device, "cpu");
+    assert_true(options.max_num_seqs == 9 && options.tensor_parallel_size == 2);
+}
+
 static void options_that_differ_are_named(void **state)
 {
     (void)state;
@@ -264,7 +294,7 @@ int main(void)
         cmocka_unit_test(a_step_is_read_as_it_was_written),    cmocka_unit_test(a_frame_has_the_documented_bytes),
         cmocka_unit_test(what_is_out_of_bounds_is_named),      cmocka_unit_test(sizes_are_checked),
         cmocka_unit_test(moves_are_read_as_they_were_written), cmocka_unit_test(options_are_read_as_they_were_written),
-        cmocka_unit_test(options_that_differ_are_named),
+        cmocka_unit_test(a_rank_keeps_its_own_hosts_options),  cmocka_unit_test(options_that_differ_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
