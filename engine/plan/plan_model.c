@@ -13,8 +13,8 @@ struct files {
 static int open_draft(struct files *f, const struct engine_options *o, const struct model_desc *desc,
                       struct model_desc *draft_desc, struct quire_error *err)
 {
-    int status = model_open_draft(o->speculative.model, o->model_dir, desc, o->ignore_unused_tensors, draft_desc,
-                                  &f->draft_weights, err);
+    int status = model_open_draft(engine_step_options(o)->speculative.model, o->model_dir, desc,
+                                  o->ignore_unused_tensors, draft_desc, &f->draft_weights, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
     return status;
@@ -34,7 +34,7 @@ static int open_files(struct files *f, const struct engine_options *o, struct mo
         status = weights_stored_dtype(f->weights, o->quantization, desc, err);
     if (status == QUIRE_OK)
         status = weights_unused(f->weights, desc, o->ignore_unused_tensors, &unused, err);
-    if (status == QUIRE_OK && o->speculative.method == DRAFT_MODEL)
+    if (status == QUIRE_OK && engine_step_options(o)->speculative.method == DRAFT_MODEL)
         status = open_draft(f, o, desc, draft_desc, err);
     return status;
 }
@@ -76,7 +76,8 @@ int engine_plan_model(const struct engine_options *options, struct model_desc *d
     int status = engine_plan_place(&o, err);
     if (status == QUIRE_OK)
         status = open_files(&f, &o, desc, &draft_desc, err);
-    struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o.speculative.num_speculative_tokens};
+    struct engine_draft draft = {.desc = &draft_desc,
+                                 .n_tokens = engine_step_options(&o)->speculative.num_speculative_tokens};
     if (status == QUIRE_OK && f.draft_weights)
         draft.weight_bytes = checkpoint_total_bytes(f.draft_weights);
     const struct engine_draft *used = f.draft_weights ? &draft : NULL;

@@ -64,22 +64,22 @@ static uint32_t min32(uint32_t a, uint32_t b)
 
 int draft_model_prepare(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    if (o->speculative.method != DRAFT_MODEL)
+    if (engine_step_options(o)->speculative.method != DRAFT_MODEL)
         return QUIRE_OK;
     struct draft_model *d = calloc(1, sizeof *d);
     e->draft_model = d;
     if (!d)
         return quire_fail(err, QUIRE_NO_MEMORY, "draft model: out of memory");
     d->engine = e;
-    int status = model_open_draft(o->speculative.model, o->model_dir, &e->desc, o->ignore_unused_tensors, &d->desc,
-                                  &d->checkpoint, err);
+    int status = model_open_draft(engine_step_options(o)->speculative.model, o->model_dir, &e->desc,
+                                  o->ignore_unused_tensors, &d->desc, &d->checkpoint, err);
     if (status != QUIRE_OK) {
         quire_error_prefix(err, "--speculative-config: model");
         return status;
     }
     d->about = (struct engine_draft){.desc = &d->desc,
                                      .weight_bytes = checkpoint_total_bytes(d->checkpoint),
-                                     .n_tokens = o->speculative.num_speculative_tokens};
+                                     .n_tokens = engine_step_options(o)->speculative.num_speculative_tokens};
     /* Its output is never part of an answer, so it may use the form that supports every format. */
     d->form = e->backend->form;
     if (!e->backend->ops->supports(e->backend, K_OP_GEMM, d->form, model_weight_format(&d->desc)))

@@ -26,27 +26,6 @@
 
 #define DEFAULT_QUEUED_REQUESTS 1024u
 
-void engine_options_default(struct engine_options *options)
-{
-    *options = (struct engine_options){
-        .device = "auto",
-        .task = "auto",
-        .dtype = "auto",
-        .kv_cache_dtype = "auto",
-        .gemm_form = "auto",
-        .invariance = "strict",
-        .activation_dtype = "auto",
-        .cpu_bind = "auto",
-        .scheduling_policy = "fcfs",
-        .batching = "continuous",
-        .preemption_mode = "auto",
-        .prefix_caching = true,
-        .prefix_cache_eviction = "lru",
-        .forced_tokens = true,
-    };
-    speculative_config_default(&options->speculative);
-}
-
 /* ---- open ------------------------------------------------------------------------------------ */
 
 static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -159,7 +138,7 @@ int engine_plan_task(const struct engine_options *o, struct model_desc *desc, st
     }
     if (desc->pooling == POOLING_NONE)
         return QUIRE_OK;
-    if (o->speculative.method != DRAFT_NONE)
+    if (engine_step_options(o)->speculative.method != DRAFT_NONE)
         return quire_fail(err, QUIRE_INVALID,
                           "--speculative-config: a model that returns vectors generates no tokens: leave it out");
     if (model_reads_whole(desc) && o->swap_space)
@@ -246,7 +225,9 @@ static int load_weights(struct engine *e, const struct engine_options *o, struct
                                  .n_threads = e->plan.n_threads};
     if (keep.dir)
         keep.checkpoint = checkpoint_digest(e->checkpoint);
-    const struct weights_progress progress = {o->loading, o->loading_context};
+    struct weights_progress progress = {.fn = NULL};
+    if (o->observers)
+        progress = (struct weights_progress){o->observers->loading, o->observers->loading_context};
     return weights_create(e->backend, e->checkpoint, &e->own, e->backend->form, keep.dir ? &keep : NULL, progress,
                           &e->weights, err);
 }
@@ -331,7 +312,8 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
     /* The scheduler's names stay below what can wait, run and be on the way out. */
     e->run->n_owners = config->max_queued_requests + (e->plan.overlap_depth + 2) * config->max_num_seqs;
     e->run->owners = calloc(e->run->n_owners, sizeof *e->run->owners);
-    return e->run->owners ? speculate_create(e, o, err) : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
+    return e->run->owners ? speculate_create(e, engine_step_options(o), err)
+                          : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
 }
 
 /* Stores the options for later policies. */
@@ -398,8 +380,8 @@ static uint32_t n_mask_threads(const struct engine *e, const struct engine_optio
 {
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const uint32_t n_left = n_cpus > (long)e->plan.n_threads ? (uint32_t)n_cpus - e->plan.n_threads : 1;
-    if (o->n_mask_threads)
-        return o->n_mask_threads;
+    if (engine_step_options(o)->n_mask_threads)
+        return engine_step_options(o)->n_mask_threads;
     return n_left < MOST_MASK_THREADS ? n_left : MOST_MASK_THREADS;
 }
 
@@ -428,19 +410,20 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     else
         quire_random(&e->chain_secret, sizeof e->chain_secret);
     e->info->prefix_caching = o->prefix_caching;
-    e->info->draft_method = draft_method_name(o->speculative.method);
-    e->info->num_speculative_tokens = o->speculative.num_speculative_tokens;
+    e->info->draft_method = draft_method_name(engine_step_options(o)->speculative.method);
+    e->info->num_speculative_tokens = engine_step_options(o)->speculative.num_speculative_tokens;
     e->has_seed = o->has_seed;
     e->seed = o->seed;
-    if (o->n_watches > ENGINE_MAX_WATCHES)
+    const struct engine_observers *observers = o->observers;
+    if (observers && observers->n_watches > ENGINE_MAX_WATCHES)
         return quire_fail(err, QUIRE_INVALID, "watches: at most %u", ENGINE_MAX_WATCHES);
-    for (uint32_t i = 0; i < o->n_watches; i++)
-        e->watches[e->n_watches++] = o->watches[i];
+    for (uint32_t i = 0; observers && i < observers->n_watches; i++)
+        e->watches[e->n_watches++] = observers->watches[i];
 
     struct sched_config config;
     int status = schedule_config(o, &config, err);
     if (status == QUIRE_OK)
-        status = keep_policy(e, &o->policy_options, err);
+        status = keep_policy(e, &engine_step_options(o)->policy_options, err);
     if (status == QUIRE_OK)
         status = open_model(e, o, err);
     if (status == QUIRE_OK) {

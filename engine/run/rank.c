@@ -72,7 +72,7 @@ static int check_options(const struct engine_options *o, const struct model_desc
     if (desc->pooling != POOLING_NONE)
         return quire_fail(err, QUIRE_UNSUPPORTED, "%s: a model that returns vectors runs on one rank: leave it out",
                           flag);
-    if (o->speculative.method == DRAFT_MODEL)
+    if (engine_step_options(o)->speculative.method == DRAFT_MODEL)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "%s: a draft model runs on one rank: leave one of the two out, or draft with "
                           "{\"method\": \"ngram\"}",

@@ -59,7 +59,7 @@ uint64_t speculate_bytes(const struct speculative_config *config, const struct e
 
 /* Estimates before any draft was verified: predictions are mostly right, a draft model is often right, and repeated
  * text is right every other time. */
-static void first_lengths(const struct engine_options *o, struct length_config *out)
+static void first_lengths(const struct step_options *o, struct length_config *out)
 {
     static const float first[DRAFT_N_METHODS] = {0.5f, 0.5f, 0.6f, 0.7f},
                        next[DRAFT_N_METHODS] = {0.8f, 0.8f, 0.8f, 0.7f};
@@ -75,7 +75,7 @@ static void first_lengths(const struct engine_options *o, struct length_config *
     }
 }
 
-int speculate_create(struct engine *e, const struct engine_options *o, struct quire_error *err)
+int speculate_create(struct engine *e, const struct step_options *o, struct quire_error *err)
 {
     struct speculation *s = calloc(1, sizeof *s);
     uint32_t n_asked = n_asked_of(&e->plan);

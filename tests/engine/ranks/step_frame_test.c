@@ -272,7 +272,10 @@ static void options_that_differ_are_named(void **state)
     own.repack_cache = "/tmp";
     own.cpu_bind = "none";
     own.n_threads = 7;
-    own.scheduling_policy = "sjf"; /* rank 0's alone */
+    struct step_options steps;
+    step_options_default(&steps);
+    own.steps = &steps;
+    steps.scheduling_policy = "sjf"; /* rank 0's alone */
     assert_int_equal(setup_compare(&first, &own, 3, &err), QUIRE_OK);
 #define DIFFERS(change, says) \
     do { \
