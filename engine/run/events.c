@@ -28,8 +28,8 @@ void events_destroy(struct events *events)
     free(events);
 }
 
-static struct engine_event *push(struct engine *e, enum engine_event_kind kind, const struct request *r,
-                                 uint32_t choice)
+static inline struct engine_event *push(struct engine *e, enum engine_event_kind kind, const struct request *r,
+                                        uint32_t choice)
 {
     struct events *events = e->run->events;
     if (events->n == events->capacity)

@@ -63,17 +63,10 @@ struct request_mail {
 };
 
 struct request {
-    /* Fields that a step reads for every row come first, in few cache lines. */
-    struct sampling sampling;
-    struct request_spec *spec;       /* ours; its prompt until the scheduler has its copy, and with a seed */
-    struct request_choice *choices;  /* [spec->n] */
-    struct request_grammar *grammar; /* NULL: the answer is free */
-    uint32_t n_open;           /* choices without a DONE event */
-    uint32_t n_placed;         /* choices the scheduler still knows */
-    uint32_t next_prompt_logprob; /* the next prompt position to report; n_prompt when all are */
-    bool prompt_counted;       /* in stats.n_prompt_tokens */
-    uint64_t engine_id;    /* the caller's */
-    uint64_t key;          /* ours, never 0 and never reused: the scheduler's id */
+    struct request_mail mail;  /* the mailbox's */
+    struct request *next;      /* next in its list: submitted or finished requests */
+    struct request *next_to_end; /* among the cancels of one drain */
+
     uint64_t arrival_us; /* of CLOCK_MONOTONIC */
     struct request_hashes *hashes; /* NULL without prefix caching */
     struct k_token_count *counts_memory; /* the prompt's, then all choices' counts */
@@ -81,12 +74,20 @@ struct request {
 
     uint32_t retry_after_ms;   /* of a REFUSED finish */
     bool flushed;              /* its last DONE event has left through the sink */
-    struct quire_error error;  /* text of an ERROR finish */
-    enum quire_status status;  /* and whose fault it was, as in struct engine_event */
+    enum quire_status status;  /* whose fault an ERROR finish was, as in struct engine_event */
+    struct quire_error error;  /* and its text */
 
-    struct request *next;      /* next in its list: submitted or finished requests */
-    struct request *next_to_end; /* among the cancels of one drain */
-    struct request_mail mail;  /* the mailbox's */
+    /* Fields that a step reads for every row come last: the spec follows in memory, and its first fields are read, too. */
+    uint64_t key; /* ours, never 0 and never reused: the scheduler's id */
+    uint64_t engine_id; /* the caller's */
+    uint32_t n_open; /* choices without a DONE event */
+    uint32_t n_placed; /* choices the scheduler still knows */
+    uint32_t next_prompt_logprob; /* the next prompt position to report; n_prompt when all are */
+    bool prompt_counted; /* in stats.n_prompt_tokens */
+    struct request_choice *choices; /* [spec->n] */
+    struct request_grammar *grammar; /* NULL: the answer is free */
+    struct request_spec *spec; /* ours; its prompt until the scheduler has its copy, and with a seed */
+    struct sampling sampling;
 };
 
 struct request_limits {

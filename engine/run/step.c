@@ -148,10 +148,11 @@ static void restrict_row(struct engine *e, struct step_slot *slot, const struct 
 static void add_targets(struct engine *e, struct step_slot *slot, const struct sched_row *row, const uint32_t *tokens,
                         uint32_t token_index, uint32_t *logit_tokens)
 {
-    struct request *r = e->run->owners[row->seq].request;
+    const struct seq_owner *owner = &e->run->owners[row->seq];
+    struct request *r = owner->request;
     uint32_t end = row->first + row->count;
     uint32_t first_drawn = UINT32_MAX;
-    struct drawing drawing = begin_drawing(r, e->run->owners[row->seq].choice, row, tokens);
+    struct drawing drawing = begin_drawing(r, owner->choice, row, tokens);
     for (uint32_t p = row->first_logit; p < end; p++) {
         uint32_t at = slot->n_targets;
         bool drawn = row->outputs.tokens && p + 1 + row->n_draft >= end;
@@ -176,9 +177,9 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
 }
 
 /* By shifts: a row that decodes has nothing else as slow as three divisions. */
-static uint32_t n_entries_of(const struct engine *e, const struct sched_row *row)
+static uint32_t n_entries_of(uint32_t block_shift, const struct sched_row *row)
 {
-    return ((row->first + row->count - 1) >> e->run->steps->block_shift) + 1;
+    return ((row->first + row->count - 1) >> block_shift) + 1;
 }
 
 /* Slots and block tables of one row in every KV group. */
@@ -186,9 +187,11 @@ static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t to
                       const struct forward_batch *batch, struct quire_error *err)
 {
     uint32_t bt = e->plan.block_tokens;
+    const uint32_t shift = e->run->steps->block_shift;
+    struct sched *sched = e->run->sched;
     for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
         uint32_t n_blocks;
-        const uint32_t *blocks = sched_blocks(e->run->sched, row->seq, g, &n_blocks);
+        const uint32_t *blocks = sched_blocks(sched, row->seq, g, &n_blocks);
         if (n_blocks < n_entries)
             return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u blocks in KV group %u, its row needs %u", row->seq,
                               n_blocks, g, n_entries);
@@ -196,7 +199,7 @@ static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t to
         uint32_t *slots = batch->slots[g] + token;
         uint32_t position = row->first, end = row->first + row->count;
         while (position < end) {
-            uint32_t block = blocks[position >> e->run->steps->block_shift];
+            uint32_t block = blocks[position >> shift];
             if (block >= e->plan.groups[g].n_blocks)
                 return quire_fail(err, QUIRE_INTERNAL,
                                   "sequence %u: no block in KV group %u for"
@@ -320,24 +323,25 @@ static int run_restricted(struct engine *e, struct step_slot *slot, struct forwa
 int step_launch(void *engine, const struct sched_step *step, struct quire_error *err)
 {
     struct engine *e = engine;
+    const struct steps *steps = e->run->steps;
     struct step_slot *slot = &e->run->steps->slots[step->slot];
     const struct sched_plan *plan = step->plan;
     uint32_t n_entries = 0, token = 0, table = 0;
     struct forward_batch batch;
     for (uint32_t i = 0; i < plan->n_rows; i++)
-        n_entries += n_entries_of(e, &plan->rows[i]);
+        n_entries += n_entries_of(steps->block_shift, &plan->rows[i]);
     const bool vectors = e->desc.pooling != POOLING_NONE;
     forward_begin(e->forward, plan->n_tokens, plan->n_rows, vectors ? n_vectors_of(plan) : plan->n_logits, n_entries,
                   &batch);
     slot->number = plan->step;
-    slot->launched_us = e->run->steps->planned_us;
+    slot->launched_us = steps->planned_us;
     slot->n_targets = slot->n_vectors = 0;
     slot->scratch.n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         batch.rows[i] = (struct k_attn_row){
             .token = token, .n_tokens = row->count, .position = row->first, .table = table};
-        uint32_t n_row_entries = n_entries_of(e, row);
+        uint32_t n_row_entries = n_entries_of(steps->block_shift, row);
         int status = add_row(e, slot, row, token, table, n_row_entries, &batch, err);
         if (status != QUIRE_OK)
             return status;
