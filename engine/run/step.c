@@ -89,37 +89,41 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
 /* A row of the plan whose tokens are drawn, from one position to the next. */
 struct drawing {
     const struct sched_row *row;
+    struct seq_owner *owner;
     const uint32_t *tokens;
+    uint32_t n_prompt;
     struct token_counts counts; /* before the draw */
     struct k_logit_bias *scratch;  /* of the draw */
     bool verifies;              /* the scratch that verification needs is available */
 };
 
-static struct drawing begin_drawing(struct request *r, uint32_t choice, const struct sched_row *row,
-                                    const uint32_t *tokens)
+static struct drawing begin_drawing(struct seq_owner *owner, const struct sched_row *row, const uint32_t *tokens)
 {
-    struct request_choice *c = &r->choices[choice];
+    struct request *r = owner->request;
+    const struct request_choice *c = &r->choices[owner->choice];
     return (struct drawing){.row = row,
+                            .owner = owner,
                             .tokens = tokens,
-                            .counts = r->sampling.counts_output ? *request_counts(r, choice) : c->counts,
+                            .n_prompt = r->spec->n_prompt,
+                            .counts = r->sampling.counts_output ? *request_counts(r, owner->choice) : c->counts,
                             .scratch = c->row_scratch,
                             .verifies = true};
 }
 
 /* Adds the row that draws after position p. After the first, p is a draft's position. A row that is not verified may
  * report any token. */
-static void add_draw(struct engine *e, struct step_slot *slot, struct drawing *d, uint32_t p, uint32_t at)
+static void add_draw(struct step_slot *slot, struct drawing *d, uint32_t p, uint32_t at)
 {
     const struct sched_row *row = d->row;
-    struct seq_owner *owner = &e->run->owners[row->seq];
+    struct seq_owner *owner = d->owner;
     const struct request *r = owner->request;
     if (p + row->n_draft >= row->first + row->count)
         d->verifies = d->verifies &&
                       draft_scratch_take(&slot->scratch, &r->sampling, d->tokens[p], &d->counts, &d->scratch);
     const struct sampling_state state = {
         .counts = &d->counts,
-        .generated = d->tokens + r->spec->n_prompt,
-        .n_generated = p + 1 - r->spec->n_prompt, /* the choice's is one behind with a step in flight */
+        .generated = d->tokens + d->n_prompt,
+        .n_generated = p + 1 - d->n_prompt, /* the choice's is one behind with a step in flight */
         .position = p + 1,
         .choice = owner->choice,
         .scratch = d->scratch,
@@ -148,17 +152,17 @@ static void restrict_row(struct engine *e, struct step_slot *slot, const struct 
 static void add_targets(struct engine *e, struct step_slot *slot, const struct sched_row *row, const uint32_t *tokens,
                         uint32_t token_index, uint32_t *logit_tokens)
 {
-    const struct seq_owner *owner = &e->run->owners[row->seq];
+    struct seq_owner *owner = &e->run->owners[row->seq];
     struct request *r = owner->request;
     uint32_t end = row->first + row->count;
     uint32_t first_drawn = UINT32_MAX;
-    struct drawing drawing = begin_drawing(r, owner->choice, row, tokens);
+    struct drawing drawing = begin_drawing(owner, row, tokens);
     for (uint32_t p = row->first_logit; p < end; p++) {
         uint32_t at = slot->n_targets;
         bool drawn = row->outputs.tokens && p + 1 + row->n_draft >= end;
         if (drawn) {
-            add_draw(e, slot, &drawing, p, at);
-        } else if (p + 1 == r->next_prompt_logprob && p + 1 < r->spec->n_prompt) {
+            add_draw(slot, &drawing, p, at);
+        } else if (p + 1 == r->next_prompt_logprob && p + 1 < drawing.n_prompt) {
             /* Positions that a preempted prompt computes again were reported before. */
             r->next_prompt_logprob++;
             sampling_prompt_row(&r->sampling, tokens[p + 1], p + 1, &slot->rows[at]);
@@ -442,7 +446,6 @@ static bool take_token(struct engine *e, struct request *r, uint32_t choice, uin
     struct request_choice *c = &r->choices[choice];
 
     c->n_generated++;
-    e->run->report.stats.n_generation_tokens++;
     if (r->sampling.counts_output)
         token_counts_add(&c->counts, result->token);
     event_token(e, r, choice, position, result);
@@ -518,6 +521,7 @@ uint32_t step_take(void *engine, const struct sched_step *step, struct sched_res
     struct engine *e = engine;
     const struct step_slot *slot = &e->run->steps->slots[step->slot];
     const struct sched_plan *plan = step->plan;
+    const uint32_t *first = tokens;
     uint32_t n = 0, at = 0, vector = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         if (plan->rows[i].outputs.vector)
@@ -526,6 +530,7 @@ uint32_t step_take(void *engine, const struct sched_step *step, struct sched_res
             continue;
         tokens += results[n++].n_accepted + 1;
     }
+    e->run->report.stats.n_generation_tokens += (uint64_t)(tokens - first);
     return n;
 }
 
