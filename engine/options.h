@@ -13,9 +13,43 @@
 struct engine_grammars; /* engine/grammars.h */
 struct engine_watch; /* engine/watch.h: observes the scheduler */
 
+/* How steps are made: the scheduler's configuration, drafts, and the masks of grammars. The fields that struct
+ * sched_config has, too, have its meaning and its defaults. */
+struct step_options {
+    const char *scheduling_policy; /* of sched_policy_names() */
+    struct sched_policy_options policy_options; /* all zero = the policy's defaults, one tenant; the
+                                                   weights are copied */
+    struct sched_cost cost; /* n_points = 0: no cost model */
+    uint32_t long_prefill_token_threshold, max_partial_prefills;
+    double step_target_ms; /* needs a cost model */
+    bool adaptive_budget;
+    const char *batching; /* "continuous", "dynamic", "static" */
+    uint32_t max_batch_size;
+    double max_wait_ms; /* of dynamic batches */
+    const char *preemption_mode; /* "auto", "swap", "recompute", "never" */
+    uint32_t max_pinned_percent;
+    const char *prefix_cache_eviction; /* "lru", "reuse" */
+    struct speculative_config speculative;
+    uint32_t n_mask_threads; /* of grammars; 0 = as many as computing leaves CPUs, 1 to 4 */
+    bool forced_tokens; /* tokens that a grammar forces are verified like drafts, many in one step */
+};
+void step_options_default(struct step_options *options);
+
+/* Receives what an engine does. It must outlive engine_open(). */
+struct engine_observers {
+    const struct engine_watch *const *watches; /* [n_watches], at most ENGINE_MAX_WATCHES; the array is
+                                                  copied, what it points to must outlive the engine */
+    uint32_t n_watches;
+
+    /* NULL, or called by engine_open() on its caller's thread while the model's weights are made ready: `done` of about
+     * `total` bytes are. First with 0, last with total. */
+    void (*loading)(void *context, uint64_t done, uint64_t total);
+    void *loading_context;
+};
+
 struct engine_options {
     const char *model_dir;
-    const char *device;               /* "auto", "ref", "cpu", "cuda", "cuda:N"; to plan only, also the name of a
+    const char *device; /* "auto", "ref", "cpu", "cuda", "cuda:N"; to plan only, also the name of a
                                          GPU that k_device_find() knows */
     const char *task; /* "auto", "generate", "embed": what a model that generates is opened for; one that
                                          gives vectors does nothing else */
@@ -33,7 +67,6 @@ struct engine_options {
     uint32_t max_num_batched_tokens; /* 0 = default */
     uint32_t block_size; /* 0 = 16 */
     bool prefix_caching;
-    const char *prefix_cache_eviction; /* "lru", "reuse" */
     uint64_t swap_space; /* bytes of host memory for cached blocks that the pool gives up; 0 = none */
     uint32_t num_kv_blocks; /* 0 = from kv_cache_memory, or a share of free memory */
     uint64_t kv_cache_memory; /* bytes; 0 = default */
@@ -54,39 +87,17 @@ struct engine_options {
     uint32_t max_queued_requests; /* 0 = 1,024 */
     uint64_t max_queued_tokens; /* 0 = no bound */
 
-    /* Scheduling. The fields have the meaning and the defaults of the same fields in struct sched_config. */
-    const char *scheduling_policy; /* of sched_policy_names() */
-    struct sched_policy_options policy_options; /* all zero = the policy's defaults, one tenant; the
-                                                   weights are copied */
-    struct sched_cost cost; /* n_points = 0: no cost model */
-    uint32_t long_prefill_token_threshold, max_partial_prefills;
-    double step_target_ms; /* needs a cost model */
-    bool adaptive_budget;
-    const char *batching; /* "continuous", "dynamic", "static" */
-    uint32_t max_batch_size;
-    double max_wait_ms; /* of dynamic batches */
-    const char *preemption_mode; /* "auto", "swap", "recompute", "never" */
-    uint32_t max_pinned_percent;
-    struct speculative_config speculative;
-
+    struct step_options *steps; /* NULL = defaults; read only, by engine_step_options() */
     const struct engine_grammars *grammars; /* NULL: requests with a grammar are rejected. Must outlive the engine */
-    uint32_t n_mask_threads; /* 0 = as many as computing leaves CPUs, 1 to 4 */
-    bool forced_tokens; /* tokens that a grammar forces are verified like drafts, many in one step */
-
-    const struct engine_watch *const *watches; /* [n_watches], at most ENGINE_MAX_WATCHES; the array is
-                                                  copied, what it points to must outlive the engine */
-    uint32_t n_watches;
-
-    /* NULL, or called by engine_open() on its caller's thread while the model's weights are made ready: `done` of about
-     * `total` bytes are. First with 0, last with total. */
-    void (*loading)(void *context, uint64_t done, uint64_t total);
-    void *loading_context;
+    const struct engine_observers *observers; /* NULL: it has none */
 
     bool has_seed; /* seeds of requests that bring none: derived from seed and a counter, else random */
     uint64_t seed;
     const struct key256 *chain_secret; /* NULL = fresh random */
 };
 void engine_options_default(struct engine_options *options);
+/* The options of steps, or their defaults. */
+const struct step_options *engine_step_options(const struct engine_options *options);
 #define ENGINE_MAX_WATCHES 4u
 
 #endif

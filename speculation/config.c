@@ -29,15 +29,7 @@ enum draft_method draft_method_find(const char *name)
 
 void speculative_config_default(struct speculative_config *config)
 {
-    *config = (struct speculative_config){.num_speculative_tokens = 16,
-                                          .adaptive = true,
-                                          .prompt_lookup_min = 2,
-                                          .prompt_lookup_max = 5,
-                                          .max_tree_depth = 24,
-                                          .max_cached_requests = 10000,
-                                          .max_cached_bytes = 64u << 20,
-                                          .max_spec_factor = 1,
-                                          .min_token_prob = 0.1};
+    *config = (struct speculative_config)SPECULATIVE_CONFIG_DEFAULT;
 }
 
 /* All members of the JSON object. */

@@ -35,6 +35,16 @@ struct speculative_config {
 };
 
 /* The value without the option: no method, and predictions of up to this many tokens per row. */
+#define SPECULATIVE_CONFIG_DEFAULT \
+    {.num_speculative_tokens = 16, \
+     .adaptive = true, \
+     .prompt_lookup_min = 2, \
+     .prompt_lookup_max = 5, \
+     .max_tree_depth = 24, \
+     .max_cached_requests = 10000, \
+     .max_cached_bytes = 64u << 20, \
+     .max_spec_factor = 1, \
+     .min_token_prob = 0.1}
 void speculative_config_default(struct speculative_config *config);
 /* Reads {"method": "ngram", …}; docs/guides/speculation.md lists the members. The error begins with the member's name:
  * QUIRE_INVALID, or QUIRE_UNSUPPORTED for a method that Quire does not have, such as eagle3. */

@@ -86,10 +86,12 @@ static void on_lost(void *context, const char *what, const char *why)
 /* ---- opening ---- */
 
 struct engine_options companion_options(const struct companion_flags *flags, const char *model_dir,
-                                        const struct engine_options *first)
+                                        const struct engine_options *first, struct step_options *steps)
 {
     struct engine_options o;
     engine_options_default(&o);
+    step_options_default(steps);
+    o.steps = steps;
     o.model_dir = model_dir;
     o.task = "embed";
     o.device = first->device;
@@ -98,11 +100,11 @@ struct engine_options companion_options(const struct companion_flags *flags, con
     o.gpu_memory_utilization = first->gpu_memory_utilization;
     o.invariance = first->invariance;
     o.ignore_unused_tensors = first->ignore_unused_tensors;
-    o.policy_options = first->policy_options;
+    steps->policy_options = engine_step_options(first)->policy_options;
     if (flags->batch_size > 0) {
-        o.batching = "dynamic";
-        o.max_batch_size = flags->batch_size;
-        o.max_wait_ms = flags->batch_wait_ms;
+        steps->batching = "dynamic";
+        steps->max_batch_size = flags->batch_size;
+        steps->max_wait_ms = flags->batch_wait_ms;
     }
     return o;
 }
@@ -202,7 +204,8 @@ int companion_open(struct event_base *base, const struct companion_flags *flags,
     b->gone = gone;
     b->context = context;
     int status = hub_model_find(flags->model, false, &b->model, err);
-    struct engine_options own = companion_options(flags, b->model.dir, options);
+    struct step_options steps;
+    struct engine_options own = companion_options(flags, b->model.dir, options, &steps);
     struct sampling_defaults sampling;
     for (size_t i = 0; status == QUIRE_OK && i < first->n_names; i++)
         if (strcmp(first->names[i], b->model.name) == 0)

@@ -21,7 +21,7 @@ int companion_check(const struct companion_flags *flags, struct quire_error *err
 
 /* Device, threads and tenants are the first model's; model-specific options are the second model's own. */
 struct engine_options companion_options(const struct companion_flags *flags, const char *model_dir,
-                                        const struct engine_options *first);
+                                        const struct engine_options *first, struct step_options *steps);
 
 /* Opens the model and adds it to the front. options: the first model's; device, threads and tenants are taken from it.
  * first: the first model's options for messages are used for this one. gone: called when the engine stopped or was

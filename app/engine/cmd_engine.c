@@ -85,8 +85,8 @@ static int read_weights(struct engine_command *c, struct engine_options *options
         return status;
     tenants_weights(tenants, c->weights);
     tenants_free(tenants);
-    options->policy_options.n_tenants = TENANTS_MAX;
-    options->policy_options.tenant_weights = c->weights;
+    options->steps->policy_options.n_tenants = TENANTS_MAX;
+    options->steps->policy_options.tenant_weights = c->weights;
     return QUIRE_OK;
 }
 
@@ -207,10 +207,13 @@ int command_engine(int argc, char **argv)
 {
     struct engine_command c = {0};
     struct engine_options options;
+    struct step_options steps;
     struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 10];
     struct quire_error err;
 
     engine_options_default(&options);
+    step_options_default(&steps);
+    options.steps = &steps;
     size_t n = own_flags(&c, rows);
     n += engine_flags(&options, rows + n);
     n += watching_flags(&c.watching, rows + n);

@@ -153,13 +153,13 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
          .help = "auto, float16, float32, int8, fp8 (e4m3) or fp8_e5m2. 8-bit types hold about twice as many tokens."},
         {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &o->prefix_caching,
          .help = "Share the KV blocks of equal prefixes. On by default. It changes only the speed."},
-        {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &o->prefix_cache_eviction, .value = "NAME",
+        {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &o->steps->prefix_cache_eviction, .value = "NAME",
          .help = "Order of eviction: lru, least recently used first; reuse, also lru, but each of up to three hits "
                  "keeps a block longer. Default lru."},
         {.names = "swap-space", .kind = CLI_PARSED, .parse = parse_swap_space, .target = &o->swap_space, .value = "GiB",
          .help = "Host memory for cached blocks that the KV cache evicts and that a later hit restores: 4, 4GiB or "
                  "512M. Default: none."},
-        {.names = "max-pinned-percent", .kind = CLI_U32, .target = &o->max_pinned_percent, .min = 1, .max = 100,
+        {.names = "max-pinned-percent", .kind = CLI_U32, .target = &o->steps->max_pinned_percent, .min = 1, .max = 100,
          .value = "N",
          .help = "Largest percentage of the KV blocks that pinned prefixes may hold. Default 50. If set, the "
                  "response cache may use the rest of this share to protect the blocks of cached responses."},

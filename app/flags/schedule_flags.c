@@ -129,27 +129,27 @@ static size_t step_flags(struct engine_options *o, struct cli_option *out)
         {.names = "max-num-batched-tokens", .kind = CLI_U32, .target = &o->max_num_batched_tokens,
          .max = 1 << 20, .value = "N",
          .common = true, .help = "Token budget of one step. Longer prompts are computed in chunks."},
-        {.names = "scheduling-policy", .kind = CLI_STRING, .target = &o->scheduling_policy,
+        {.names = "scheduling-policy", .kind = CLI_STRING, .target = &o->steps->scheduling_policy,
          .value = "NAME", .common = true, .help = policy_help()},
-        {.names = "long-prefill-token-threshold", .kind = CLI_U32, .target = &o->long_prefill_token_threshold,
+        {.names = "long-prefill-token-threshold", .kind = CLI_U32, .target = &o->steps->long_prefill_token_threshold,
          .value = "N", .help = "Maximum number of prompt tokens of one sequence in a step. Default: the whole step."},
-        {.names = "max-num-partial-prefills", .kind = CLI_U32, .target = &o->max_partial_prefills, .value = "N",
+        {.names = "max-num-partial-prefills", .kind = CLI_U32, .target = &o->steps->max_partial_prefills, .value = "N",
          .help = "Maximum number of prompts computed at once. Default: no limit."},
-        {.names = "cost-model", .kind = CLI_PARSED, .parse = parse_cost_model, .target = &o->cost, .value = "FILE",
+        {.names = "cost-model", .kind = CLI_PARSED, .parse = parse_cost_model, .target = &o->steps->cost, .value = "FILE",
          .help = "Step times of this machine, measured by `quire bench steps`."},
-        {.names = "step-target-ms", .kind = CLI_F64, .target = &o->step_target_ms, .min = 0, .max = MAX_MS, .value = "MS",
+        {.names = "step-target-ms", .kind = CLI_F64, .target = &o->steps->step_target_ms, .min = 0, .max = MAX_MS, .value = "MS",
          .help = "Limit the prompt tokens of a step so that it ends within this time. Needs --cost-model."},
-        {.names = "adaptive-budget", .kind = CLI_FLAG, .target = &o->adaptive_budget,
+        {.names = "adaptive-budget", .kind = CLI_FLAG, .target = &o->steps->adaptive_budget,
          .help = "Correct the budget of --step-target-ms by recent step times, by a factor of 1/4 to 4."},
-        {.names = "batching", .kind = CLI_STRING, .target = &o->batching, .value = "NAME",
+        {.names = "batching", .kind = CLI_STRING, .target = &o->steps->batching, .value = "NAME",
          .help = "continuous, dynamic or static. continuous: each step admits every request that fits. dynamic and "
                  "static are for comparison: no request joins a running batch. A dynamic batch starts when it is "
                  "full or after --max-wait-ms, a static batch only when it is full. Default continuous."},
-        {.names = "max-batch-size", .kind = CLI_U32, .target = &o->max_batch_size, .value = "N",
+        {.names = "max-batch-size", .kind = CLI_U32, .target = &o->steps->max_batch_size, .value = "N",
          .help = "Size of dynamic and static batches. Default: --max-num-seqs."},
-        {.names = "max-wait-ms", .kind = CLI_F64, .target = &o->max_wait_ms, .min = 0, .max = MAX_MS, .value = "MS",
+        {.names = "max-wait-ms", .kind = CLI_F64, .target = &o->steps->max_wait_ms, .min = 0, .max = MAX_MS, .value = "MS",
          .help = "Maximum time that a dynamic batch waits to become full. Default 0."},
-        {.names = "preemption-mode", .kind = CLI_STRING, .target = &o->preemption_mode, .value = "NAME",
+        {.names = "preemption-mode", .kind = CLI_STRING, .target = &o->steps->preemption_mode, .value = "NAME",
          .help = "How preempted sequences resume when KV blocks run out: swap restores blocks that the host tier "
                  "holds; recompute computes them again; auto uses the faster of the two; never admits a sequence "
                  "only if it fits to its end."},
@@ -165,7 +165,7 @@ static size_t step_flags(struct engine_options *o, struct cli_option *out)
 /* The parameters of single policies, and drafts. */
 static size_t policy_flags(struct engine_options *o, struct cli_option *out)
 {
-    struct sched_policy_options *p = &o->policy_options;
+    struct sched_policy_options *p = &o->steps->policy_options;
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "sched-ageing-ms", .kind = CLI_PARSED, .parse = parse_ms, .target = &p->ageing_us, .value = "MS",
@@ -181,7 +181,7 @@ static size_t policy_flags(struct engine_options *o, struct cli_option *out)
          .value = "PERCENT",
          .help = "fair policy: largest percentage of a step's prompt tokens for one tenant while other tenants need "
                  "some. Default 50."},
-        {.names = "speculative-config", .kind = CLI_PARSED, .parse = speculative_flag_parse, .target = &o->speculative,
+        {.names = "speculative-config", .kind = CLI_PARSED, .parse = speculative_flag_parse, .target = &o->steps->speculative,
          .value = "JSON",
          .common = true, .help = "Draft tokens and verify several of them in one step, such as '{\"method\": \"ngram\"}'. The "
                  "answers have the same bits. Methods: ngram drafts from the request's own text, suffix also from "

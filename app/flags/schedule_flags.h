@@ -7,7 +7,8 @@
 
 #define SCHEDULE_FLAGS_MAX 24
 
-/* Writes the option rows for `options` to out[0..return value), without a terminating row. Both stay borrowed until
+/* Writes the option rows for `options` to out[0..return value), without a terminating row.
+ * options->steps is not NULL. All stay borrowed until
  * cli_parse() has returned. */
 size_t schedule_flags(struct engine_options *options, struct cli_option out[SCHEDULE_FLAGS_MAX]);
 

@@ -185,10 +185,13 @@ int command_generate(int argc, char **argv)
     struct request_flags flags = {.prompt = NULL};
     struct generate g = {.flags = &flags, .answer = {.status = QUIRE_INTERNAL}};
     struct engine_options options;
+    struct step_options steps;
     struct hub_model model;
     struct cli_option rows[ENGINE_FLAGS_MAX + 10];
 
     engine_options_default(&options);
+    step_options_default(&steps);
+    options.steps = &steps;
     options.max_num_seqs = 1;
     size_t n = own_flags(&flags, rows);
     n += engine_flags(&options, rows + n);
@@ -214,7 +217,7 @@ int command_generate(int argc, char **argv)
         return code;
     if (!options.model_dir)
         return command_fail(2, "MODEL is missing; usage: quire generate MODEL [PROMPT]");
-    if (strcmp(options.batching, "static") == 0)
+    if (strcmp(steps.batching, "static") == 0)
         return command_fail(
             2, "--batching static waits for a full batch, but generate runs one request at a time: leave it out");
 

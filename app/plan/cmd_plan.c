@@ -45,7 +45,8 @@ static int plan_second(const struct companion_flags *flags, const struct engine_
     *p = (struct planned){.name = flags->model};
     int status = hub_model_find(p->name, false, &p->model, err);
     if (status == QUIRE_OK) {
-        const struct engine_options o = companion_options(flags, p->model.dir, first_options);
+        struct step_options steps;
+        const struct engine_options o = companion_options(flags, p->model.dir, first_options, &steps);
         status = make_plan(&o, p, plan, ranks, err);
     }
     if (status != QUIRE_OK)
@@ -60,11 +61,14 @@ int command_plan(int argc, char **argv)
     struct engine_plan_rank ranks[2][ENGINE_MAX_RANKS];
     bool json = false;
     struct engine_options options;
+    struct step_options steps;
     struct companion_flags companion = {0};
     struct cli_option rows[ENGINE_FLAGS_MAX + COMPANION_FLAGS_MAX + 3];
     struct quire_error err;
 
     engine_options_default(&options);
+    step_options_default(&steps);
+    options.steps = &steps;
     size_t n = engine_flags(&options, rows);
     n += companion_flags(&companion, rows + n);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};

@@ -447,6 +447,7 @@ int replay_run(struct replay *p, const char *model_dir, const struct speculative
                struct quire_error *err)
 {
     struct engine_options options;
+    struct step_options steps;
     if (recording_header(p->recording)->not_invariant)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
@@ -461,8 +462,10 @@ int replay_run(struct replay *p, const char *model_dir, const struct speculative
             recording_header(p->recording)->numerics, K_NUMERICS_VERSION);
     options_of(recording_header(p->recording), model_dir, &options);
     options.grammars = p->grammars;
+    step_options_default(&steps);
+    options.steps = &steps;
     if (speculative)
-        options.speculative = *speculative;
+        steps.speculative = *speculative;
     p->guesses = speculative != NULL;
     int status = engine_open(&options, on_events, p, &p->engine, err);
     if (status != QUIRE_OK)

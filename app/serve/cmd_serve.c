@@ -68,6 +68,7 @@ int command_serve(int argc, char **argv)
     struct http_settings http = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
     struct serve_settings says = {.specials_in_messages = QUIRE_SPECIALS_TEXT};
     struct engine_options options;
+    struct step_options steps;
     struct watching watching = {0};
     struct cache_flags cache = {0};
     struct companion_flags companion = {0};
@@ -80,6 +81,8 @@ int command_serve(int argc, char **argv)
     struct quire_error err;
     int code;
     engine_options_default(&options);
+    step_options_default(&steps);
+    options.steps = &steps;
     if (begin(&flags, argc, argv, &code) && serve_run(&flags, &code, &err) != QUIRE_OK)
         code = command_fail(1, err.text);
     free(flags.engine_argv);

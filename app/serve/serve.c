@@ -23,8 +23,8 @@ static int open_tenants(struct serve *s, struct quire_error *err)
         return status;
     tenants_weights(s->tenants, s->weights);
     /* Space for tenants that a reloaded file, or another front end, may name. */
-    s->flags->options->policy_options.n_tenants = TENANTS_MAX;
-    s->flags->options->policy_options.tenant_weights = s->weights;
+    s->flags->options->steps->policy_options.n_tenants = TENANTS_MAX;
+    s->flags->options->steps->policy_options.tenant_weights = s->weights;
     return QUIRE_OK;
 }
 

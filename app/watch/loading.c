@@ -33,8 +33,12 @@ int loading_engine_open(const struct engine_options *options, engine_sink sink, 
 {
     struct loading l = {.is_logged = false};
     struct engine_options o = *options;
-    o.loading = on_loading;
-    o.loading_context = &l;
+    struct engine_observers observers = {.n_watches = 0};
+    if (options->observers)
+        observers = *options->observers;
+    observers.loading = on_loading;
+    observers.loading_context = &l;
+    o.observers = &observers;
     int status = engine_open(&o, sink, sink_context, out, err);
     bench_progress_end(&l.bar); /* for an engine that did not open */
     return status;

@@ -27,12 +27,11 @@ size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_M
 int watching_add(struct watching *w, struct engine_options *o, const struct engine_watch *watch,
                  struct quire_error *err)
 {
-    if (o->n_watches == ENGINE_MAX_WATCHES)
+    if (w->observers.n_watches == ENGINE_MAX_WATCHES)
         return quire_fail(err, QUIRE_INVALID, "more than %u observers", ENGINE_MAX_WATCHES);
-    for (uint32_t i = 0; i < o->n_watches; i++)
-        w->list[i] = o->watches[i];
-    w->list[o->n_watches++] = watch;
-    o->watches = w->list;
+    w->list[w->observers.n_watches++] = watch;
+    w->observers.watches = w->list;
+    o->observers = &w->observers;
     return QUIRE_OK;
 }
 
@@ -42,7 +41,7 @@ static int add_shadow(struct watching *w, struct engine_options *o, struct quire
     if (!policy)
         return quire_fail(err, QUIRE_INVALID, "--shadow-policy: unknown policy \"%.64s\"; known policies: %s",
                           w->shadow_policy, sched_policy_names());
-    if (o->cost.n_points == 0)
+    if (engine_step_options(o)->cost.n_points == 0)
         return quire_fail(err, QUIRE_INVALID,
                           "--shadow-policy needs step times: add --cost-model FILE, written by quire bench steps");
     int status = shadow_create(policy, &w->shadow, err);

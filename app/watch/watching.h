@@ -17,6 +17,7 @@ struct watching {
     struct timeline *timeline;
     struct shadow *shadow;
     const struct engine_watch *list[ENGINE_MAX_WATCHES];
+    struct engine_observers observers; /* of the list; the options refer to them */
 };
 
 /* Writes the option rows to out[0..return value). */

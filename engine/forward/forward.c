@@ -10,13 +10,11 @@ static uint8_t *staging_of(struct forward *f)
 /* A recorded step is larger than it was asked to be: what fills it up goes nowhere and reads nothing. */
 static void fill_up(struct forward *f, const struct forward_graph *graph, struct forward_batch *batch)
 {
-    uint32_t n = graph->n_tokens;
+    const uint32_t n = graph->n_tokens;
+    forward_pad(f, batch, batch->n_tokens, n);
     for (uint32_t i = batch->n_tokens; i < n; i++) {
-        batch->ids[i] = batch->positions[i] = 0;
-        for (uint32_t g = 0; g < f->n_groups; g++) {
-            batch->slots[g][i] = K_NO_SLOT;
+        for (uint32_t g = 0; g < f->n_groups; g++)
             batch->group_rows[g][i] = (struct k_attn_row){.token = i};
-        }
         batch->logit_tokens[i] = i;
         batch->logit_rows[i] = (struct k_attn_row){.token = i};
     }

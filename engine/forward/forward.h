@@ -24,14 +24,10 @@
 #define QUIRE_ENGINE_FORWARD_H
 
 #include "base/status.h"
+#include "engine/forward/batch.h"
 #include "engine/plan.h"
 #include "engine/model/weights.h"
-#include "kernels/args/attention.h"
-#include "kernels/args/kv_copy.h"
-#include "kernels/args/rows.h"
-#include "kernels/args/sample.h"
 #include "kernels/group.h"
-#include "memory/kv_cache.h"
 #include "engine/model/model.h"
 
 #include <stdint.h>
@@ -66,37 +62,7 @@ void forward_destroy(struct forward *f); /* NULL is fine */
 uint32_t forward_n_graphs(const struct forward *f);
 uint64_t forward_graph_bytes(const struct forward *f); /* device memory that disappeared while steps were recorded */
 
-/* Host arrays of one step. The caller's rows of all KV groups use the same table offsets. */
-struct forward_batch {
-    uint32_t n_tokens, n_rows, n_logits, n_entries; /* n_logits: of a model that gives vectors, how many */
-    uint32_t *ids; /* [n_tokens] */
-    uint32_t *segments; /* [n_tokens] of an encoder: which text of a pair */
-    struct k_pool_row *pool_rows; /* [n_logits] of a model that gives vectors: the tokens of each, by rising token */
-    struct k_pool_row
-        *vector_rows; /* [n_logits] where something is made of what is pooled: each alone. The pass's own */
-    uint32_t *positions; /* [n_tokens] */
-    uint32_t *slots[KV_MAX_GROUPS]; /* [n_tokens]: block id * block_tokens + offset */
-    uint32_t *tables[KV_MAX_GROUPS]; /* [n_entries] block ids */
-    struct k_attn_row *rows; /* [n_rows] */
-    uint32_t *logit_tokens; /* [n_logits]: tokens whose logits are wanted, ascending, each once */
-    /* Tokens that the step launched last is still sampling: ids[token] is that step's results[row]. */
-    struct k_token_source *sources; /* [n_rows] */
-    uint32_t n_sources; /* 0 from forward_begin() */
-    /* Set by forward_run(): the rows of each group, with consecutive tables, and of the tokens with logits; plans. */
-    struct k_attn_row *group_rows[KV_MAX_GROUPS]; /* [n_rows]; the first are `rows` */
-    struct k_attn_row *logit_rows; /* [n_logits] */
-    uint32_t n_logit_rows;
-    uint8_t *attention_plans; /* one for each group, and one for logit_rows */
-    uint64_t attention_plan_stride;
-    uint8_t *sample_plan, *sample_parts;
-    const struct forward_graph *graph; /* set by forward.c: how the step runs */
-    /* NULL, or called once before the sampler's rows are read: in host memory after the layers are computed, for a device
-     * before the step is queued. It may set mask and forced of the rows. */
-    void (*rows_ready)(void *context);
-    void *rows_context;
-};
-
-/* Sizes within the plan's limits. The arrays belong to the caller until forward_run(), which must be the next call.
+/* Hands out the arrays of a step (batch.h) with sizes within the plan's limits. The arrays belong to the caller until forward_run(), which must be the next call.
  * They are reused once the step before the next one has completed. */
 void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits, uint32_t n_entries,
                    struct forward_batch *out);

@@ -30,13 +30,11 @@ static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
         forward_begin(f, n, n, n, 1, &batch);
         for (uint32_t g = 0; g < f->n_groups; g++)
             batch.tables[g][0] = 0;
+        forward_pad(f, &batch, 0, n);
         for (uint32_t i = 0; i < n; i++) {
             rows[i] = (struct k_sample_row){.top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .forced = -1};
-            batch.ids[i] = batch.positions[i] = 0;
             batch.logit_tokens[i] = i;
             batch.rows[i] = (struct k_attn_row){.token = i, .n_tokens = 1};
-            for (uint32_t g = 0; g < f->n_groups; g++)
-                batch.slots[g][i] = K_NO_SLOT;
         }
         if (forward_is_stage(f) || f->group.stage.rank > 0)
             status = forward_warm(f, &batch, err);

@@ -1,15 +1,48 @@
 /* Where a step's input lies, in the staging image and on the device. */
 #include "engine/forward/forward_internal.h"
 
+/* Lays out the arrays of a length other than ENTRIES, each on a boundary. Returns the end. */
+static uint8_t *place_arrays(const struct forward *f, uint8_t *at, struct forward_batch *out)
+{
+    const uint32_t present = batch_present(f->desc);
+    for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++) {
+        const struct batch_array *a = &batch_arrays[i];
+        uint32_t g;
+        if (a->length == BATCH_ENTRIES || !batch_has(a, present))
+            continue;
+        for (const uint32_t n = batch_groups(a, f->n_groups, &g); g < n; g++) {
+            batch_set(out, a, g, at);
+            at += layout_align(batch_length(out, a->length) * a->element_bytes);
+        }
+        if (a->filled == BATCH_PRESET)
+            batch_pad(out, a, f->n_groups, 0, out->n_tokens);
+    }
+    return at;
+}
+
+/* Lays out the arrays of ENTRIES, whose groups are packed: rows of all groups have offsets from the first. */
+static uint8_t *place_entries(const struct forward *f, uint8_t *at, struct forward_batch *out)
+{
+    for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++) {
+        const struct batch_array *a = &batch_arrays[i];
+        uint32_t g;
+        if (a->length != BATCH_ENTRIES)
+            continue;
+        const uint64_t bytes = out->n_entries * a->element_bytes;
+        const uint32_t n = batch_groups(a, f->n_groups, &g);
+        for (; g < n; g++)
+            batch_set(out, a, g, at + g * bytes);
+        at += layout_align(n * bytes);
+    }
+    return at;
+}
+
 /* The pieces of a step's input lie one after the other, each on a boundary, no longer than this step needs: one copy moves
  * them all. The same order and rounding as step_layout_make(). Where everything up to the tables begins depends on the first
  * three sizes alone, so that a recorded step finds it; what comes behind is found by offsets in what came before. */
 void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
                    uint32_t n_entries, struct forward_batch *out)
 {
-    uint8_t *at = staging;
-    const uint64_t tokens = layout_align(n_tokens * sizeof(uint32_t));
-    const uint64_t rows = layout_align(n_rows * sizeof(struct k_attn_row));
     struct k_plan_dims dims[KV_MAX_GROUPS];
     struct k_plan_bytes bytes;
     for (uint32_t g = 0; g < KV_MAX_GROUPS; g++) {
@@ -20,41 +53,22 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
     }
     step_workspace(f->backend->ops->planner, dims, f->n_groups, &bytes);
     *out = (struct forward_batch){.n_tokens = n_tokens, .n_rows = n_rows, .n_logits = n_logits, .n_entries = n_entries};
-    out->ids = (uint32_t *)(void *)at;
-    at += tokens;
-    out->positions = (uint32_t *)(void *)at;
-    at += tokens;
-    if (f->desc->config->is_encoder) {
-        out->segments = (uint32_t *)(void *)at;
-        at += tokens;
-    }
-    for (uint32_t g = 0; g < f->n_groups; g++, at += tokens)
-        out->slots[g] = (uint32_t *)(void *)at;
-    out->rows = (struct k_attn_row *)(void *)at;
-    for (uint32_t g = 0; g < f->n_groups; g++, at += rows)
-        out->group_rows[g] = (struct k_attn_row *)(void *)at;
-    out->logit_tokens = (uint32_t *)(void *)at;
-    at += layout_align(n_logits * sizeof(uint32_t));
-    if (f->desc->config->outputs.kind != OUTPUT_TOKENS) {
-        out->pool_rows = (struct k_pool_row *)(void *)at;
-        at += layout_align(n_logits * sizeof(struct k_pool_row));
-    }
-    if (f->desc->config->outputs.dense.size > 0) {
-        out->vector_rows = (struct k_pool_row *)(void *)at;
-        at += layout_align(n_logits * sizeof(struct k_pool_row));
-    }
-    out->logit_rows = (struct k_attn_row *)(void *)at;
-    at += layout_align(n_logits * sizeof(struct k_attn_row));
-    out->sources = (struct k_token_source *)(void *)at;
-    at += layout_align(n_rows * sizeof(struct k_token_source));
+    uint8_t *at = place_arrays(f, staging, out);
+    out->group_rows[0] = out->rows;
     out->sample_plan = at;
     at += layout_align(bytes.sample_plan);
     out->attention_plans = at;
     out->attention_plan_stride = layout_align(bytes.attention_plan);
     at += (f->n_groups + 1) * out->attention_plan_stride;
-    for (uint32_t g = 0; g < f->n_groups; g++)
-        out->tables[g] = (uint32_t *)(void *)at + (uint64_t)g * n_entries;
-    out->sample_parts = at + layout_align((uint64_t)f->n_groups * n_entries * sizeof(uint32_t));
+    out->sample_parts = place_entries(f, at, out);
+}
+
+void forward_pad(const struct forward *f, struct forward_batch *batch, uint32_t first, uint32_t end)
+{
+    const uint32_t present = batch_present(f->desc);
+    for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++)
+        if (batch_arrays[i].length == BATCH_TOKENS && batch_has(&batch_arrays[i], present))
+            batch_pad(batch, &batch_arrays[i], f->n_groups, first, end);
 }
 
 void *forward_on_device(const struct forward *f, const void *staged)

@@ -73,6 +73,8 @@ void forward_graphs_destroy(struct forward *f);
 /* Lays out a step's arrays in a staging image. */
 void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
                    uint32_t n_entries, struct forward_batch *out);
+/* Sets tokens [first, end) to padding, which reads and writes nothing. */
+void forward_pad(const struct forward *f, struct forward_batch *batch, uint32_t first, uint32_t end);
 /* Where a piece of the staged input lies for the backend. */
 void *forward_on_device(const struct forward *f, const void *staged);
 /* Queues the copy of a piece there, where it is not used in place. */

@@ -95,20 +95,32 @@ static uint32_t cut_rows(const struct k_attn_row *rows, uint32_t n_rows, uint32_
     return n;
 }
 
+/* Arrays of tokens from `begin` on, and whole arrays of table entries. */
+static void cut_arrays(const struct forward *f, const struct forward_batch *batch, uint32_t begin,
+                       struct forward_batch *out)
+{
+    const uint32_t present = batch_present(f->desc);
+    for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++) {
+        const struct batch_array *a = &batch_arrays[i];
+        const size_t first = a->length == BATCH_TOKENS ? begin * a->element_bytes : 0;
+        uint32_t g;
+        if ((a->length != BATCH_TOKENS && a->length != BATCH_ENTRIES) || !batch_has(a, present))
+            continue;
+        for (const uint32_t n = batch_groups(a, f->n_groups, &g); g < n; g++)
+            memcpy(batch_get(out, a, g), (const uint8_t *)batch_get(batch, a, g) + first,
+                   batch_length(out, a->length) * a->element_bytes);
+    }
+}
+
 /* Makes the step's tokens [begin, end) a step of its own. It uses the other image of a step's input, which is free
  * because steps of several ranks do not overlap. The tables are those of the whole step. */
 static void cut(struct forward *f, const struct forward_batch *batch, uint32_t begin, uint32_t end,
                 uint32_t first_logit, uint32_t n_logits, struct forward_batch *out)
 {
-    const size_t n_bytes = (end - begin) * sizeof(uint32_t);
     forward_place(f, f->staging[(f->n_begun + 1) % 2], end - begin, batch->n_rows, n_logits, batch->n_entries, out);
-    memcpy(out->ids, batch->ids + begin, n_bytes);
-    memcpy(out->positions, batch->positions + begin, n_bytes);
-    for (uint32_t g = 0; g < f->n_groups; g++) {
-        memcpy(out->slots[g], batch->slots[g] + begin, n_bytes);
-        memcpy(out->tables[g], batch->tables[g], batch->n_entries * sizeof(uint32_t));
+    cut_arrays(f, batch, begin, out);
+    for (uint32_t g = 0; g < f->n_groups; g++)
         out->n_rows = cut_rows(batch->group_rows[g], batch->n_rows, begin, end, out->group_rows[g]);
-    }
     for (uint32_t i = 0; i < n_logits; i++)
         out->logit_tokens[i] = batch->logit_tokens[first_logit + i] - begin;
     forward_fill_logit_rows(f, out);

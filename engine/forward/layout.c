@@ -1,9 +1,8 @@
 #include "engine/forward/layout.h"
 
+#include "engine/forward/batch.h"
 #include "engine/model/share.h"
 #include "engine/model/tensors.h"
-#include "kernels/args/attention.h"
-#include "kernels/args/rows.h"
 #include "kernels/args/sample.h"
 #include "memory/kv_cache.h"
 
@@ -49,6 +48,28 @@ static uint64_t widest_shared(const struct model_desc *desc)
     return most;
 }
 
+/* A step's arrays, in the order and with the rounding of forward_place(). */
+static void take_arrays(struct tally *t, const uint64_t lengths[BATCH_N_LENGTHS], uint32_t n_groups, uint32_t present)
+{
+    for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++) {
+        const struct batch_array *a = &batch_arrays[i];
+        uint32_t g;
+        if (a->length != BATCH_ENTRIES && batch_has(a, present))
+            for (const uint32_t n = batch_groups(a, n_groups, &g); g < n; g++)
+                take(t, lengths[a->length], 1, a->element_bytes);
+    }
+}
+
+static void take_entries(struct tally *t, const uint64_t lengths[BATCH_N_LENGTHS], uint32_t n_groups)
+{
+    for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++) {
+        uint32_t g;
+        if (batch_arrays[i].length == BATCH_ENTRIES)
+            take(t, lengths[BATCH_ENTRIES], batch_groups(&batch_arrays[i], n_groups, &g),
+                 batch_arrays[i].element_bytes);
+    }
+}
+
 int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan, struct step_layout *out,
                      struct quire_error *err)
 {
@@ -63,20 +84,15 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     step_plan_workspace(desc, plan, &bytes);
     out->has_gate_up = plan->planner->needs_gate_up(&dims) && !desc->config->is_encoder;
     out->input = 0;
-    for (uint64_t i = 0; i < 2 + groups + desc->config->is_encoder; i++)
-        take(&t, n_tokens, 1, sizeof(uint32_t));
-    for (uint64_t g = 0; g < groups; g++)
-        take(&t, plan->max_num_seqs, 1, sizeof(struct k_attn_row));
-    take(&t, plan->max_logit_rows, 1, sizeof(uint32_t));
-    for (uint64_t i = 0;
-         i < (uint64_t)(desc->config->outputs.kind != OUTPUT_TOKENS) + (desc->config->outputs.dense.size > 0); i++)
-        take(&t, plan->max_logit_rows, 1, sizeof(struct k_pool_row));
-    take(&t, plan->max_logit_rows, 1, sizeof(struct k_attn_row));
-    take(&t, plan->max_num_seqs, 1, sizeof(struct k_token_source));
+    const uint64_t lengths[BATCH_N_LENGTHS] = {[BATCH_TOKENS] = n_tokens,
+                                               [BATCH_ROWS] = plan->max_num_seqs,
+                                               [BATCH_OUTPUTS] = plan->max_logit_rows,
+                                               [BATCH_ENTRIES] = plan->max_num_seqs * table};
+    take_arrays(&t, lengths, plan->n_kv_groups, batch_present(desc));
     take(&t, bytes.sample_plan, 1, 1);
     for (uint64_t i = 0; i < groups + 1; i++)
         take(&t, bytes.attention_plan, 1, 1);
-    take(&t, plan->max_num_seqs, table, groups * sizeof(uint32_t));
+    take_entries(&t, lengths, plan->n_kv_groups);
     take(&t, bytes.sample_parts, 1, 1);
     out->input_bytes = t.at;
     out->residual = take(&t, n_tokens, desc->config->hidden_size, sizeof(float));

@@ -12,7 +12,7 @@ struct files {
 
 static int open_draft(struct files *f, const struct engine_options *o, struct quire_error *err)
 {
-    int status = model_open_draft(o->speculative.model, o->model_dir, f->model->config, o->ignore_unused_tensors,
+    int status = model_open_draft(engine_step_options(o)->speculative.model, o->model_dir, f->model->config, o->ignore_unused_tensors,
                                   f->draft, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
@@ -34,7 +34,7 @@ static int open_files(struct files *f, const struct engine_options *o, struct qu
     const struct model_desc desc = opened_model_desc(m);
     if (status == QUIRE_OK)
         status = weights_unused(m->checkpoint, &desc, o->ignore_unused_tensors, &unused, err);
-    if (status == QUIRE_OK && o->speculative.method == DRAFT_MODEL)
+    if (status == QUIRE_OK && engine_step_options(o)->speculative.method == DRAFT_MODEL)
         status = open_draft(f, o, err);
     return status;
 }
@@ -90,7 +90,7 @@ int engine_plan_model(const struct engine_options *options, struct model_config 
         status = open_files(&f, &o, err);
     const struct model_desc desc = opened_model_desc(&model);
     draft_desc = opened_model_desc(&draft_model);
-    struct engine_draft draft = {.desc = &draft_desc, .n_tokens = o.speculative.num_speculative_tokens};
+    struct engine_draft draft = {.desc = &draft_desc, .n_tokens = engine_step_options(&o)->speculative.num_speculative_tokens};
     const struct engine_draft *used = status == QUIRE_OK && draft_model.checkpoint ? &draft : NULL;
     if (used) {
         draft.weight_bytes = checkpoint_total_bytes(draft_model.checkpoint);

@@ -36,8 +36,11 @@ static const struct field numbers_of[] = {
     FIELD(pipeline_parallel_size),
     HOSTS_FIELD(gpu_memory_utilization),
 };
+/* A host's own settings that are not sent: rank 0's would mean nothing here. */
+static const struct field unsent_of[] = {HOSTS_FIELD(local_ranks), HOSTS_FIELD(message_bytes)};
 #define N_TEXTS (sizeof texts_of / sizeof texts_of[0])
 #define N_NUMBERS (sizeof numbers_of / sizeof numbers_of[0])
+#define N_UNSENT (sizeof unsent_of / sizeof unsent_of[0])
 
 static const char *text_at(const struct engine_options *o, const struct field *f)
 {
@@ -115,6 +118,21 @@ int setup_compare(const struct engine_options *first, const struct engine_option
                               (unsigned long long)a, rank, (unsigned long long)b);
     }
     return QUIRE_OK;
+}
+
+static void keep_own(struct engine_options *options, const struct engine_options *own, const struct field *fields,
+                     size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (fields[i].is_hosts)
+            memcpy((char *)options + fields[i].at, (const char *)own + fields[i].at, fields[i].bytes);
+}
+
+void setup_keep_own(struct engine_options *options, const struct engine_options *own)
+{
+    keep_own(options, own, texts_of, N_TEXTS);
+    keep_own(options, own, numbers_of, N_NUMBERS);
+    keep_own(options, own, unsent_of, N_UNSENT);
 }
 
 static int read_text(const char **at, const char *end, const struct field *f, char **texts, struct engine_options *out,

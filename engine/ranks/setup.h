@@ -23,6 +23,9 @@ int setup_write(const struct engine_options *options, void *to, size_t *n_bytes,
 int setup_compare(const struct engine_options *first, const struct engine_options *own, uint32_t rank,
                   struct quire_error *err);
 
+/* Replaces the host's own settings, which the frame has or not, by those of this rank's own options. */
+void setup_keep_own(struct engine_options *options, const struct engine_options *own);
+
 /* The texts of *out lie in `texts`, which belongs to the caller: [SETUP_MAX_BYTES]. *out keeps fields that the frame
  * does not contain. */
 int setup_read(const void *from, size_t n_bytes, char *texts, struct engine_options *out, struct quire_error *err);

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #define N_SIZES 4u
-#define ROW_WORDS 4u
 #define MOVE_WORDS 4u
 
 struct step_limits step_limits_of(const struct model_desc *desc, const struct engine_plan *plan)
@@ -19,6 +18,7 @@ struct step_limits step_limits_of(const struct model_desc *desc, const struct en
         .n_entries = n_entries < UINT32_MAX ? (uint32_t)n_entries : UINT32_MAX,
         .vocab_size = desc->config->vocab_size,
         .n_positions = plan->max_model_len,
+        .present = batch_present(desc),
     };
     for (uint32_t g = 0; g < plan->n_kv_groups; g++) {
         out.n_blocks[g] = plan->groups[g].n_blocks;
@@ -28,11 +28,25 @@ struct step_limits step_limits_of(const struct model_desc *desc, const struct en
     return out;
 }
 
+static bool is_sent(const struct step_limits *l, const struct batch_array *a)
+{
+    return a->is_sent && batch_has(a, l->present);
+}
+
 static size_t bytes_of(const struct step_limits *l, const struct step_sizes *s)
 {
-    const uint64_t groups = l->n_groups;
-    return sizeof(uint32_t) * (N_SIZES + (2 + groups) * s->n_tokens + (uint64_t)ROW_WORDS * s->n_rows +
-                               groups * s->n_entries + s->n_logits);
+    const uint64_t lengths[BATCH_N_LENGTHS] = {[BATCH_TOKENS] = s->n_tokens,
+                                               [BATCH_ROWS] = s->n_rows,
+                                               [BATCH_OUTPUTS] = s->n_logits,
+                                               [BATCH_ENTRIES] = s->n_entries};
+    size_t n_bytes = N_SIZES * sizeof(uint32_t);
+    for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++) {
+        const struct batch_array *a = &batch_arrays[i];
+        uint32_t first;
+        if (is_sent(l, a))
+            n_bytes += (batch_groups(a, l->n_groups, &first) - first) * lengths[a->length] * a->element_bytes;
+    }
+    return n_bytes;
 }
 
 size_t step_frame_max_bytes(const struct step_limits *l)
@@ -47,23 +61,24 @@ static uint8_t *put(uint8_t *to, const void *from, size_t n_bytes)
     return to + n_bytes;
 }
 
+/* An attention row is sent as it lies in memory. */
+_Static_assert(sizeof(struct k_attn_row) == 4 * sizeof(uint32_t) && offsetof(struct k_attn_row, token) == 0 &&
+                   offsetof(struct k_attn_row, n_tokens) == sizeof(uint32_t) &&
+                   offsetof(struct k_attn_row, position) == 2 * sizeof(uint32_t),
+               "the frame has token, n_tokens, position, table");
+
 size_t step_frame_write(const struct step_limits *l, const struct forward_batch *b, void *to)
 {
     const struct step_sizes sizes = {b->n_tokens, b->n_rows, b->n_logits, b->n_entries};
-    const size_t tokens = b->n_tokens * sizeof(uint32_t);
     uint8_t *at = put(to, &sizes, sizeof sizes);
-    at = put(at, b->ids, tokens);
-    at = put(at, b->positions, tokens);
-    for (uint32_t g = 0; g < l->n_groups; g++)
-        at = put(at, b->slots[g], tokens);
-    for (uint32_t i = 0; i < b->n_rows; i++) {
-        const struct k_attn_row *r = &b->rows[i];
-        at = put(at, (const uint32_t[ROW_WORDS]){r->token, r->n_tokens, r->position, r->table},
-                 ROW_WORDS * sizeof(uint32_t));
+    for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++) {
+        const struct batch_array *a = &batch_arrays[i];
+        const size_t n_bytes = batch_length(b, a->length) * a->element_bytes;
+        uint32_t g;
+        if (is_sent(l, a))
+            for (const uint32_t n = batch_groups(a, l->n_groups, &g); g < n; g++)
+                at = put(at, batch_get(b, a, g), n_bytes);
     }
-    for (uint32_t g = 0; g < l->n_groups; g++)
-        at = put(at, b->tables[g], b->n_entries * sizeof(uint32_t));
-    at = put(at, b->logit_tokens, b->n_logits * sizeof(uint32_t));
     return (size_t)(at - (uint8_t *)to);
 }
 
@@ -150,42 +165,63 @@ static int check_tables(const struct step_limits *l, const struct forward_batch 
     return QUIRE_OK;
 }
 
-static int check_logits(const struct forward_batch *b, struct quire_error *err)
+static int check_logits(const struct forward_batch *b, const char *called, struct quire_error *err)
 {
     for (uint32_t i = 1; i < b->n_logits; i++)
         if (b->logit_tokens[i] <= b->logit_tokens[i - 1])
             return quire_fail(err, QUIRE_INVALID, "step frame: logit %u has token %u, after token %u", i,
                               b->logit_tokens[i], b->logit_tokens[i - 1]);
-    return check_below("the token of logit", b->logit_tokens, b->n_logits, b->n_tokens, err);
+    return check_below(called, b->logit_tokens, b->n_logits, b->n_tokens, err);
+}
+
+/* What a value of the array must be below. */
+static uint64_t limit_of(const struct step_limits *l, const struct batch_array *a, uint32_t group)
+{
+    switch (a->values.in) {
+    case BATCH_IN_VOCABULARY: return l->vocab_size;
+    case BATCH_IN_POSITIONS: return l->n_positions;
+    case BATCH_IN_SLOTS: return (uint64_t)l->n_blocks[group] * l->block_tokens;
+    default: return a->values.below;
+    }
+}
+
+static int check_values(const struct step_limits *l, const struct batch_array *a, const struct forward_batch *b,
+                        struct quire_error *err)
+{
+    uint32_t g;
+    int status = QUIRE_OK;
+    for (const uint32_t n = batch_groups(a, l->n_groups, &g); g < n && status == QUIRE_OK; g++)
+        status = check_below(a->called, batch_get(b, a, g), batch_length(b, a->length), limit_of(l, a, g), err);
+    return status;
+}
+
+static int check_array(const struct step_limits *l, const struct batch_array *a, const struct forward_batch *b,
+                       struct quire_error *err)
+{
+    switch (a->values.in) {
+    case BATCH_IN_ANY: return QUIRE_OK;
+    case BATCH_IN_ROWS: return check_rows(l, b, err);
+    case BATCH_IN_BLOCKS: return check_tables(l, b, err);
+    case BATCH_IN_ASCENDING_TOKENS: return check_logits(b, a->called, err);
+    default: return check_values(l, a, b, err);
+    }
 }
 
 int step_frame_read(const struct step_limits *l, const void *from, struct forward_batch *b, struct quire_error *err)
 {
-    const size_t tokens = b->n_tokens * sizeof(uint32_t);
     const uint8_t *at = (const uint8_t *)from + sizeof(struct step_sizes);
-    at = take(b->ids, at, tokens);
-    at = take(b->positions, at, tokens);
-    for (uint32_t g = 0; g < l->n_groups; g++)
-        at = take(b->slots[g], at, tokens);
-    for (uint32_t i = 0; i < b->n_rows; i++) {
-        uint32_t r[ROW_WORDS];
-        at = take(r, at, sizeof r);
-        b->rows[i] = (struct k_attn_row){.token = r[0], .n_tokens = r[1], .position = r[2], .table = r[3]};
+    int status = QUIRE_OK;
+    for (uint32_t i = 0; i < BATCH_N_ARRAYS && status == QUIRE_OK; i++) {
+        const struct batch_array *a = &batch_arrays[i];
+        const size_t n_bytes = batch_length(b, a->length) * a->element_bytes;
+        uint32_t g;
+        if (!is_sent(l, a))
+            continue;
+        for (const uint32_t n = batch_groups(a, l->n_groups, &g); g < n; g++)
+            at = take(batch_get(b, a, g), at, n_bytes);
+        status = check_array(l, a, b, err);
     }
-    for (uint32_t g = 0; g < l->n_groups; g++)
-        at = take(b->tables[g], at, b->n_entries * sizeof(uint32_t));
-    take(b->logit_tokens, at, b->n_logits * sizeof(uint32_t));
-
-    int status = check_below("token", b->ids, b->n_tokens, l->vocab_size, err);
-    if (status == QUIRE_OK)
-        status = check_below("position", b->positions, b->n_tokens, l->n_positions, err);
-    if (status == QUIRE_OK)
-        status = check_rows(l, b, err);
-    for (uint32_t g = 0; g < l->n_groups && status == QUIRE_OK; g++)
-        status = check_below("slot", b->slots[g], b->n_tokens, (uint64_t)l->n_blocks[g] * l->block_tokens, err);
-    if (status == QUIRE_OK)
-        status = check_tables(l, b, err);
-    return status == QUIRE_OK ? check_logits(b, err) : status;
+    return status;
 }
 
 uint32_t step_frame_max_moves(const struct step_limits *l)

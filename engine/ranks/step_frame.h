@@ -8,6 +8,7 @@
  *     tables of each KV group              [n_entries]
  *     logit_tokens                         [n_logits]
  *
+ * The arrays are those of the table in forward/batch.h that are sent, in its order.
  * Received values are checked against the rank's own limits, because a wrong number would make it write anywhere.
  * Pure functions; any thread.
  */
@@ -21,6 +22,7 @@ struct step_limits {
     uint32_t n_blocks[KV_MAX_GROUPS], n_host_blocks[KV_MAX_GROUPS], windows[KV_MAX_GROUPS];
     uint32_t n_tokens, n_rows, n_logits, n_entries; /* at most */
     uint32_t vocab_size, n_positions;
+    uint32_t present; /* optional arrays of the model: enum batch_present */
 };
 struct step_limits step_limits_of(const struct model_desc *desc, const struct engine_plan *plan);
 

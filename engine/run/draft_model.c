@@ -39,7 +39,7 @@ struct draft_model {
     struct opened_model files;
     struct model_desc desc; /* of them */
     struct engine_draft about;
-    struct engine_plan plan; /* of its own passes */
+    uint32_t block_tokens, n_kv_groups, max_num_batched_tokens; /* of its own passes */
     enum k_gemm_form form;
     struct weights *weights;
     struct forward *forward;
@@ -64,14 +64,14 @@ static uint32_t min32(uint32_t a, uint32_t b)
 
 int draft_model_prepare(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    if (o->speculative.method != DRAFT_MODEL)
+    if (engine_step_options(o)->speculative.method != DRAFT_MODEL)
         return QUIRE_OK;
     struct draft_model *d = calloc(1, sizeof *d);
     e->draft_model = d;
     if (!d)
         return quire_fail(err, QUIRE_NO_MEMORY, "draft model: out of memory");
     d->engine = e;
-    int status = model_open_draft(o->speculative.model, o->model_dir, e->desc.config, o->ignore_unused_tensors,
+    int status = model_open_draft(engine_step_options(o)->speculative.model, o->model_dir, e->desc.config, o->ignore_unused_tensors,
                                   &d->files, err);
     d->desc = opened_model_desc(&d->files);
     uint64_t mapped_bytes;
@@ -83,7 +83,7 @@ int draft_model_prepare(struct engine *e, const struct engine_options *o, struct
     }
     d->about = (struct engine_draft){.desc = &d->desc,
                                      .weight_bytes = checkpoint_total_bytes(d->files.checkpoint),
-                                     .n_tokens = o->speculative.num_speculative_tokens};
+                                     .n_tokens = engine_step_options(o)->speculative.num_speculative_tokens};
     /* Its output is never part of an answer, so it may use the form that supports every format. */
     d->form = e->backend->form;
     if (!e->backend->ops->supports(e->backend, K_OP_GEMM, d->form, model_weight_format(&d->desc)))
@@ -152,14 +152,16 @@ static int alloc_arrays(struct draft_model *d, struct quire_error *err)
 int draft_model_open(struct engine *e, const struct engine_plan *plan, bool graphs, struct quire_error *err)
 {
     struct draft_model *d = e->draft_model;
-    d->plan = *plan;
+    d->block_tokens = plan->block_tokens;
+    d->n_kv_groups = plan->n_kv_groups;
+    d->max_num_batched_tokens = plan->max_num_batched_tokens;
     int status = draft_model_bind(e, err);
     if (status == QUIRE_OK)
         status = alloc_arrays(d, err);
     if (status != QUIRE_OK)
         return status;
     swap_form(d);
-    status = forward_create(e->backend, &d->desc, &d->plan, d->weights, NULL, &d->forward, err);
+    status = forward_create(e->backend, &d->desc, plan, d->weights, NULL, &d->forward, err);
     if (status == QUIRE_OK)
         status = forward_ready(d->forward, graphs, err);
     swap_form(d);
@@ -182,9 +184,9 @@ void draft_model_close(struct draft_model *d)
 
 void draft_model_launched(struct draft_model *d, const struct sched_row *row)
 {
-    const uint32_t bt = d->plan.block_tokens, end = row->first + row->count;
+    const uint32_t bt = d->block_tokens, end = row->first + row->count;
     uint32_t n;
-    const uint32_t *blocks = sched_blocks(d->engine->sched, row->seq, d->group, &n);
+    const uint32_t *blocks = sched_blocks(d->engine->run->sched, row->seq, d->group, &n);
     for (uint32_t i = (row->first + bt - 1) / bt; i < n && i * bt < end; i++)
         d->n_valid[blocks[i]] = 0;
 }
@@ -193,7 +195,7 @@ void draft_model_launched(struct draft_model *d, const struct sched_row *row)
 static int move_own(struct draft_model *d, struct kv_move *own, uint32_t n, struct quire_error *err)
 {
     int status = QUIRE_OK;
-    for (uint32_t g = 0; g < d->plan.n_kv_groups && status == QUIRE_OK; g++) {
+    for (uint32_t g = 0; g < d->n_kv_groups && status == QUIRE_OK; g++) {
         for (uint32_t i = 0; i < n; i++)
             own[i].group = g;
         status = forward_move(d->forward, own, n, err);
@@ -234,7 +236,7 @@ static uint32_t block_of(const struct draft_model *d, const struct asked *a, uin
 /* The number of leading positions of the sequence's own blocks that are computed. */
 static uint32_t count_valid(const struct draft_model *d, const struct asked *a)
 {
-    const uint32_t bt = d->plan.block_tokens;
+    const uint32_t bt = d->block_tokens;
     uint32_t i = 0;
     while (i < a->n_table && d->n_valid[a->blocks[i]] == bt)
         i++;
@@ -244,7 +246,7 @@ static uint32_t count_valid(const struct draft_model *d, const struct asked *a)
 /* Positions [first, end) were computed in the sequence's own blocks, whose earlier ones had been. */
 static void set_valid(struct draft_model *d, const struct asked *a, uint32_t first, uint32_t end)
 {
-    const uint32_t bt = d->plan.block_tokens;
+    const uint32_t bt = d->block_tokens;
     for (uint32_t i = first / bt; i < a->n_table && i * bt < end; i++) {
         uint32_t n = min32(end - i * bt, bt);
         if (d->n_valid[a->blocks[i]] < n)
@@ -258,7 +260,7 @@ static void settle(struct draft_model *d, const struct asked *a)
 {
     struct slot *slot = &d->slots[a->ask->slot];
     const struct draft_text *text = &a->ask->text;
-    const uint32_t bt = d->plan.block_tokens;
+    const uint32_t bt = d->block_tokens;
     uint32_t n = 0;
     while (n < slot->n && slot->first + n < text->n_tokens && text->tokens[slot->first + n] == slot->tokens[n])
         n++;
@@ -300,7 +302,7 @@ static void fit_vocabulary(const struct draft_model *d, struct k_sample_row *row
 
 static void draw_row(const struct draft_model *d, const struct asked *a, struct k_sample_row *out)
 {
-    const struct seq_owner *owner = &d->engine->owners[a->ask->seq];
+    const struct seq_owner *owner = &d->engine->run->owners[a->ask->seq];
     struct request *r = owner->request;
     struct request_choice *c = &r->choices[owner->choice];
     const struct draft_text *text = &a->ask->text;
@@ -322,7 +324,7 @@ static void draw_row(const struct draft_model *d, const struct asked *a, struct 
 static void fill_row(struct draft_model *d, const struct asked *a, uint32_t token, uint32_t table,
                      struct forward_batch *batch)
 {
-    const uint32_t bt = d->plan.block_tokens, end = a->first + a->count;
+    const uint32_t bt = d->block_tokens, end = a->first + a->count;
     for (uint32_t i = 0; i * bt < end; i++)
         batch->tables[0][table + i] = block_of(d, a, i);
     for (uint32_t p = a->first; p < end; p++, token++) {
@@ -335,7 +337,7 @@ static void fill_row(struct draft_model *d, const struct asked *a, uint32_t toke
 /* All groups have the same blocks. */
 static void fill_other_groups(const struct draft_model *d, struct forward_batch *batch)
 {
-    for (uint32_t g = 1; g < d->plan.n_kv_groups; g++) {
+    for (uint32_t g = 1; g < d->n_kv_groups; g++) {
         memcpy(batch->slots[g], batch->slots[0], batch->n_tokens * sizeof *batch->slots[g]);
         memcpy(batch->tables[g], batch->tables[0], batch->n_entries * sizeof *batch->tables[g]);
     }
@@ -345,7 +347,7 @@ static void fill_other_groups(const struct draft_model *d, struct forward_batch 
 static void measure_pass(const struct draft_model *d, uint32_t n_asked, uint32_t *n_tokens, uint32_t *n_rows,
                          uint32_t *n_logits, uint32_t *n_entries)
 {
-    const uint32_t bt = d->plan.block_tokens;
+    const uint32_t bt = d->block_tokens;
     *n_tokens = *n_rows = *n_logits = *n_entries = 0;
     for (uint32_t i = 0; i < n_asked; i++) {
         const struct asked *a = &d->asked[i];
@@ -373,7 +375,7 @@ double draft_model_us(const struct draft_model *d)
 static int run_pass(struct draft_model *d, uint32_t n_asked, struct quire_error *err)
 {
     const double begun = quire_now_s();
-    const uint32_t bt = d->plan.block_tokens;
+    const uint32_t bt = d->block_tokens;
     uint32_t n_tokens, n_rows, n_logits, n_entries, token = 0, table = 0, row = 0, logit = 0;
     struct forward_batch batch;
     uint64_t ticket;
@@ -422,7 +424,7 @@ static void take_guesses(struct draft_model *d, uint32_t n_asked)
         if (result->bad_logits || result->token >= d->engine->desc.config->vocab_size)
             continue;
         /* The model's own draw ends the answer, a step no sooner for having been guessed. */
-        if (sampling_stops(&d->engine->owners[ask->seq].request->sampling, result->token))
+        if (sampling_stops(&d->engine->run->owners[ask->seq].request->sampling, result->token))
             continue;
         ask->drafts[ask->n++] = result->token;
         if (ask->n == a->most)
@@ -474,7 +476,7 @@ static bool can_ask(const struct draft_model *d, struct draft_ask *ask, struct a
     if (text->n_tokens >= limit || text->tokens[text->n_tokens - 1] == SCHED_PENDING)
         return false;
     out->most = min32(min32(ask->most, d->about.n_tokens), limit - text->n_tokens);
-    out->blocks = sched_blocks(d->engine->sched, ask->seq, d->group, &out->n_table);
+    out->blocks = sched_blocks(d->engine->run->sched, ask->seq, d->group, &out->n_table);
     return (uint64_t)out->n_table * plan->block_tokens >= text->n_tokens - 1;
 }
 
@@ -483,7 +485,7 @@ static bool can_ask(const struct draft_model *d, struct draft_ask *ask, struct a
  * reads them, so a block that two sequences share is computed once. */
 static void share_out(struct draft_model *d, uint32_t n_asked)
 {
-    uint32_t left = d->plan.max_num_batched_tokens;
+    uint32_t left = d->max_num_batched_tokens;
     for (int round = 0; round < 2; round++)
         for (uint32_t i = 0; i < n_asked; i++) {
             struct asked *a = &d->asked[i];
@@ -532,7 +534,7 @@ static int propose(struct drafter *drafter, struct draft_ask *asks, uint32_t n, 
     for (uint32_t i = 0; i < n_asked; i++)
         d->slots[d->asked[i].ask->slot].asked = false;
     int status = n_asked ? guess(d, n_asked, err) : QUIRE_OK;
-    d->engine->report.stats.draft_seconds += quire_now_s() - begun;
+    d->engine->run->report.stats.draft_seconds += quire_now_s() - begun;
     return status;
 }
 

@@ -26,27 +26,6 @@
 
 #define DEFAULT_QUEUED_REQUESTS 1024u
 
-void engine_options_default(struct engine_options *options)
-{
-    *options = (struct engine_options){
-        .device = "auto",
-        .task = "auto",
-        .dtype = "auto",
-        .kv_cache_dtype = "auto",
-        .gemm_form = "auto",
-        .invariance = "strict",
-        .activation_dtype = "auto",
-        .cpu_bind = "auto",
-        .scheduling_policy = "fcfs",
-        .batching = "continuous",
-        .preemption_mode = "auto",
-        .prefix_caching = true,
-        .prefix_cache_eviction = "lru",
-        .forced_tokens = true,
-    };
-    speculative_config_default(&options->speculative);
-}
-
 /* ---- open ------------------------------------------------------------------------------------ */
 
 static int open_backend(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -61,14 +40,14 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
     if (status == QUIRE_OK)
         status = engine_plan_invariance(o, &options.not_invariant, err);
     if (status == QUIRE_OK)
-        status = k_backend_open(&options, &e->backend, &e->info.device_why, err);
+        status = k_backend_open(&options, &e->backend, &e->info->device_why, err);
     if (status != QUIRE_OK)
         return status;
-    e->info.gemm_library = e->backend->gemm_library;
-    snprintf(e->info.gemms, sizeof e->info.gemms,
-             e->info.gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s", k_form_name(e->backend->form),
-             e->info.gemm_library);
-    e->info.placement = e->backend->placement;
+    e->info->gemm_library = e->backend->gemm_library;
+    snprintf(e->info->gemms, sizeof e->info->gemms,
+             e->info->gemm_library ? "%s, of many tokens %s (--invariance off)" : "%s", k_form_name(e->backend->form),
+             e->info->gemm_library);
+    e->info->placement = e->backend->placement;
     if (!e->backend->ops->supports(e->backend, K_OP_GEMM, e->backend->form, options.weight_format))
         return quire_fail(err, QUIRE_UNSUPPORTED, "--gemm-form: device %s does not have %s for %s weights",
                           e->backend->ops->planner->name, k_form_name(e->backend->form),
@@ -131,14 +110,14 @@ static int measure_driver(struct engine *e, struct quire_error *err)
         return status;
     uint64_t used = total - available;
     p->driver_bytes = used > ours ? used - ours : 0;
-    e->info.n_graphs = forward_n_graphs(e->forward);
-    e->info.graph_bytes = forward_graph_bytes(e->forward);
+    e->info->n_graphs = forward_n_graphs(e->forward);
+    e->info->graph_bytes = forward_graph_bytes(e->forward);
     quire_log(
         QUIRE_LOG_INFO, "engine",
         "GPU memory: weights %s, KV cache %s, the rest of ours %s; driver and others %s, of which %u recorded steps"
         " %s (%s were reserved for them); %s of %s are free",
         quire_size(weights).text, quire_size(p->kv_bytes).text, quire_size(ours - weights - p->kv_bytes).text,
-        quire_size(p->driver_bytes).text, e->info.n_graphs, quire_size(e->info.graph_bytes).text,
+        quire_size(p->driver_bytes).text, e->info->n_graphs, quire_size(e->info->graph_bytes).text,
         quire_size(p->graph_reserve_bytes).text, quire_size(available).text, quire_size(total).text);
     return QUIRE_OK;
 }
@@ -159,7 +138,7 @@ int engine_plan_task(const struct engine_options *o, struct model_config *config
     }
     if (config->outputs.kind == OUTPUT_TOKENS)
         return QUIRE_OK;
-    if (o->speculative.method != DRAFT_NONE)
+    if (engine_step_options(o)->speculative.method != DRAFT_NONE)
         return quire_fail(err, QUIRE_INVALID,
                           "--speculative-config: a model that returns vectors generates no tokens: leave it out");
     if (model_reads_whole(config) && o->swap_space)
@@ -194,7 +173,7 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
     if (status == QUIRE_OK)
         status = engine_plan_task(&o, e->config, err);
     if (status == QUIRE_OK && model_reads_whole(e->config))
-        e->prefix_caching = e->info.prefix_caching = false;
+        e->info->prefix_caching = false;
     if (status == QUIRE_OK)
         status = weights_open(o.model_dir, e->config, &e->checkpoint, err);
     if (status == QUIRE_OK)
@@ -227,8 +206,6 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
     e->plan.gemm_form = e->backend->form;
     if (status != QUIRE_OK)
         return status;
-    e->depth = e->plan.overlap_depth;
-    e->block_shift = (uint32_t)__builtin_ctz(e->plan.block_tokens); /* which plan.c has checked */
     const uint32_t n_here = o.local_ranks ? o.local_ranks : e->plan.n_ranks;
     return check_memory(&e->plan, e->rank == 0 ? n_here : 1, err);
 }
@@ -252,7 +229,9 @@ static int load_weights(struct engine *e, const struct engine_options *o, struct
                                  .n_threads = e->plan.n_threads};
     if (keep.dir)
         keep.checkpoint = checkpoint_digest(e->checkpoint);
-    const struct weights_progress progress = {o->loading, o->loading_context};
+    struct weights_progress progress = {.fn = NULL};
+    if (o->observers)
+        progress = (struct weights_progress){o->observers->loading, o->observers->loading_context};
     return weights_create(e->backend, e->checkpoint, &e->own, e->backend->form, keep.dir ? &keep : NULL, progress,
                           &e->weights, err);
 }
@@ -315,7 +294,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
         config->kv.groups[g].window = e->plan.groups[g].window;
     }
     config->whole_prompts = model_reads_whole(e->desc.config);
-    config->kv.prefix_caching = e->prefix_caching;
+    config->kv.prefix_caching = e->info->prefix_caching;
     config->max_num_seqs = e->plan.max_num_seqs;
     config->max_num_batched_tokens = e->plan.max_num_batched_tokens;
     config->max_model_len = e->plan.max_model_len;
@@ -323,43 +302,44 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
      * it holds the preempted and the one request that is taken whatever its choices. */
     config->max_queued_requests = max_queued + e->plan.max_num_seqs + REQUEST_MAX_CHOICES;
     config->max_logit_rows = e->plan.max_logit_rows;
-    config->overlap_depth = e->depth;
+    config->overlap_depth = e->plan.overlap_depth;
     config->secret = e->chain_secret;
-    int status = sched_create(config, &e->sched, err);
+    int status = sched_create(config, &e->run->sched, err);
     if (status == QUIRE_OK)
-        status = sched_driver_create(e->sched, &engine_steps, e, &e->driver, err);
+        status = sched_driver_create(e->run->sched, &engine_steps, e, &e->run->driver, err);
     if (status != QUIRE_OK)
         return status;
-    e->is_static = config->batching == SCHED_STATIC;
-    ENGINE_WATCH(e, opened, &e->info, config);
+    status = loop_create(e, config->batching == SCHED_STATIC, err);
+    if (status != QUIRE_OK)
+        return status;
+    ENGINE_WATCH(e, opened, e->info, config);
     /* The scheduler's names stay below what can wait, run and be on the way out. */
-    e->n_owners = config->max_queued_requests + (e->depth + 2) * config->max_num_seqs;
-    e->owners = calloc(e->n_owners, sizeof *e->owners);
-    return e->owners ? speculate_create(e, o, err) : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
+    e->run->n_owners = config->max_queued_requests + (e->plan.overlap_depth + 2) * config->max_num_seqs;
+    e->run->owners = calloc(e->run->n_owners, sizeof *e->run->owners);
+    return e->run->owners ? speculate_create(e, engine_step_options(o), err)
+                          : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
 }
 
 /* Stores the options for later policies. */
-static int keep_policy_options(struct engine *e, const struct sched_policy_options *o, struct quire_error *err)
+static int keep_policy(struct engine *e, const struct sched_policy_options *o, struct quire_error *err)
 {
-    e->policy_options = *o;
-    if (e->policy_options.n_tenants == 0)
-        e->policy_options.n_tenants = 1;
-    uint32_t n = e->policy_options.n_tenants;
-    e->tenants = calloc(n, sizeof *e->tenants);
-    if (o->tenant_weights)
-        e->tenant_weights = malloc(n * sizeof *e->tenant_weights);
-    if (!e->tenants || (o->tenant_weights && !e->tenant_weights))
+    const uint32_t n = o->n_tenants ? o->n_tenants : 1;
+    e->policy = malloc(sizeof *e->policy + n * sizeof e->policy->weights[0]);
+    if (!e->policy)
         return quire_fail(err, QUIRE_NO_MEMORY, "tenants: out of memory");
-    if (o->tenant_weights)
-        memcpy(e->tenant_weights, o->tenant_weights, n * sizeof *e->tenant_weights);
-    e->policy_options.tenant_weights = e->tenant_weights;
+    e->policy->options = *o;
+    e->policy->options.n_tenants = n;
+    if (o->tenant_weights) {
+        memcpy(e->policy->weights, o->tenant_weights, n * sizeof *o->tenant_weights);
+        e->policy->options.tenant_weights = e->policy->weights;
+    }
     return QUIRE_OK;
 }
 
 /* Fills in engine_info once the model is loaded. */
 static void introduce(struct engine *e, uint32_t max_queued)
 {
-    struct engine_info *info = &e->info;
+    struct engine_info *info = e->info;
     info->vector_size = e->desc.config->outputs.vector_size;
     info->vector_is_scores = e->desc.config->outputs.kind == OUTPUT_SCORES;
     info->vocab_size = e->desc.config->vocab_size;
@@ -404,8 +384,8 @@ static uint32_t n_mask_threads(const struct engine *e, const struct engine_optio
 {
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const uint32_t n_left = n_cpus > (long)e->plan.n_threads ? (uint32_t)n_cpus - e->plan.n_threads : 1;
-    if (o->n_mask_threads)
-        return o->n_mask_threads;
+    if (engine_step_options(o)->n_mask_threads)
+        return engine_step_options(o)->n_mask_threads;
     return n_left < MOST_MASK_THREADS ? n_left : MOST_MASK_THREADS;
 }
 
@@ -418,7 +398,6 @@ static int open_constraints(struct engine *e, const struct engine_options *o, st
                                                 .n_threads = n_mask_threads(e, o),
                                                 .compiled = wake,
                                                 .context = e};
-    e->forced_tokens = o->forced_tokens;
     return e->plan.mask_bytes ? constraints_create(&options, &e->constraints, err) : QUIRE_OK;
 }
 
@@ -434,20 +413,21 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         e->chain_secret = *o->chain_secret;
     else
         quire_random(&e->chain_secret, sizeof e->chain_secret);
-    e->prefix_caching = e->info.prefix_caching = o->prefix_caching;
-    e->info.draft_method = draft_method_name(o->speculative.method);
-    e->info.num_speculative_tokens = o->speculative.num_speculative_tokens;
+    e->info->prefix_caching = o->prefix_caching;
+    e->info->draft_method = draft_method_name(engine_step_options(o)->speculative.method);
+    e->info->num_speculative_tokens = engine_step_options(o)->speculative.num_speculative_tokens;
     e->has_seed = o->has_seed;
     e->seed = o->seed;
-    if (o->n_watches > ENGINE_MAX_WATCHES)
+    const struct engine_observers *observers = o->observers;
+    if (observers && observers->n_watches > ENGINE_MAX_WATCHES)
         return quire_fail(err, QUIRE_INVALID, "watches: at most %u", ENGINE_MAX_WATCHES);
-    for (uint32_t i = 0; i < o->n_watches; i++)
-        e->watches[e->n_watches++] = o->watches[i];
+    for (uint32_t i = 0; observers && i < observers->n_watches; i++)
+        e->watches[e->n_watches++] = observers->watches[i];
 
     struct sched_config config;
     int status = schedule_config(o, &config, err);
     if (status == QUIRE_OK)
-        status = keep_policy_options(e, &o->policy_options, err);
+        status = keep_policy(e, &engine_step_options(o)->policy_options, err);
     if (status == QUIRE_OK)
         status = open_model(e, o, err);
     if (status == QUIRE_OK) {
@@ -455,13 +435,13 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
         status = open_scheduler(e, o, &config, max_queued, err);
     }
     if (status == QUIRE_OK)
-        status = mailbox_create(max_queued, o->max_queued_tokens, e->policy_options.n_tenants, &e->mailbox, err);
+        status = mailbox_create(max_queued, o->max_queued_tokens, e->policy->options.n_tenants, &e->mailbox, err);
     if (status == QUIRE_OK)
         status = open_constraints(e, o, err);
     if (status == QUIRE_OK)
         status = events_create(e, err);
     if (status == QUIRE_OK)
-        status = step_slots_create(e, err);
+        status = steps_create(e, err);
     return status;
 }
 
@@ -473,10 +453,16 @@ struct engine *engine_new(struct quire_error *err)
         return NULL;
     }
     e->desc.facts = &e->facts;
-    e->info.desc = &e->desc;
-    e->info.sampling = &e->sampling_defaults;
-    e->info.plan = &e->plan;
-    e->next_key = 1;
+    e->info = calloc(1, sizeof *e->info);
+    e->shared = rank_shared_new(err);
+    if (!e->info || !e->shared) {
+        quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
+        engine_close(e);
+        return NULL;
+    }
+    e->info->desc = &e->desc;
+    e->info->sampling = &e->sampling_defaults;
+    e->info->plan = &e->plan;
     return e;
 }
 
@@ -496,7 +482,7 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
         status = weights_create(e->backend, e->checkpoint, &e->own, e->backend->form, NULL, nobody, &e->weights, err);
     if (status == QUIRE_OK && e->plan.planner->on_host)
         status = draft_model_bind(e, err);
-    look(context, &e->info);
+    look(context, e->info);
     engine_close(e);
     return status;
 }
@@ -511,11 +497,11 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
         return QUIRE_NO_MEMORY;
     e->sink.call = sink;
     e->sink.context = sink_context;
-    int status = open_all(e, options, err);
+    e->run = calloc(1, sizeof *e->run);
+    int status = e->run ? open_all(e, options, err) : quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
     if (status == QUIRE_OK) {
-        e->info.open_seconds = quire_now_s() - begin;
-        e->report.stats.token_budget = e->plan.max_num_batched_tokens;
-        e->logged_ratio = 1;
+        e->info->open_seconds = quire_now_s() - begin;
+        e->run->report.stats.token_budget = e->plan.max_num_batched_tokens;
         engine_publish(e, 0);
         e->has_thread = pthread_create(&e->thread, NULL, engine_main, e) == 0;
         if (!e->has_thread)
@@ -529,6 +515,19 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     return QUIRE_OK;
 }
 
+static void close_run(struct engine_run *run)
+{
+    if (!run)
+        return;
+    steps_destroy(run->steps);
+    events_destroy(run->events);
+    loop_destroy(run->loop);
+    sched_driver_destroy(run->driver);
+    sched_destroy(run->sched);
+    free(run->owners);
+    free(run);
+}
+
 void engine_close(struct engine *e)
 {
     if (!e)
@@ -539,18 +538,12 @@ void engine_close(struct engine *e)
     }
     if (e->backend)
         e->backend->ops->leave(e->backend);
-    parts_close(&e->parts);
+    rank_shared_close(e->shared);
     ranks_stop(e->ranks);
-    step_slots_destroy(e);
-    events_destroy(e);
     constraints_destroy(e->constraints); /* its threads wake the mailbox */
     mailbox_destroy(e->mailbox);
-    speculate_destroy(e);
-    sched_driver_destroy(e->driver);
-    sched_destroy(e->sched);
-    free(e->owners);
-    free(e->tenants);
-    free(e->tenant_weights);
+    speculate_destroy(e->speculation);
+    close_run(e->run);
     draft_model_close(e->draft_model);
     forward_destroy(e->forward);
     weights_destroy(e->weights);
@@ -558,6 +551,9 @@ void engine_close(struct engine *e)
         e->backend->ops->close(e->backend);
     checkpoint_close(e->checkpoint);
     model_config_free(e->config);
+    free(e->policy);
+    free(e->shared);
+    free(e->info);
     free(e);
 }
 
@@ -584,7 +580,7 @@ static int add_grammar(struct engine *e, struct request *r, struct quire_error *
     if (!e->constraints)
         return quire_fail_for(err, QUIRE_UNSUPPORTED, "structured_outputs",
                               "this engine was opened without a tokenizer");
-    int status = compiler_add(constraints_compiler(e->constraints), (const char *)r->spec.grammar, r->spec.n_grammar,
+    int status = compiler_add(constraints_compiler(e->constraints), (const char *)r->spec->grammar, r->spec->n_grammar,
                               &grammar, err);
     return status == QUIRE_OK ? request_take_grammar(r, grammar, err) : status;
 }
@@ -595,8 +591,8 @@ int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spe
     const struct request_limits limits = {.desc = &e->desc,
                                           .max_model_len = e->plan.max_model_len,
                                           .block_tokens = e->plan.block_tokens,
-                                          .n_tenants = e->policy_options.n_tenants,
-                                          .prefix_caching = e->prefix_caching,
+                                          .n_tenants = e->policy->options.n_tenants,
+                                          .prefix_caching = e->info->prefix_caching,
                                           .chain_secret = &e->chain_secret};
     uint32_t retry = 0;
     struct request *r;
@@ -607,7 +603,7 @@ int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spe
     int status = request_create(engine_id, spec, &limits, quire_now_us(), &r, err);
     if (status == QUIRE_OK) {
         status = speculate_check(e, r, err);
-        if (status == QUIRE_OK && r->spec.n_grammar > 0)
+        if (status == QUIRE_OK && r->spec->n_grammar > 0)
             status = add_grammar(e, r, err);
         if (status != QUIRE_OK)
             request_free(r);
@@ -685,7 +681,7 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
                       struct quire_error *err)
 {
     const struct sched_policy *policy = sched_policy_find(name);
-    struct sched_policy_options o = e->policy_options;
+    struct sched_policy_options o = e->policy->options;
     if (!policy)
         return quire_fail(err, QUIRE_INVALID, "policy: must be one of %s, got '%.40s'", sched_policy_names(), name);
     if (options)
@@ -703,13 +699,13 @@ int engine_set_policy(struct engine *e, const char *name, const struct engine_po
 
 uint64_t engine_unpin(struct engine *e, uint32_t tenant)
 {
-    bool there = tenant == MAILBOX_ALL_TENANTS || tenant < e->policy_options.n_tenants;
+    bool there = tenant == MAILBOX_ALL_TENANTS || tenant < e->policy->options.n_tenants;
     return there ? mailbox_unpin(e->mailbox, tenant) : 0;
 }
 
 const struct engine_info *engine_info(const struct engine *e)
 {
-    return &e->info;
+    return e->info;
 }
 
 void engine_stats(const struct engine *e, struct engine_stats *out)
@@ -720,7 +716,7 @@ void engine_stats(const struct engine *e, struct engine_stats *out)
 int engine_tenant_stats(const struct engine *e, uint32_t tenant, struct engine_tenant_stats *out)
 {
     struct sched_tenant_stats s;
-    if (tenant >= e->policy_options.n_tenants)
+    if (tenant >= e->policy->options.n_tenants)
         return QUIRE_INVALID;
     mailbox_tenant_stats(e->mailbox, tenant, &s);
 #define COPY(member, ...) out->member = s.member;

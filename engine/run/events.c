@@ -2,26 +2,39 @@
 
 #include <stdlib.h>
 
+/* Events of the current step, in order, until they leave through the sink. */
+struct events {
+    size_t n, capacity;
+    struct request *finished; /* whose last event is among them */
+    struct request *over;     /* flushed and unknown to the scheduler: freed by events_reap() */
+    struct engine_event items[];
+};
+
 /* Tokens, one DONE for each running sequence, and some cancels: a step that has more flushes
  * twice. */
 int events_create(struct engine *e, struct quire_error *err)
 {
-    e->events.capacity = (size_t)e->plan.max_logit_rows + e->plan.max_num_seqs + 256;
-    e->events.items = calloc(e->events.capacity, sizeof *e->events.items);
-    return e->events.items ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "events: out of memory");
+    const size_t capacity = (size_t)e->plan.max_logit_rows + e->plan.max_num_seqs + 256;
+    struct events *events = calloc(1, sizeof *events + capacity * sizeof events->items[0]);
+    e->run->events = events;
+    if (!events)
+        return quire_fail(err, QUIRE_NO_MEMORY, "events: out of memory");
+    events->capacity = capacity;
+    return QUIRE_OK;
 }
 
-void events_destroy(struct engine *e)
+void events_destroy(struct events *events)
 {
-    free(e->events.items);
+    free(events);
 }
 
-static struct engine_event *push(struct engine *e, enum engine_event_kind kind, const struct request *r,
-                                 uint32_t choice)
+static inline struct engine_event *push(struct engine *e, enum engine_event_kind kind, const struct request *r,
+                                        uint32_t choice)
 {
-    if (e->events.n == e->events.capacity)
+    struct events *events = e->run->events;
+    if (events->n == events->capacity)
         events_flush(e);
-    struct engine_event *event = &e->events.items[e->events.n++];
+    struct engine_event *event = &events->items[events->n++];
     *event = (struct engine_event){.kind = kind, .request = r->engine_id, .choice = choice};
     return event;
 }
@@ -42,7 +55,7 @@ void event_token(struct engine *e, struct request *r, uint32_t choice, uint32_t 
     struct engine_event *event = push(e, ENGINE_EVENT_TOKEN, r, choice);
     event->token = result->token;
     event->position = position;
-    if (r->spec.n_logprobs >= 0)
+    if (r->spec->n_logprobs >= 0)
         set_logprob(event, result);
 }
 
@@ -64,14 +77,14 @@ void event_vector(struct engine *e, struct request *r, const float *vector, uint
 /* The prompt's full blocks that choice 0 computed and published: the whole prompt except its hits. */
 static uint32_t n_cache_created(const struct engine *e, const struct request *r, uint32_t choice, uint32_t n_cached)
 {
-    uint32_t n_full = r->spec.n_prompt / e->plan.block_tokens * e->plan.block_tokens;
+    uint32_t n_full = r->spec->n_prompt / e->plan.block_tokens * e->plan.block_tokens;
     bool is_computed = r->prompt_counted || r->choices[choice].n_generated > 0;
-    return e->prefix_caching && choice == 0 && is_computed && n_full > n_cached ? n_full - n_cached : 0;
+    return e->info->prefix_caching && choice == 0 && is_computed && n_full > n_cached ? n_full - n_cached : 0;
 }
 
 static struct engine_account account_of(const struct engine *e, const struct request_choice *c)
 {
-    const struct sched_account a = sched_account(e->sched, c->seq);
+    const struct sched_account a = sched_account(e->run->sched, c->seq);
     return (struct engine_account){
         .arrival_us = a.arrival_us,
         .admitted_us = a.admitted_us,
@@ -103,8 +116,8 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     event->finish = finish;
     event->has_stop_token = stop_token >= 0;
     event->token = stop_token >= 0 ? (uint32_t)stop_token : 0;
-    event->n_prompt = r->spec.n_prompt;
-    event->n_cached = r->n_placed ? sched_cached_tokens(e->sched, c->seq) : 0;
+    event->n_prompt = r->spec->n_prompt;
+    event->n_cached = r->n_placed ? sched_cached_tokens(e->run->sched, c->seq) : 0;
     event->n_generated = c->n_generated;
     event->n_drafted = c->n_drafted;
     event->n_accepted = c->n_accepted;
@@ -122,10 +135,10 @@ void event_done(struct engine *e, struct request *r, uint32_t choice, enum engin
     if (finish == ENGINE_FINISH_ERROR)
         event->status = r->status ? r->status : QUIRE_INTERNAL;
     if (finish != ENGINE_FINISH_REFUSED)
-        e->report.n_finished++;
+        e->run->report.n_finished++;
     if (event->last) {
-        r->next = e->events.finished;
-        e->events.finished = r;
+        r->next = e->run->events->finished;
+        e->run->events->finished = r;
     }
 }
 
@@ -138,21 +151,22 @@ void request_left_scheduler(struct request *r)
 
 void events_flush(struct engine *e)
 {
-    struct request *finished = e->events.finished;
-    e->events.finished = NULL;
+    struct events *events = e->run->events;
+    struct request *finished = events->finished;
+    events->finished = NULL;
     for (struct request *r = finished; r; r = r->next)
         mailbox_forget(e->mailbox, r);
-    if (e->events.n) {
-        ENGINE_WATCH(e, events, e->events.items, e->events.n);
-        e->sink.call(e->sink.context, e->events.items, e->events.n);
+    if (events->n) {
+        ENGINE_WATCH(e, events, events->items, events->n);
+        e->sink.call(e->sink.context, events->items, events->n);
     }
-    e->events.n = 0;
+    events->n = 0;
     for (struct request *r = finished, *next; r; r = next) {
         next = r->next;
         r->flushed = true;
         if (r->n_placed == 0) {
-            r->next = e->over;
-            e->over = r;
+            r->next = events->over;
+            events->over = r;
         }
     }
 }
@@ -165,9 +179,9 @@ void event_order(struct engine *e, uint64_t order)
 
 void events_reap(struct engine *e)
 {
-    for (struct request *r = e->over, *next; r; r = next) {
+    for (struct request *r = e->run->events->over, *next; r; r = next) {
         next = r->next;
         request_free(r);
     }
-    e->over = NULL;
+    e->run->events->over = NULL;
 }

@@ -4,8 +4,9 @@
 
 #include "engine/run/state.h"
 
+/* Into e->run->events. */
 int events_create(struct engine *e, struct quire_error *err);
-void events_destroy(struct engine *e);
+void events_destroy(struct events *events); /* NULL is fine */
 void event_token(struct engine *e, struct request *r, uint32_t choice, uint32_t position,
                  const struct k_sample_result *result);
 void event_prompt_logprob(struct engine *e, struct request *r, uint32_t position, const struct k_sample_result *result);

@@ -25,6 +25,39 @@
 /* How often an idle engine looks whether the other ranks live. */
 #define LOOK_AFTER_RANKS_US 200000u
 
+struct loop {
+    bool is_static;
+    bool dead;
+    bool no_more;                       /* no request follows the parked ones */
+    struct request *parked;             /* whose grammar is still compiled; newest first */
+    uint32_t n_parked;                  /* their choices */
+    uint32_t n_empty_plans;             /* in a row, though something lives and nothing left */
+    uint64_t sleep_until_us;            /* nothing can run before, unless mail comes; 0 = something can */
+    uint64_t tenants_due_us;            /* when to publish `tenants` again */
+    uint64_t next_key;
+    uint64_t last_admitted;             /* the caller's id; 0: none admitted yet */
+    double logged_ratio;                /* last logged ratio of measured to predicted step times */
+    struct sched_tenant_stats tenants[]; /* [n_tenants] as last published */
+};
+
+int loop_create(struct engine *e, bool is_static, struct quire_error *err)
+{
+    const uint32_t n_tenants = e->policy->options.n_tenants;
+    struct loop *loop = calloc(1, sizeof *loop + n_tenants * sizeof loop->tenants[0]);
+    e->run->loop = loop;
+    if (!loop)
+        return quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
+    loop->is_static = is_static;
+    loop->next_key = 1;
+    loop->logged_ratio = 1;
+    return QUIRE_OK;
+}
+
+void loop_destroy(struct loop *loop)
+{
+    free(loop);
+}
+
 /* ---- mail ------------------------------------------------------------------------------------ */
 
 static void watch_submit(const struct engine *e, const struct request *r, const struct sched_request *request,
@@ -45,9 +78,9 @@ static uint32_t retry_ms(uint64_t retry_us)
 
 static void take_served(struct engine *e, const uint32_t *served, uint32_t n_served)
 {
-    if (e->dead || n_served == 0)
+    if (e->run->loop->dead || n_served == 0)
         return;
-    sched_served(e->sched, served, n_served);
+    sched_served(e->run->sched, served, n_served);
     ENGINE_WATCH(e, served, quire_now_us(), served, n_served);
 }
 
@@ -56,20 +89,22 @@ static void place_now(struct engine *e, struct request *r)
 {
     uint32_t seqs[REQUEST_MAX_CHOICES];
     struct quire_error err;
-    r->key = e->next_key++;
-    struct sched_request request = request_schedule(&r->spec, r->key, r->arrival_us);
+    r->key = e->run->loop->next_key++;
+    struct sched_request request = request_schedule(r->spec, r->key, r->arrival_us);
     request.host_gated = sampling_needs_tokens(&r->sampling) || r->grammar;
-    request.chain_first = r->chain_first;
-    request.hashes = r->hashes;
+    if (r->hashes) {
+        request.chain_first = r->hashes->chain_first;
+        request.hashes = r->hashes->blocks;
+    }
     uint64_t retry_us = 0;
-    take_served(e, r->spec.given, r->spec.n_given / 3);
+    take_served(e, r->spec->given, r->spec->n_given / 3);
     uint32_t *prompt = request_take_prompt(r);
     request.owned_prompt = &prompt;
-    int status = sched_submit(e->sched, &request, seqs, &retry_us, &err);
+    int status = sched_submit(e->run->sched, &request, seqs, &retry_us, &err);
     request.owned_prompt = NULL;
     if (e->n_watches) {
         uint32_t n_tokens;
-        request.prompt = prompt ? prompt : sched_tokens(e->sched, seqs[0], &n_tokens);
+        request.prompt = prompt ? prompt : sched_tokens(e->run->sched, seqs[0], &n_tokens);
         watch_submit(e, r, &request, status, retry_us, seqs);
     }
     free(prompt);
@@ -83,19 +118,19 @@ static void place_now(struct engine *e, struct request *r)
         request_end(e, r, ENGINE_FINISH_ERROR, err.text);
         return;
     }
-    r->n_placed = r->spec.n;
-    for (uint32_t i = 0; i < r->spec.n; i++) {
+    r->n_placed = r->spec->n;
+    for (uint32_t i = 0; i < r->spec->n; i++) {
         r->choices[i].seq = seqs[i];
-        e->owners[seqs[i]] = (struct seq_owner){.request = r, .choice = i};
+        e->run->owners[seqs[i]] = (struct seq_owner){.request = r, .choice = i};
         speculate_placed(e, seqs[i]);
     }
 }
 
 static void park(struct engine *e, struct request *r)
 {
-    r->next_parked = e->parked;
-    e->parked = r;
-    e->n_parked += r->spec.n;
+    r->grammar->next_parked = e->run->loop->parked;
+    e->run->loop->parked = r;
+    e->run->loop->n_parked += r->spec->n;
 }
 
 /* A request waits outside the scheduler while its grammar is compiled. */
@@ -105,10 +140,10 @@ static void place(struct engine *e, struct request *r)
         place_now(e, r);
         return;
     }
-    switch (compiled_state(r->grammar)) {
+    switch (compiled_state(r->grammar->compiled)) {
     case COMPILED_PENDING: park(e, r); return;
     case COMPILED_FAILED:
-        r->error = *compiled_error(r->grammar);
+        r->error = *compiled_error(r->grammar->compiled);
         r->error.parameter = "structured_outputs";
         r->status = QUIRE_INVALID;
         request_end(e, r, ENGINE_FINISH_ERROR, NULL);
@@ -123,16 +158,16 @@ static void place(struct engine *e, struct request *r)
 /* In the order of their arrival. Those that were cancelled meanwhile have their last event. */
 static void place_parked(struct engine *e)
 {
-    struct request *newest = e->parked, *oldest = NULL;
-    e->parked = NULL;
-    e->n_parked = 0;
+    struct request *newest = e->run->loop->parked, *oldest = NULL;
+    e->run->loop->parked = NULL;
+    e->run->loop->n_parked = 0;
     for (struct request *r = newest, *next; r; r = next) {
-        next = r->next_parked;
-        r->next_parked = oldest;
+        next = r->grammar->next_parked;
+        r->grammar->next_parked = oldest;
         oldest = r;
     }
     for (struct request *r = oldest, *next; r; r = next) {
-        next = r->next_parked;
+        next = r->grammar->next_parked;
         if (r->n_open > 0)
             place(e, r);
     }
@@ -142,14 +177,14 @@ static void place_parked(struct engine *e)
 static void take_prediction(struct engine *e, struct request *r)
 {
     request_take_prediction(r);
-    for (uint32_t i = 0; r->n_placed > 0 && i < r->spec.n; i++)
+    for (uint32_t i = 0; r->n_placed > 0 && i < r->spec->n; i++)
         if (!r->choices[i].done)
             speculate_predicted(e, r->choices[i].seq);
 }
 
 static void carry_out_cancels(struct engine *e, struct request *r)
 {
-    for (uint32_t i = 0; i < r->spec.n; i++) {
+    for (uint32_t i = 0; i < r->spec->n; i++) {
         struct request_choice *c = &r->choices[i];
         if (!c->cancel_now || c->done)
             continue;
@@ -157,7 +192,7 @@ static void carry_out_cancels(struct engine *e, struct request *r)
         if (r->n_placed == 0)
             continue;
         speculate_cancelled(e, c->seq);
-        sched_cancel_seq(e->sched, c->seq);
+        sched_cancel_seq(e->run->sched, c->seq);
         ENGINE_WATCH(e, cancelled_choice, quire_now_us(), c->seq);
     }
 }
@@ -166,10 +201,10 @@ static void change_policy(struct engine *e, const struct mailbox_orders *orders)
 {
     struct sched_policy_options options = orders->options;
     struct quire_error err;
-    options.n_tenants = e->policy_options.n_tenants;
-    options.tenant_weights = e->tenant_weights;
-    if (sched_set_policy(e->sched, orders->policy, &options, &err) != QUIRE_OK) {
-        quire_log(QUIRE_LOG_ERROR, "engine", "the scheduling policy stays %s: %s", sched_policy_of(e->sched)->name,
+    options.n_tenants = e->policy->options.n_tenants;
+    options.tenant_weights = e->policy->options.tenant_weights;
+    if (sched_set_policy(e->run->sched, orders->policy, &options, &err) != QUIRE_OK) {
+        quire_log(QUIRE_LOG_ERROR, "engine", "the scheduling policy stays %s: %s", sched_policy_of(e->run->sched)->name,
                   err.text);
         return;
     }
@@ -179,26 +214,26 @@ static void change_policy(struct engine *e, const struct mailbox_orders *orders)
 
 static void unpin(struct engine *e, uint32_t tenant)
 {
-    sched_unpin(e->sched, tenant);
+    sched_unpin(e->run->sched, tenant);
     ENGINE_WATCH(e, unpinned, quire_now_us(), tenant);
 }
 
 static void carry_out_orders(struct engine *e, const struct mailbox_orders *orders)
 {
-    if (e->dead)
+    if (e->run->loop->dead)
         return;
     if (orders->policy)
         change_policy(e, orders);
     if (orders->unpin_all)
         unpin(e, MAILBOX_ALL_TENANTS);
     else if (orders->unpin)
-        for (uint32_t t = 0; t < e->policy_options.n_tenants; t++)
+        for (uint32_t t = 0; t < e->policy->options.n_tenants; t++)
             if (orders->unpin_tenants[t / 64] >> t % 64 & 1)
                 unpin(e, t);
-    e->no_more |= orders->no_more;
-    if (e->no_more && !e->parked) { /* otherwise requests follow */
-        e->no_more = false;
-        sched_no_more(e->sched);
+    e->run->loop->no_more |= orders->no_more;
+    if (e->run->loop->no_more && !e->run->loop->parked) { /* otherwise requests follow */
+        e->run->loop->no_more = false;
+        sched_no_more(e->run->sched);
         ENGINE_WATCH(e, no_more, quire_now_us());
     }
 }
@@ -211,7 +246,7 @@ static void take_mail(struct engine *e, const struct mailbox_mail *mail)
         next = r->next;
         place(e, r);
     }
-    for (struct request *r = mail->predicted; r; r = r->next_predicted)
+    for (struct request *r = mail->predicted; r; r = r->mail.next_predicted)
         take_prediction(e, r);
     for (struct request *r = mail->cancels, *next; r; r = next) {
         next = r->next_to_end;
@@ -232,7 +267,7 @@ static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats
     stats->n_blocks_leaked = 0;
     STATS_ROWS(CLEAR)
     for (uint32_t g = 0; g < engine_plan_n_groups(&e->plan); g++) {
-        struct kv_usage usage = sched_kv_usage(e->sched, g);
+        struct kv_usage usage = sched_kv_usage(e->run->sched, g);
         uint32_t used = usage.n_blocks - usage.n_free;
         double share = (double)used / usage.n_blocks;
         double host = usage.n_host_blocks ? (double)usage.n_host_used / usage.n_host_blocks : 0;
@@ -251,23 +286,23 @@ static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats
 /* The smoothed ratio moves a little with every step; a tenth of it is a change worth a line. */
 static void log_budget(struct engine *e, double ratio)
 {
-    double before = e->logged_ratio;
+    double before = e->run->loop->logged_ratio;
     if (ratio <= before * 1.1 && ratio * 1.1 >= before)
         return;
-    e->logged_ratio = ratio;
+    e->run->loop->logged_ratio = ratio;
     quire_log(QUIRE_LOG_INFO, "engine",
               "steps take %.2f times what the cost model says (%.2f before): the"
               " last was allowed %u tokens",
-              ratio, before, e->report.stats.token_budget);
+              ratio, before, e->run->report.stats.token_budget);
 }
 
 static void measure(struct engine *e, struct engine_stats *stats)
 {
-    struct sched_stats s = sched_stats(e->sched);
+    struct sched_stats s = sched_stats(e->run->sched);
 #define COPY(member, type, tag, from, ...) STATS_WHEN(STATS_IS_SCHED_##from)(stats->member = s.member;)
     STATS_ROWS(COPY)
 #undef COPY
-    stats->n_waiting += e->n_parked;
+    stats->n_waiting += e->run->loop->n_parked;
     if (e->constraints) {
         const struct constraints_stats masks = constraints_stats(e->constraints);
         stats->n_masks = masks.n_masks;
@@ -275,27 +310,27 @@ static void measure(struct engine *e, struct engine_stats *stats)
         stats->mask_wait_us = masks.waited_us;
     }
     stats->kept_bytes = s.n_kept_blocks * e->plan.kv_block_bytes;
-    stats->policy = sched_policy_of(e->sched)->name;
-    stats->policy_figure = sched_policy_figure(e->sched, &stats->policy_figure_name);
+    stats->policy = sched_policy_of(e->run->sched)->name;
+    stats->policy_figure = sched_policy_figure(e->run->sched, &stats->policy_figure_name);
     log_budget(e, s.budget_ratio);
-    measure_kv(e, sched_idle(e->sched) && s.n_pins + s.n_kept == 0, stats);
+    measure_kv(e, sched_idle(e->run->sched) && s.n_pins + s.n_kept == 0, stats);
 }
 
 static void publish_tenants(struct engine *e)
 {
     uint64_t now_us = quire_now_us();
-    if (now_us < e->tenants_due_us && !sched_idle(e->sched))
+    if (now_us < e->run->loop->tenants_due_us && !sched_idle(e->run->sched))
         return;
-    e->tenants_due_us = now_us + TENANTS_EVERY_US;
-    for (uint32_t t = 0; t < e->policy_options.n_tenants; t++)
-        e->tenants[t] = sched_tenant_stats(e->sched, t);
-    mailbox_publish_tenants(e->mailbox, e->tenants);
+    e->run->loop->tenants_due_us = now_us + TENANTS_EVERY_US;
+    for (uint32_t t = 0; t < e->policy->options.n_tenants; t++)
+        e->run->loop->tenants[t] = sched_tenant_stats(e->run->sched, t);
+    mailbox_publish_tenants(e->mailbox, e->run->loop->tenants);
 }
 
 void engine_publish(struct engine *e, uint64_t busy_us)
 {
-    struct engine_stats *stats = &e->report.stats;
-    if (!e->dead) {
+    struct engine_stats *stats = &e->run->report.stats;
+    if (!e->run->loop->dead) {
         measure(e, stats);
         publish_tenants(e);
     } else {
@@ -303,30 +338,30 @@ void engine_publish(struct engine *e, uint64_t busy_us)
         stats->n_waiting_tokens = 0;
         stats->kv_usage = 0;
     }
-    e->report.busy_us = busy_us;
-    mailbox_publish(e->mailbox, &e->report);
-    e->report.n_tokens = 0;
-    e->report.n_finished = 0;
+    e->run->report.busy_us = busy_us;
+    mailbox_publish(e->mailbox, &e->run->report);
+    e->run->report.n_tokens = 0;
+    e->run->report.n_finished = 0;
 }
 
 /* The scheduler names who was before a request by our key; people know it by the caller's id. */
 static void note_admissions(struct engine *e, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_admitted; i++) {
-        const struct seq_owner *owner = &e->owners[plan->admitted[i]];
+        const struct seq_owner *owner = &e->run->owners[plan->admitted[i]];
         struct request_choice *c = &owner->request->choices[owner->choice];
         if (c->admitted)
             continue;
         c->admitted = true;
-        c->blocker = e->last_admitted;
-        e->last_admitted = owner->request->engine_id;
+        c->blocker = e->run->loop->last_admitted;
+        e->run->loop->last_admitted = owner->request->engine_id;
     }
 }
 
 static void end_refused(struct engine *e, const struct sched_plan *plan)
 {
     for (uint32_t i = 0; i < plan->n_refused; i++) {
-        const struct seq_owner *owner = &e->owners[plan->refused[i].seq];
+        const struct seq_owner *owner = &e->run->owners[plan->refused[i].seq];
         owner->request->retry_after_ms = retry_ms(plan->refused[i].retry_us);
         event_done(e, owner->request, owner->choice, ENGINE_FINISH_REFUSED, -1);
     }
@@ -336,14 +371,14 @@ static void end_refused(struct engine *e, const struct sched_plan *plan)
  * submission to wait for, or a promise was broken. */
 static int nothing_to_run(struct engine *e, const struct sched_plan *plan, uint64_t now_us, struct quire_error *err)
 {
-    bool waits_for_a_batch = e->is_static && sched_stats(e->sched).n_running == 0;
+    bool waits_for_a_batch = e->run->loop->is_static && sched_stats(e->run->sched).n_running == 0;
     if (plan->n_moves || plan->n_refused)
         return QUIRE_OK;
     if (plan->wake_us > now_us)
-        e->sleep_until_us = plan->wake_us;
+        e->run->loop->sleep_until_us = plan->wake_us;
     else if (waits_for_a_batch)
-        e->sleep_until_us = MAILBOX_FOREVER;
-    else if (++e->n_empty_plans > MAX_EMPTY_PLANS)
+        e->run->loop->sleep_until_us = MAILBOX_FOREVER;
+    else if (++e->run->loop->n_empty_plans > MAX_EMPTY_PLANS)
         return quire_fail(err, QUIRE_INTERNAL, "the scheduler has requests but runs none");
     return QUIRE_OK;
 }
@@ -351,23 +386,25 @@ static int nothing_to_run(struct engine *e, const struct sched_plan *plan, uint6
 static int on_planned(void *engine, uint64_t now_us, const struct sched_plan *plan, struct quire_error *err)
 {
     struct engine *e = engine;
-    ENGINE_WATCH(e, planned, now_us, plan, e->sched);
+    ENGINE_WATCH(e, planned, now_us, plan, e->run->sched);
+    if (plan->n_rows > 0)
+        e->run->loop->n_empty_plans = 0;
     speculate_planned(e, plan);
     note_admissions(e, plan);
     end_refused(e, plan);
     engine_publish(e, 0); /* what was admitted has left the queue now, not only when the step is over */
-    e->planned_us = e->n_watches ? quire_now_us() : 0;
     return step_move(e, plan, err);
 }
 
 static void on_retired(void *engine, uint32_t seq)
 {
     struct engine *e = engine;
-    struct request *r = e->owners[seq].request;
+    struct request *r = e->run->owners[seq].request;
     ENGINE_WATCH(e, retired, seq);
     speculate_retired(e, seq);
-    e->owners[seq].request = NULL;
-    e->n_empty_plans = 0; /* who was cancelled before it ran leaves with an empty plan, and that is no broken promise */
+    e->run->owners[seq].request = NULL;
+    e->run->loop->n_empty_plans =
+        0; /* who was cancelled before it ran leaves with an empty plan, and that is no broken promise */
     request_left_scheduler(r);
 }
 
@@ -382,10 +419,10 @@ static int step(struct engine *e, struct quire_error *err)
 {
     const struct sched_plan *plan;
     uint64_t now_us = quire_now_us();
-    bool idle = sched_driver_in_flight(e->driver) == 0;
+    bool idle = sched_driver_in_flight(e->run->driver) == 0;
     int status = speculate_propose(e, err);
     if (status == QUIRE_OK)
-        status = sched_driver_turn(e->driver, now_us, &plan, err);
+        status = sched_driver_turn(e->run->driver, now_us, &plan, err);
     return status == QUIRE_OK && idle && plan->n_rows == 0 ? nothing_to_run(e, plan, now_us, err) : status;
 }
 
@@ -409,8 +446,8 @@ static void die(struct engine *e, const char *reason)
     struct mailbox_mail mail;
     mailbox_die(e->mailbox, reason);
     mailbox_drain(e->mailbox, 0, &mail);
-    e->dead = true;
-    e->parked = NULL; /* end_all() ends them too */
+    e->run->loop->dead = true;
+    e->run->loop->parked = NULL; /* end_all() ends them too */
     ENGINE_WATCH(e, died, reason); /* before anybody who drains is done with its last request */
     end_all(e, ENGINE_FINISH_ERROR, reason);
     if (mail.orders.number)
@@ -420,31 +457,32 @@ static void die(struct engine *e, const char *reason)
 /* The last thing: what an uncommitted step of a dead engine still held is let go of unseen. */
 static void abandon_scheduler(struct engine *e)
 {
-    for (uint32_t i = 0; i < e->n_owners; i++)
-        if (e->owners[i].request)
-            request_left_scheduler(e->owners[i].request);
+    for (uint32_t i = 0; i < e->run->n_owners; i++)
+        if (e->run->owners[i].request)
+            request_left_scheduler(e->run->owners[i].request);
 }
 
 static bool has_work(const struct engine *e)
 {
-    return !e->dead && !sched_idle(e->sched);
+    return !e->run->loop->dead && !sched_idle(e->run->sched);
 }
 
 /* Until when to wait for mail; 0 = not at all. */
 static uint64_t wait_until(const struct engine *e)
 {
-    const uint64_t until = has_work(e) ? e->sleep_until_us : MAILBOX_FOREVER;
-    const uint64_t look = e->ranks && !e->dead && until > 0 ? quire_now_us() + LOOK_AFTER_RANKS_US : MAILBOX_FOREVER;
+    const uint64_t until = has_work(e) ? e->run->loop->sleep_until_us : MAILBOX_FOREVER;
+    const uint64_t look = e->ranks && !e->run->loop->dead && until > 0 ? quire_now_us() + LOOK_AFTER_RANKS_US
+                                                                       : MAILBOX_FOREVER;
     return look < until ? look : until;
 }
 
 /* A turn of what there is to do. */
 static int turn(struct engine *e, struct quire_error *err)
 {
-    if (e->ranks && !e->dead && ranks_check(e->ranks, err) != QUIRE_OK)
+    if (e->ranks && !e->run->loop->dead && ranks_check(e->ranks, err) != QUIRE_OK)
         return QUIRE_UNAVAILABLE;
     int status = has_work(e) ? step(e, err) : QUIRE_OK;
-    if (status == QUIRE_OK && e->ranks && !e->dead)
+    if (status == QUIRE_OK && e->ranks && !e->run->loop->dead)
         status = rank_look(e, !has_work(e), err);
     return status;
 }
@@ -455,7 +493,7 @@ void *engine_main(void *engine)
     for (;;) {
         struct mailbox_mail mail;
         mailbox_drain(e->mailbox, wait_until(e), &mail);
-        e->sleep_until_us = 0;
+        e->run->loop->sleep_until_us = 0;
         if (mail.closing)
             break;
         uint64_t begin = quire_now_us();

@@ -776,7 +776,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     if (status == QUIRE_OK) /* again: max_model_len may have given way to the KV cache */
         status = plan_all_arenas(desc, draft, out, err);
     if (status == QUIRE_OK)
-        out->draft_bytes = speculate_bytes(&options->speculative, out) +
+        out->draft_bytes = speculate_bytes(&engine_step_options(options)->speculative, out) +
                            draft_scratch_bytes(out->max_num_seqs, out->overlap_depth);
     if (status == QUIRE_OK && options->grammars && desc->config->outputs.kind == OUTPUT_TOKENS)
         out->mask_bytes = constraints_bytes(desc->config->vocab_size, out->max_logit_rows, out->max_num_seqs);

@@ -5,11 +5,41 @@
 #include "engine/ranks/gpus.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TENSOR "--tensor-parallel-size"
 #define PIPELINE "--pipeline-parallel-size"
 #define GIVE_UP_MS 10000u /* time for ranks that were started together to connect and receive the reason */
+
+/* This rank's part of the group. */
+struct rank_shared {
+    struct rank_parts parts; /* of e->collective */
+    struct rank_waits waits; /* as last reported; rank 0's */
+    struct k_gpu_id gpu;     /* on rank 0 with a GPU: its GPU */
+    bool has_told_gpus;      /* to the other ranks */
+    bool is_across_hosts;    /* the ranks of its stage are; on a GPU, where it matters */
+};
+
+struct rank_shared *rank_shared_new(struct quire_error *err)
+{
+    struct rank_shared *shared = calloc(1, sizeof *shared);
+    if (!shared)
+        quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
+    return shared;
+}
+
+void rank_shared_close(struct rank_shared *shared)
+{
+    if (shared)
+        parts_close(&shared->parts);
+}
+
+int rank_join(struct engine *e, struct collective *c, uint32_t n_stages, struct quire_error *err)
+{
+    e->collective = c;
+    return parts_open(c, n_stages, &e->shared->parts, err);
+}
 
 static uint32_t at_least_one(uint32_t n)
 {
@@ -42,7 +72,7 @@ static int check_options(const struct engine_options *o, const struct model_desc
     if (desc->config->outputs.kind != OUTPUT_TOKENS)
         return quire_fail(err, QUIRE_UNSUPPORTED, "%s: a model that returns vectors runs on one rank: leave it out",
                           flag);
-    if (o->speculative.method == DRAFT_MODEL)
+    if (engine_step_options(o)->speculative.method == DRAFT_MODEL)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "%s: a draft model runs on one rank: leave one of the two out, or draft with "
                           "{\"method\": \"ngram\"}",
@@ -191,18 +221,19 @@ static int receive_back(void *parts, void *x, size_t n_bytes, struct quire_error
 struct forward_group rank_group(struct engine *e)
 {
     struct forward_group out = {.stage = {.n_ranks = 1},
-                                .context = &e->parts,
-                                .agree = e->parts.stage ? agree : NULL,
+                                .context = &e->shared->parts,
+                                .agree = e->shared->parts.stage ? agree : NULL,
                                 .send = send_on,
                                 .receive = receive,
                                 .send_back = send_back,
                                 .receive_back = receive_back};
-    if (e->parts.stage)
-        out.stage = (struct k_group){.context = &e->parts,
-                                     .rank = collective_rank(e->parts.stage),
-                                     .n_ranks = collective_size(e->parts.stage),
-                                     .first = collective_rank(e->parts.whole) - collective_rank(e->parts.stage),
-                                     .is_across_hosts = e->is_across_hosts,
+    if (e->shared->parts.stage)
+        out.stage = (struct k_group){.context = &e->shared->parts,
+                                     .rank = collective_rank(e->shared->parts.stage),
+                                     .n_ranks = collective_size(e->shared->parts.stage),
+                                     .first = collective_rank(e->shared->parts.whole) -
+                                              collective_rank(e->shared->parts.stage),
+                                     .is_across_hosts = e->shared->is_across_hosts,
                                      .all_reduce_tree = all_reduce_tree,
                                      .all_gather = all_gather,
                                      .gather = gather,
@@ -313,14 +344,14 @@ static int share_gpus(struct engine *e, const struct k_gpu_id *seen, uint32_t n,
     struct rank_gpus all[COLLECTIVE_MAX_RANKS];
     uint32_t taken[COLLECTIVE_MAX_RANKS];
     const uint32_t rank = collective_rank(e->collective);
-    const uint32_t n_places = e->parts.stage ? collective_size(e->parts.stage) : 1;
-    e->has_told_gpus = true;
+    const uint32_t n_places = e->shared->parts.stage ? collective_size(e->shared->parts.stage) : 1;
+    e->shared->has_told_gpus = true;
     int status = gpus_tell(e->collective, seen, n, all, err);
     if (status == QUIRE_OK)
         status = gpus_deal(all, collective_size(e->collective), taken, err);
     if (status != QUIRE_OK)
         return status;
-    e->is_across_hosts = gpus_are_across_hosts(all, rank - rank % n_places, n_places);
+    e->shared->is_across_hosts = gpus_are_across_hosts(all, rank - rank % n_places, n_places);
     *own = taken[rank];
     return QUIRE_OK;
 }
@@ -329,7 +360,7 @@ int rank_choose_gpu(void *engine, const struct k_gpu_id *seen, uint32_t n, uint3
 {
     struct engine *e = engine;
     *out = 0;
-    e->gpu = seen[0];
+    e->shared->gpu = seen[0];
     return e->rank == 0 ? QUIRE_OK : share_gpus(e, seen, n, out, err);
 }
 
@@ -337,7 +368,7 @@ void rank_has_no_gpu(struct collective *c, const struct engine *e, const char *d
 {
     struct rank_gpus all[COLLECTIVE_MAX_RANKS];
     struct quire_error ignored; /* the reason for a missing GPU is reported later */
-    if (is_on_gpus(device) && !(e && e->has_told_gpus))
+    if (is_on_gpus(device) && !(e && e->shared->has_told_gpus))
         gpus_tell(c, NULL, 0, all, &ignored);
 }
 
@@ -390,26 +421,25 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
     int status = find_others(e, options, err);
     if (status != QUIRE_OK)
         return status;
-    e->collective = ranks_collective(e->ranks);
-    status = parts_open(e->collective, p->n_stages, &e->parts, err);
+    status = rank_join(e, ranks_collective(e->ranks), p->n_stages, err);
     if (status != QUIRE_OK)
         return status;
-    const size_t n_gemms = strlen(e->info.gemms);
-    snprintf(e->info.gemms + n_gemms, sizeof e->info.gemms - n_gemms, "; %u ranks", p->n_ranks);
+    const size_t n_gemms = strlen(e->info->gemms);
+    snprintf(e->info->gemms + n_gemms, sizeof e->info->gemms - n_gemms, "; %u ranks", p->n_ranks);
     status = ranks_setup(e->ranks, options, &own, err);
     uint32_t first;
-    return status == QUIRE_OK && is_on_gpus(own.device) ? share_gpus(e, &e->gpu, 1, &first, err) : status;
+    return status == QUIRE_OK && is_on_gpus(own.device) ? share_gpus(e, &e->shared->gpu, 1, &first, err) : status;
 }
 
 int rank_look(struct engine *e, bool is_idle, struct quire_error *err)
 {
     _Static_assert(ENGINE_MAX_RANKS == COLLECTIVE_MAX_RANKS, "ranks");
-    struct engine_stats *stats = &e->report.stats;
-    const int status = ranks_look(e->ranks, is_idle, &e->rank_waits, err);
+    struct engine_stats *stats = &e->run->report.stats;
+    const int status = ranks_look(e->ranks, is_idle, &e->shared->waits, err);
     stats->n_ranks = e->plan.n_ranks;
     for (uint32_t r = 0; r < stats->n_ranks; r++)
         for (uint32_t p = 0; p < stats->n_ranks; p++)
-            stats->rank_waited_us[r][p] = e->rank_waits.ns[r][p] / 1000;
+            stats->rank_waited_us[r][p] = e->shared->waits.ns[r][p] / 1000;
     return status;
 }
 

@@ -3,7 +3,15 @@
 #define QUIRE_ENGINE_RUN_RANK_H
 
 #include "engine/run/state.h"
+#include "engine/ranks/parts.h"
 #include "kernels/open.h"
+
+/* This rank's part of a group, of an engine that may never have one. NULL: out of memory. close: before the group is
+ * left; free() it at last. */
+struct rank_shared *rank_shared_new(struct quire_error *err);
+void rank_shared_close(struct rank_shared *shared); /* NULL is fine */
+/* The engine is a rank of this group with so many stages: e->collective. */
+int rank_join(struct engine *e, struct collective *c, uint32_t n_stages, struct quire_error *err);
 
 /* The group's collectives, of an engine with e->ranks or, of another rank, e->collective. */
 struct forward_group rank_group(struct engine *e);

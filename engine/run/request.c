@@ -54,19 +54,18 @@ static int check(const struct request_spec *s, const struct request_limits *limi
 
 static int make_hashes(struct request *out, const struct request_limits *limits)
 {
-    const struct request_spec *s = &out->spec;
-    uint32_t bt = limits->block_tokens, n_hashes = s->n_prompt / bt;
+    const struct request_spec *s = out->spec;
+    const uint32_t bt = limits->block_tokens, n_blocks = s->n_prompt / bt;
     if (!limits->prefix_caching)
         return QUIRE_OK;
-    out->hashes = malloc((n_hashes + 1) * sizeof *out->hashes);
+    out->hashes = malloc(sizeof *out->hashes + n_blocks * sizeof out->hashes->blocks[0]);
     if (!out->hashes)
         return QUIRE_NO_MEMORY;
     const struct kv_chain_root root = {.secret = *limits->chain_secret, .tenant = s->cache_domain, .block_tokens = bt};
-    out->chain_first = kv_chain_first(&root);
-    struct key256 parent = out->chain_first;
-    for (uint32_t i = 0; i < n_hashes; i++) {
+    struct key256 parent = out->hashes->chain_first = kv_chain_first(&root);
+    for (uint32_t i = 0; i < n_blocks; i++) {
         parent = kv_chain_next(&root.secret, &parent, s->prompt + (size_t)i * bt, bt);
-        out->hashes[i] = parent;
+        out->hashes->blocks[i] = parent;
     }
     return QUIRE_OK;
 }
@@ -77,18 +76,17 @@ static int make_counts(struct request *out, uint32_t n_vocab)
 {
     if (!out->sampling.counts_output)
         return QUIRE_OK;
-    uint32_t n_prompt = out->sampling.counts_prompt ? out->spec.n_prompt : 0;
-    uint64_t most = (uint64_t)n_prompt + out->spec.max_tokens;
+    uint32_t n_prompt = out->sampling.counts_prompt ? out->spec->n_prompt : 0;
+    uint64_t most = (uint64_t)n_prompt + out->spec->max_tokens;
     if (most > n_vocab)
         most = n_vocab;
-    size_t total = n_prompt + (size_t)out->spec.n * most;
+    size_t total = n_prompt + (size_t)out->spec->n * most;
     out->counts_memory = malloc((total + 1) * sizeof *out->counts_memory);
     if (!out->counts_memory)
         return QUIRE_NO_MEMORY;
-    out->prompt_counts = out->counts_memory;
     if (n_prompt)
-        out->n_prompt_counts = token_counts_of_prompt(out->spec.prompt, n_prompt, out->prompt_counts);
-    for (uint32_t i = 0; i < out->spec.n; i++)
+        out->n_prompt_counts = token_counts_of_prompt(out->spec->prompt, n_prompt, out->counts_memory);
+    for (uint32_t i = 0; i < out->spec->n; i++)
         out->choices[i].counts = (struct token_counts){.items = out->counts_memory + n_prompt + i * most,
                                                        .capacity = (uint32_t)most};
     return QUIRE_OK;
@@ -100,17 +98,17 @@ static int make_row_scratch(struct request *out)
     size_t scratch = sampling_row_scratch(&out->sampling);
     if (scratch == 0)
         return QUIRE_OK;
-    out->row_scratches = malloc(out->spec.n * scratch * sizeof *out->row_scratches);
-    if (!out->row_scratches)
+    struct k_logit_bias *all = malloc(out->spec->n * scratch * sizeof *all);
+    if (!all)
         return QUIRE_NO_MEMORY;
-    for (uint32_t i = 0; i < out->spec.n; i++)
-        out->choices[i].row_scratch = out->row_scratches + i * scratch;
+    for (uint32_t i = 0; i < out->spec->n; i++)
+        out->choices[i].row_scratch = all + i * scratch;
     return QUIRE_OK;
 }
 
 static int make(struct request *made, const struct request_limits *limits, struct quire_error *err)
 {
-    const struct request_spec *s = &made->spec;
+    const struct request_spec *s = made->spec;
     made->n_open = s->n;
     made->next_prompt_logprob = s->n_prompt_logprobs >= 0 ? 1 : s->n_prompt;
     int status = sampling_init(&made->sampling, s, limits->desc, err);
@@ -121,13 +119,28 @@ static int make(struct request *made, const struct request_limits *limits, struc
     return status;
 }
 
+/* A request with its spec and choices, in one piece of memory. */
+static struct request *alloc(uint32_t n_choices)
+{
+    struct memory {
+        struct request request;
+        struct request_spec spec;
+        struct request_choice choices[];
+    } *m = calloc(1, sizeof *m + n_choices * sizeof m->choices[0]);
+    if (!m)
+        return NULL;
+    m->request.spec = &m->spec;
+    m->request.choices = m->choices;
+    return &m->request;
+}
+
 int request_create(uint64_t id, struct request_spec *spec, const struct request_limits *limits, uint64_t now_us,
                    struct request **out, struct quire_error *err)
 {
     int status = check(spec, limits, err);
     struct request *made = NULL;
     if (status == QUIRE_OK) {
-        made = calloc(1, sizeof *made + spec->n * sizeof made->choices[0]);
+        made = alloc(spec->n);
         if (!made)
             status = quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     }
@@ -137,7 +150,7 @@ int request_create(uint64_t id, struct request_spec *spec, const struct request_
     }
     made->engine_id = id;
     made->arrival_us = now_us;
-    made->spec = request_spec_move(spec);
+    *made->spec = request_spec_move(spec);
     status = make(made, limits, err);
     if (status != QUIRE_OK)
         request_free(made);
@@ -171,7 +184,7 @@ struct sched_request request_schedule(const struct request_spec *s, uint64_t id,
 
 uint32_t *request_take_prompt(struct request *r)
 {
-    return request_spec_take_prompt(&r->spec);
+    return request_spec_take_prompt(r->spec);
 }
 
 void request_drop_hashes(struct request *r)
@@ -184,44 +197,50 @@ void request_free(struct request *r)
 {
     if (!r)
         return;
-    for (uint32_t i = 0; r->constraints && i < r->spec.n; i++)
-        constraint_free(&r->constraints[i]);
-    free(r->constraints);
-    compiled_release(r->grammar);
+    for (uint32_t i = 0; r->grammar && i < r->spec->n; i++)
+        constraint_free(&r->grammar->choices[i]);
+    if (r->grammar)
+        compiled_release(r->grammar->compiled);
+    free(r->grammar);
+    free(r->choices[0].row_scratch); /* where all choices' begin */
     sampling_free(&r->sampling);
-    request_spec_free(&r->spec);
-    free(r->late_prediction);
+    request_spec_free(r->spec);
+    free(r->mail.late_prediction);
     free(r->hashes);
     free(r->counts_memory);
-    free(r->row_scratches);
     free(r);
 }
 
-int request_take_grammar(struct request *r, struct compiled *grammar, struct quire_error *err)
+int request_take_grammar(struct request *r, struct compiled *compiled, struct quire_error *err)
 {
-    r->grammar = grammar;
-    r->constraints = calloc(r->spec.n, sizeof *r->constraints);
-    return r->constraints ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+    r->grammar = calloc(1, sizeof *r->grammar + r->spec->n * sizeof r->grammar->choices[0]);
+    if (!r->grammar) {
+        compiled_release(compiled);
+        return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
+    }
+    r->grammar->compiled = compiled;
+    return QUIRE_OK;
 }
 
 void request_constrain(struct request *r, const struct engine_grammars *grammars)
 {
-    for (uint32_t i = 0; i < r->spec.n; i++)
-        r->constraints[i] = (struct constraint){.grammars = grammars, .grammar = compiled_grammar(r->grammar)};
+    for (uint32_t i = 0; i < r->spec->n; i++)
+        r->grammar->choices[i] = (struct constraint){.grammars = grammars,
+                                                     .grammar = compiled_grammar(r->grammar->compiled)};
 }
 
 void request_take_prediction(struct request *r)
 {
-    r->spec.prediction = r->late_prediction;
-    r->spec.n_prediction = r->n_late_prediction;
-    r->late_prediction = NULL;
+    r->spec->prediction = r->mail.late_prediction;
+    r->spec->n_prediction = r->mail.n_late_prediction;
+    r->mail.late_prediction = NULL;
 }
 
 struct token_counts *request_counts(struct request *r, uint32_t choice)
 {
     struct token_counts *counts = &r->choices[choice].counts;
     if (counts->n == 0 && r->n_prompt_counts) {
-        memcpy(counts->items, r->prompt_counts, r->n_prompt_counts * sizeof *counts->items);
+        memcpy(counts->items, r->counts_memory, r->n_prompt_counts * sizeof *counts->items);
         counts->n = r->n_prompt_counts;
     }
     return counts;

@@ -1,8 +1,8 @@
 /* One request inside the engine: what engine_submit() was given, checked, and where each of its choices stands.
  *
  * Made on the submitter's thread, then handed to the engine thread by the mailbox. From then on
- * the engine thread owns it, but for the fields marked "mailbox", which the mailbox's mutex
- * guards. Freed by the engine thread once every choice has had its DONE event and left the
+ * the engine thread owns it, but for `mail` and what is marked "mailbox", which the mailbox's
+ * mutex guards. Freed by the engine thread once every choice has had its DONE event and left the
  * scheduler.
  */
 #ifndef QUIRE_ENGINE_REQUEST_H
@@ -38,44 +38,56 @@ struct request_choice {
     bool cancel_now;       /* engine thread: to be carried out */
 };
 
-struct request {
-    /* Fields that a step reads for every row come first, in few cache lines, up to the spec's n_logprobs. */
-    struct sampling sampling;
-    uint32_t n_open;           /* choices without a DONE event */
-    uint32_t n_placed;         /* choices the scheduler still knows */
-    uint32_t next_prompt_logprob; /* the next prompt position to report; n_prompt when all are */
-    bool prompt_counted;       /* in stats.n_prompt_tokens */
-    uint64_t engine_id;    /* the caller's */
-    uint64_t key;          /* ours, never 0 and never reused: the scheduler's id */
-    struct request_spec spec; /* ours; its prompt until the scheduler has its copy, and with a seed */
-    uint64_t arrival_us; /* of CLOCK_MONOTONIC */
+/* The prefix hashes of a prompt, until the scheduler has its copy. */
+struct request_hashes {
     struct key256 chain_first;
-    struct key256 *hashes; /* as long as the prompt; NULL without prefix caching */
-    struct k_token_count *counts_memory;  /* all choices' counts */
-    struct k_token_count *prompt_counts;  /* part of it */
+    struct key256 blocks[]; /* one for each full block */
+};
+
+/* The grammar of a request's answer. */
+struct request_grammar {
+    struct compiled *compiled;
+    struct request *next_parked; /* among those whose grammar is not compiled yet */
+    struct constraint choices[]; /* [spec->n] */
+};
+
+/* What the mailbox's mutex guards, and its links. */
+struct request_mail {
+    struct request *next_live; /* in its bucket */
+    struct request *next_cancel;
+    bool in_cancels;
+    bool has_prediction, in_predicted; /* from its spec or later, which is at most once; in the list of those */
+    struct request *next_predicted;    /* of one drain after that */
+    uint32_t *late_prediction; /* malloc'd; owned by the mailbox, and by the spec after the drain */
+    uint32_t n_late_prediction;
+};
+
+struct request {
+    struct request_mail mail;  /* the mailbox's */
+    struct request *next;      /* next in its list: submitted or finished requests */
+    struct request *next_to_end; /* among the cancels of one drain */
+
+    uint64_t arrival_us; /* of CLOCK_MONOTONIC */
+    struct request_hashes *hashes; /* NULL without prefix caching */
+    struct k_token_count *counts_memory; /* the prompt's, then all choices' counts */
     uint32_t n_prompt_counts;
-    struct k_logit_bias *row_scratches;           /* all choices' row_scratch */
-    struct compiled *grammar;        /* NULL: the answer is free */
-    struct constraint *constraints;  /* [spec.n], or NULL likewise */
-    struct request *next_parked;     /* among those whose grammar is not compiled yet */
 
     uint32_t retry_after_ms;   /* of a REFUSED finish */
     bool flushed;              /* its last DONE event has left through the sink */
-    struct quire_error error;  /* text of an ERROR finish */
-    enum quire_status status;  /* and whose fault it was, as in struct engine_event */
+    enum quire_status status;  /* whose fault an ERROR finish was, as in struct engine_event */
+    struct quire_error error;  /* and its text */
 
-    struct request *next;      /* next in its list: submitted or finished requests */
-    struct request *next_to_end; /* among the cancels of one drain */
-    struct request *next_live; /* mailbox: in its bucket */
-    struct request *next_cancel; /* mailbox */
-    bool in_cancels;           /* mailbox */
-    bool has_prediction,
-        in_predicted; /* mailbox: from its spec or later, which is at most once; in the list of those */
-    struct request *next_predicted;    /* mailbox; of one drain after that */
-    uint32_t *late_prediction; /* malloc'd; owned by the mailbox, and by the spec after the drain */
-    uint32_t n_late_prediction;
-
-    struct request_choice choices[]; /* [spec.n] */
+    /* Fields that a step reads for every row come last: the spec follows in memory, and its first fields are read, too. */
+    uint64_t key; /* ours, never 0 and never reused: the scheduler's id */
+    uint64_t engine_id; /* the caller's */
+    uint32_t n_open; /* choices without a DONE event */
+    uint32_t n_placed; /* choices the scheduler still knows */
+    uint32_t next_prompt_logprob; /* the next prompt position to report; n_prompt when all are */
+    bool prompt_counted; /* in stats.n_prompt_tokens */
+    struct request_choice *choices; /* [spec->n] */
+    struct request_grammar *grammar; /* NULL: the answer is free */
+    struct request_spec *spec; /* ours; its prompt until the scheduler has its copy, and with a seed */
+    struct sampling sampling;
 };
 
 struct request_limits {

@@ -16,28 +16,28 @@ static int index_of(const char *name, const char *const *names, int n)
     return -1;
 }
 
-static int read_names(const struct engine_options *o, struct sched_config *c, struct quire_error *err)
+static int read_names(const struct step_options *s, struct sched_config *c, struct quire_error *err)
 {
     static const char *const evictions[] = {"lru", "reuse"};
     static const char *const batchings[] = {"continuous", "dynamic", "static"};
     static const char *const modes[] = {"auto", "swap", "recompute", "never"};
-    const char *policy = o->scheduling_policy ? o->scheduling_policy : "fcfs";
-    int eviction = index_of(o->prefix_cache_eviction, evictions, 2);
-    int batching = index_of(o->batching, batchings, 3);
-    int mode = index_of(o->preemption_mode, modes, 4);
+    const char *policy = s->scheduling_policy ? s->scheduling_policy : "fcfs";
+    int eviction = index_of(s->prefix_cache_eviction, evictions, 2);
+    int batching = index_of(s->batching, batchings, 3);
+    int mode = index_of(s->preemption_mode, modes, 4);
     c->policy = sched_policy_find(policy);
     if (!c->policy)
         return quire_fail(err, QUIRE_INVALID, "--scheduling-policy: must be one of %s, got '%.40s'",
                           sched_policy_names(), policy);
     if (eviction < 0)
         return quire_fail(err, QUIRE_INVALID, "--prefix-cache-eviction: must be lru or reuse, got '%.40s'",
-                          o->prefix_cache_eviction);
+                          s->prefix_cache_eviction);
     if (batching < 0)
         return quire_fail(err, QUIRE_INVALID, "--batching: must be continuous, dynamic or static, got '%.40s'",
-                          o->batching);
+                          s->batching);
     if (mode < 0)
         return quire_fail(err, QUIRE_INVALID, "--preemption-mode: must be auto, swap, recompute or never, got '%.40s'",
-                          o->preemption_mode);
+                          s->preemption_mode);
     c->kv.eviction = (enum kv_eviction)eviction;
     c->batching = (enum sched_batching)batching;
     c->preemption = (enum sched_preemption)mode;
@@ -56,7 +56,8 @@ static int read_ms(const char *flag, double ms, uint64_t *us, struct quire_error
 }
 
 /* Options that do nothing, or nothing good, without another one. */
-static int check_combinations(const struct engine_options *o, const struct sched_config *c, struct quire_error *err)
+static int check_combinations(const struct engine_options *o, const struct step_options *s,
+                              const struct sched_config *c, struct quire_error *err)
 {
     const char *wrong = NULL;
     if (!o->prefix_caching && c->kv.eviction != KV_EVICT_LRU)
@@ -65,47 +66,48 @@ static int check_combinations(const struct engine_options *o, const struct sched
     else if (c->preemption == SCHED_PREEMPT_SWAP && !o->swap_space)
         wrong = "--preemption-mode swap needs swap space: give --swap-space, or another"
                 " mode";
-    else if (o->max_wait_ms > 0 && c->batching != SCHED_DYNAMIC)
+    else if (s->max_wait_ms > 0 && c->batching != SCHED_DYNAMIC)
         wrong = "--max-wait-ms limits the wait for a full dynamic batch: give --batching dynamic,"
                 " or leave it out";
-    else if (o->max_batch_size && c->batching == SCHED_CONTINUOUS)
+    else if (s->max_batch_size && c->batching == SCHED_CONTINUOUS)
         wrong = "--max-batch-size applies to dynamic and static batches: give --batching dynamic or static,"
                 " or --max-num-seqs instead";
-    else if (o->step_target_ms > 0 && c->cost.n_points == 0)
+    else if (s->step_target_ms > 0 && c->cost.n_points == 0)
         wrong = "--step-target-ms needs a cost model of step times: fit one with `quire bench"
                 " steps` and give it as --cost-model";
-    else if (o->adaptive_budget && !(o->step_target_ms > 0))
+    else if (s->adaptive_budget && !(s->step_target_ms > 0))
         wrong = "--adaptive-budget keeps steps at their target: give --step-target-ms too";
     return wrong ? quire_fail(err, QUIRE_INVALID, "%s", wrong) : QUIRE_OK;
 }
 
 int schedule_config(const struct engine_options *o, struct sched_config *out, struct quire_error *err)
 {
+    const struct step_options *s = engine_step_options(o);
     *out = (struct sched_config){
-        .kv = {.prefix_caching = o->prefix_caching, .n_tenants = o->policy_options.n_tenants},
-        .policy_options = o->policy_options,
-        .long_prefill_token_threshold = o->long_prefill_token_threshold,
-        .max_partial_prefills = o->max_partial_prefills,
-        .adaptive_budget = o->adaptive_budget,
-        .max_batch_size = o->max_batch_size,
-        .max_pinned_percent = o->max_pinned_percent,
-        .cost = o->cost,
+        .kv = {.prefix_caching = o->prefix_caching, .n_tenants = s->policy_options.n_tenants},
+        .policy_options = s->policy_options,
+        .long_prefill_token_threshold = s->long_prefill_token_threshold,
+        .max_partial_prefills = s->max_partial_prefills,
+        .adaptive_budget = s->adaptive_budget,
+        .max_batch_size = s->max_batch_size,
+        .max_pinned_percent = s->max_pinned_percent,
+        .cost = s->cost,
     };
-    if (o->policy_options.n_tenants > SCHED_MAX_TENANTS)
+    if (s->policy_options.n_tenants > SCHED_MAX_TENANTS)
         return quire_fail(err, QUIRE_INVALID, "tenants: at most %u, got %u", SCHED_MAX_TENANTS,
-                          o->policy_options.n_tenants);
-    if (o->max_pinned_percent > 100)
+                          s->policy_options.n_tenants);
+    if (s->max_pinned_percent > 100)
         return quire_fail(err, QUIRE_INVALID, "--max-pinned-percent: must be at most 100, got %u",
-                          o->max_pinned_percent);
-    int status = read_names(o, out, err);
+                          s->max_pinned_percent);
+    int status = read_names(s, out, err);
     if (status == QUIRE_OK)
-        status = read_ms("step-target-ms", o->step_target_ms, &out->step_target_us, err);
+        status = read_ms("step-target-ms", s->step_target_ms, &out->step_target_us, err);
     if (status == QUIRE_OK)
-        status = read_ms("max-wait-ms", o->max_wait_ms, &out->max_wait_us, err);
-    if (status == QUIRE_OK && o->cost.n_points > 0) {
-        status = sched_cost_check(&o->cost, err);
+        status = read_ms("max-wait-ms", s->max_wait_ms, &out->max_wait_us, err);
+    if (status == QUIRE_OK && s->cost.n_points > 0) {
+        status = sched_cost_check(&s->cost, err);
         if (status != QUIRE_OK)
             quire_error_prefix(err, "--cost-model");
     }
-    return status == QUIRE_OK ? check_combinations(o, out, err) : status;
+    return status == QUIRE_OK ? check_combinations(o, s, out, err) : status;
 }

@@ -1,6 +1,7 @@
 #include "engine/run/speculate.h"
 
 #include "engine/run/draft_model.h"
+#include "engine/run/draft_scratch.h"
 #include "engine/run/state.h"
 #include "engine/run/drafters.h"
 
@@ -29,6 +30,7 @@ struct speculation {
     struct length_item *items; /* as many */
     uint64_t space_left; /* space left in draft_scratch.h for the next step */
     bool is_wanted; /* by a request that there was. Until then a commit need not look at its rows */
+    bool forced_tokens; /* of grammars, as drafts */
 
     struct lengths *lengths;
     uint64_t planned_us[ENGINE_MAX_SLOTS], done_us; /* by the step's number; done_us: of the last completed step */
@@ -57,7 +59,7 @@ uint64_t speculate_bytes(const struct speculative_config *config, const struct e
 
 /* Estimates before any draft was verified: predictions are mostly right, a draft model is often right, and repeated
  * text is right every other time. */
-static void first_lengths(const struct engine_options *o, struct length_config *out)
+static void first_lengths(const struct step_options *o, struct length_config *out)
 {
     static const float first[DRAFT_N_METHODS] = {0.5f, 0.5f, 0.6f, 0.7f},
                        next[DRAFT_N_METHODS] = {0.8f, 0.8f, 0.8f, 0.7f};
@@ -73,7 +75,7 @@ static void first_lengths(const struct engine_options *o, struct length_config *
     }
 }
 
-int speculate_create(struct engine *e, const struct engine_options *o, struct quire_error *err)
+int speculate_create(struct engine *e, const struct step_options *o, struct quire_error *err)
 {
     struct speculation *s = calloc(1, sizeof *s);
     uint32_t n_asked = n_asked_of(&e->plan);
@@ -81,6 +83,7 @@ int speculate_create(struct engine *e, const struct engine_options *o, struct qu
     if (!s)
         return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
     s->config = o->speculative;
+    s->forced_tokens = o->forced_tokens;
     s->n_slots = s->n_free_slots = e->plan.max_num_seqs;
     s->asks = calloc(1, array_bytes(&e->plan));
     if (!s->asks)
@@ -100,9 +103,8 @@ int speculate_create(struct engine *e, const struct engine_options *o, struct qu
     return status == QUIRE_OK ? drafters_create(&s->config, &e->plan, s->drafters, err) : status;
 }
 
-void speculate_destroy(struct engine *e)
+void speculate_destroy(struct speculation *s)
 {
-    struct speculation *s = e->speculation;
     if (!s)
         return;
     for (int i = 0; i < N_DRAFT_SOURCES; i++)
@@ -115,7 +117,7 @@ void speculate_destroy(struct engine *e)
 
 int speculate_check(const struct engine *e, const struct request *r, struct quire_error *err)
 {
-    enum draft_method asked = (enum draft_method)r->spec.draft_method;
+    enum draft_method asked = (enum draft_method)r->spec->draft_method;
     if (asked == DRAFT_NONE || asked == e->speculation->config.method)
         return QUIRE_OK;
     return quire_fail_for(err, QUIRE_INVALID, "speculative", "this server has no drafts by %s; it was started with %s",
@@ -125,27 +127,27 @@ int speculate_check(const struct engine *e, const struct request *r, struct quir
 
 bool speculate_wants(const struct engine *e, const struct request *r)
 {
-    return r->spec.max_drafts > 0 &&
-           (r->spec.n_prediction > 0 || e->speculation->drafters[FROM_METHOD] || (r->constraints && e->forced_tokens));
+    return r->spec->max_drafts > 0 && (r->spec->n_prediction > 0 || e->speculation->drafters[FROM_METHOD] ||
+                                       (r->grammar && e->speculation->forced_tokens));
 }
 
 /* Whether drafts for a sequence come from the host. */
 static void gate(struct engine *e, uint32_t seq, bool gated)
 {
-    if (sched_gate(e->sched, seq, gated))
+    if (sched_gate(e->run->sched, seq, gated))
         ENGINE_WATCH(e, gated, seq, gated);
 }
 
 void speculate_placed(struct engine *e, uint32_t seq)
 {
-    bool wants = speculate_wants(e, e->owners[seq].request);
+    bool wants = speculate_wants(e, e->run->owners[seq].request);
     e->speculation->is_wanted |= wants;
     gate(e, seq, wants);
 }
 
 void speculate_predicted(struct engine *e, uint32_t seq)
 {
-    const uint32_t slot = e->owners[seq].draft_slot;
+    const uint32_t slot = e->run->owners[seq].draft_slot;
     if (slot > 0)
         e->speculation->seqs[slot - 1].length = (struct draft_length){0};
     speculate_placed(e, seq);
@@ -154,13 +156,13 @@ void speculate_predicted(struct engine *e, uint32_t seq)
 /* As far as it is known. */
 static struct draft_text text_of(const struct engine *e, uint32_t seq)
 {
-    const struct request *r = e->owners[seq].request;
-    struct draft_text text = {.n_prompt = r->spec.n_prompt,
-                              .domain = &r->spec.cache_domain,
-                              .tenant = r->spec.tenant,
-                              .expected = r->spec.prediction,
-                              .n_expected = r->spec.n_prediction};
-    text.tokens = sched_tokens(e->sched, seq, &text.n_tokens);
+    const struct request *r = e->run->owners[seq].request;
+    struct draft_text text = {.n_prompt = r->spec->n_prompt,
+                              .domain = &r->spec->cache_domain,
+                              .tenant = r->spec->tenant,
+                              .expected = r->spec->prediction,
+                              .n_expected = r->spec->n_prediction};
+    text.tokens = sched_tokens(e->run->sched, seq, &text.n_tokens);
     while (text.n_tokens > 0 && text.tokens[text.n_tokens - 1] == SCHED_PENDING)
         text.n_tokens--;
     return text;
@@ -169,15 +171,15 @@ static struct draft_text text_of(const struct engine *e, uint32_t seq)
 /* Whether the drafts that its row verifies are the request's own. Drafts may also come from others than us. */
 static bool is_predicted(const struct engine *e, uint32_t seq)
 {
-    uint32_t slot = e->owners[seq].draft_slot;
+    uint32_t slot = e->run->owners[seq].draft_slot;
     return slot > 0 && e->speculation->seqs[slot - 1].source == FROM_REQUEST;
 }
 
 /* The grammar of a sequence's request, or NULL. */
 static struct constraint *constraint_of(const struct engine *e, uint32_t seq)
 {
-    const struct seq_owner *owner = &e->owners[seq];
-    return owner->request->constraints ? &owner->request->constraints[owner->choice] : NULL;
+    const struct seq_owner *owner = &e->run->owners[seq];
+    return owner->request->grammar ? &owner->request->grammar->choices[owner->choice] : NULL;
 }
 
 /* Whether the drafts that its row verifies are tokens that its grammar forced. They count neither as drafts nor as
@@ -190,8 +192,8 @@ static bool is_forced(const struct engine *e, uint32_t seq)
 
 void speculate_verified(struct engine *e, const struct sched_row *row)
 {
-    struct engine_stats *stats = &e->report.stats;
-    struct request_choice *c = &e->owners[row->seq].request->choices[e->owners[row->seq].choice];
+    struct engine_stats *stats = &e->run->report.stats;
+    struct request_choice *c = &e->run->owners[row->seq].request->choices[e->run->owners[row->seq].choice];
     if (is_forced(e, row->seq))
         return;
     stats->n_drafts++;
@@ -203,8 +205,8 @@ void speculate_verified(struct engine *e, const struct sched_row *row)
 
 void speculate_accepted(struct engine *e, uint32_t seq, uint32_t at)
 {
-    struct engine_stats *stats = &e->report.stats;
-    struct request_choice *c = &e->owners[seq].request->choices[e->owners[seq].choice];
+    struct engine_stats *stats = &e->run->report.stats;
+    struct request_choice *c = &e->run->owners[seq].request->choices[e->run->owners[seq].choice];
     if (is_forced(e, seq)) {
         stats->n_forced_tokens++;
         return;
@@ -231,7 +233,7 @@ static void time_step(struct speculation *s, const struct sched_plan *plan, uint
 static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
 {
     struct speculation *s = e->speculation;
-    uint32_t *slot = &e->owners[seq].draft_slot;
+    uint32_t *slot = &e->run->owners[seq].draft_slot;
     if (*slot == 0)
         return;
     struct draft_text text = is_answer ? text_of(e, seq) : (struct draft_text){0};
@@ -245,14 +247,14 @@ static void leave_slot(struct engine *e, uint32_t seq, bool is_answer)
 /* Did it come to its end by itself? */
 static bool is_answer(const struct engine *e, uint32_t seq)
 {
-    const struct request_choice *c = &e->owners[seq].request->choices[e->owners[seq].choice];
+    const struct request_choice *c = &e->run->owners[seq].request->choices[e->run->owners[seq].choice];
     return c->done && (c->finish == ENGINE_FINISH_STOP || c->finish == ENGINE_FINISH_LENGTH);
 }
 
 static void learn(struct engine *e, const struct sched_row *row, const struct sched_result *result)
 {
     struct speculation *s = e->speculation;
-    uint32_t slot = e->owners[row->seq].draft_slot;
+    uint32_t slot = e->run->owners[row->seq].draft_slot;
     if (slot > 0 && !is_forced(e, row->seq)) /* else they came from others than us */
         lengths_verified(s->lengths, &s->seqs[slot - 1].length, s->seqs[slot - 1].source, row->n_draft,
                          result->n_accepted);
@@ -272,7 +274,7 @@ void speculate_committed(struct engine *e, const struct sched_committed *c)
             learn(e, row, &c->results[n]);
         if (c->finished[n])
             leave_slot(e, row->seq, is_answer(e, row->seq)); /* now, while its tokens are there */
-        else if (!c->discarded[n] && speculate_wants(e, e->owners[row->seq].request))
+        else if (!c->discarded[n] && speculate_wants(e, e->run->owners[row->seq].request))
             s->fresh[s->n_fresh++] = row->seq;
         n++;
     }
@@ -285,7 +287,7 @@ void speculate_committed(struct engine *e, const struct sched_committed *c)
 static uint32_t slot_of(struct engine *e, uint32_t seq)
 {
     struct speculation *s = e->speculation;
-    uint32_t *slot = &e->owners[seq].draft_slot;
+    uint32_t *slot = &e->run->owners[seq].draft_slot;
     if (*slot == 0 && s->n_free_slots > 0) {
         const struct draft_text text = text_of(e, seq);
         *slot = s->free_slots[--s->n_free_slots];
@@ -301,7 +303,7 @@ static uint32_t slot_of(struct engine *e, uint32_t seq)
 static uint32_t take_space(struct engine *e, uint32_t seq, uint32_t n)
 {
     struct speculation *s = e->speculation;
-    const struct seq_owner *owner = &e->owners[seq];
+    const struct seq_owner *owner = &e->run->owners[seq];
     while (n > 0 && draft_scratch_needed(owner->request, owner->choice, n) > s->space_left)
         n--;
     s->space_left -= draft_scratch_needed(owner->request, owner->choice, n);
@@ -312,7 +314,7 @@ static uint32_t take_space(struct engine *e, uint32_t seq, uint32_t n)
 static bool runs(const struct engine *e, uint32_t seq)
 {
     uint32_t n_blocks;
-    return sched_blocks(e->sched, seq, 0, &n_blocks) != NULL;
+    return sched_blocks(e->run->sched, seq, 0, &n_blocks) != NULL;
 }
 
 /* Drafts for which the next step has tokens and logit rows, in addition to every sequence's next token. */
@@ -326,7 +328,7 @@ static uint32_t step_space(const struct engine *e, uint32_t n_running)
 /* While it pauses a sequence runs with the overlap, where there is one. */
 static void gate_as_needed(struct engine *e, uint32_t seq, bool gated)
 {
-    if (e->depth > 0)
+    if (e->plan.overlap_depth > 0)
         gate(e, seq, gated);
 }
 
@@ -334,8 +336,8 @@ static void gate_as_needed(struct engine *e, uint32_t seq, bool gated)
 static bool prepare(struct engine *e, uint32_t seq, uint32_t n_running, struct draft_ask *a)
 {
     struct speculation *s = e->speculation;
-    const struct request *r = e->owners[seq].request;
-    if (!r || r->choices[e->owners[seq].choice].done || !runs(e, seq))
+    const struct request *r = e->run->owners[seq].request;
+    if (!r || r->choices[e->run->owners[seq].choice].done || !runs(e, seq))
         return false;
     uint32_t slot = slot_of(e, seq), most = s->config.num_speculative_tokens;
     if (slot == 0)
@@ -347,7 +349,7 @@ static bool prepare(struct engine *e, uint32_t seq, uint32_t n_running, struct d
     a->slot = slot - 1;
     a->seq = seq;
     a->text = text_of(e, seq);
-    a->most = r->spec.max_drafts < most ? r->spec.max_drafts : most;
+    a->most = r->spec->max_drafts < most ? r->spec->max_drafts : most;
     a->n = 0;
     return true;
 }
@@ -426,7 +428,7 @@ static void propose(struct engine *e, uint32_t n)
         if (x)
             n_taken = n_allowed(x, &s->asks[i], n_taken);
         if (n_taken > 0)
-            n_taken = sched_propose(e->sched, seq, s->asks[i].drafts, n_taken);
+            n_taken = sched_propose(e->run->sched, seq, s->asks[i].drafts, n_taken);
         if (n_taken > 0)
             ENGINE_WATCH(e, proposed, seq, s->asks[i].drafts, n_taken);
         else if (s->config.adaptive)
@@ -439,8 +441,8 @@ static void propose(struct engine *e, uint32_t n)
 static uint32_t put_pending_aside(struct engine *e, uint32_t n)
 {
     struct speculation *s = e->speculation;
-    for (uint32_t i = 0, n_tokens; e->depth > 0 && i < n;) {
-        sched_tokens(e->sched, s->fresh[i], &n_tokens);
+    for (uint32_t i = 0, n_tokens; e->plan.overlap_depth > 0 && i < n;) {
+        sched_tokens(e->run->sched, s->fresh[i], &n_tokens);
         if (s->asks[i].text.n_tokens == n_tokens) {
             i++;
             continue;
@@ -519,7 +521,7 @@ static uint32_t n_restricted(const struct engine *e)
     const struct speculation *s = e->speculation;
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_fresh; i++)
-        n += e->owners[s->fresh[i]].request && constraint_of(e, s->fresh[i]);
+        n += e->run->owners[s->fresh[i]].request && constraint_of(e, s->fresh[i]);
     return n;
 }
 
@@ -547,11 +549,11 @@ static uint32_t forced_space(const struct engine *e, uint32_t n_running)
 /* Proposes the forced tokens of one sequence, at most n. */
 static uint32_t propose_forced_of(struct engine *e, uint32_t seq, struct constraint *x, uint32_t n)
 {
-    const struct request *r = e->owners[seq].request;
-    if (n == 0 || r->choices[e->owners[seq].choice].done || !runs(e, seq))
+    const struct request *r = e->run->owners[seq].request;
+    if (n == 0 || r->choices[e->run->owners[seq].choice].done || !runs(e, seq))
         return 0;
-    n = take_space(e, seq, n < r->spec.max_drafts ? n : r->spec.max_drafts);
-    n = n > 0 ? sched_propose(e->sched, seq, x->forced, n) : 0;
+    n = take_space(e, seq, n < r->spec->max_drafts ? n : r->spec->max_drafts);
+    n = n > 0 ? sched_propose(e->run->sched, seq, x->forced, n) : 0;
     if (n > 0)
         ENGINE_WATCH(e, proposed, seq, x->forced, n);
     return n;
@@ -561,10 +563,10 @@ static uint32_t propose_forced_of(struct engine *e, uint32_t seq, struct constra
 static void propose_forced(struct engine *e, uint32_t n_running)
 {
     struct speculation *s = e->speculation;
-    uint32_t n_left = 0, space = e->forced_tokens ? forced_space(e, n_running) : 0;
+    uint32_t n_left = 0, space = e->speculation->forced_tokens ? forced_space(e, n_running) : 0;
     for (uint32_t i = 0; i < s->n_fresh; i++) {
         const uint32_t seq = s->fresh[i];
-        struct constraint *x = e->owners[seq].request ? constraint_of(e, seq) : NULL;
+        struct constraint *x = e->run->owners[seq].request ? constraint_of(e, seq) : NULL;
         const uint32_t n = x ? propose_forced_of(e, seq, x, x->n_forced < space ? x->n_forced : space) : 0;
         space -= n;
         if (x)
@@ -580,7 +582,7 @@ int speculate_propose(struct engine *e, struct quire_error *err)
     struct speculation *s = e->speculation;
     if (s->n_fresh == 0)
         return QUIRE_OK;
-    uint32_t n_running = sched_stats(e->sched).n_running, n_answered = 0, n = 0;
+    uint32_t n_running = sched_stats(e->run->sched).n_running, n_answered = 0, n = 0;
     s->space_left = draft_scratch_items(e->plan.max_num_seqs);
     propose_forced(e, n_running);
     if (step_space(e, n_running) > 0)

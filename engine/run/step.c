@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "engine/run/draft_model.h"
+#include "engine/run/draft_scratch.h"
 #include "engine/run/events.h"
 #include "engine/run/speculate.h"
 
@@ -11,39 +12,75 @@
 #include <stdlib.h>
 #include <string.h>
 
-int step_slots_create(struct engine *e, struct quire_error *err)
+/* A logit row of a step and the choice that needs it. */
+struct step_target {
+    uint32_t seq;
+    uint32_t position; /* position of the token that is drawn or reported */
+    bool drawn;        /* false: a prompt token's logprob */
+    bool rejected;     /* drawn after a draft that was wrong, or not at all: draft_scratch.h */
+};
+
+/* A launched step until it is committed. */
+struct step_slot {
+    uint64_t number; /* the plan's */
+    uint64_t ticket;
+    uint64_t launched_us, done_us; /* before its moves, when its results were there; known with watches only */
+    uint32_t n_targets;
+    struct step_target *targets; /* [max_logit_rows] each */
+    struct k_sample_row *rows;
+    const struct k_sample_result *results; /* [n_targets], the forward pass's */
+    uint32_t n_vectors;
+    const float *vectors;         /* [n_vectors, vector_size], likewise */
+    struct draft_scratch scratch; /* scratch that the rows of drafts point into */
+};
+
+struct steps {
+    struct step_slot slots[ENGINE_MAX_SLOTS];
+    uint32_t block_shift; /* block_tokens is 1 << block_shift */
+    uint64_t planned_us;  /* when the last plan was there; known with watches only */
+};
+
+int steps_create(struct engine *e, struct quire_error *err)
 {
-    uint32_t n = e->plan.max_logit_rows;
-    bool ok = true;
-    for (uint32_t i = 0; i <= e->depth; i++) {
-        struct step_slot *slot = &e->slots[i];
+    const uint32_t n = e->plan.max_logit_rows;
+    struct steps *steps = calloc(1, sizeof *steps);
+    bool ok = steps;
+    e->run->steps = steps;
+    for (uint32_t i = 0; ok && i <= e->plan.overlap_depth; i++) {
+        struct step_slot *slot = &steps->slots[i];
         slot->targets = calloc(n, sizeof *slot->targets);
         slot->rows = calloc(n, sizeof *slot->rows);
-        ok = ok && slot->targets && slot->rows &&
+        ok = slot->targets && slot->rows &&
              draft_scratch_create(&slot->scratch, e->plan.max_num_seqs, NULL) == QUIRE_OK;
     }
-    return ok ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "steps: out of memory");
+    if (!ok)
+        return quire_fail(err, QUIRE_NO_MEMORY, "steps: out of memory");
+    steps->block_shift = (uint32_t)__builtin_ctz(e->plan.block_tokens); /* which plan.c has checked */
+    return QUIRE_OK;
 }
 
-void step_slots_destroy(struct engine *e)
+void steps_destroy(struct steps *steps)
 {
+    if (!steps)
+        return;
     for (uint32_t i = 0; i < ENGINE_MAX_SLOTS; i++) {
-        free(e->slots[i].targets);
-        free(e->slots[i].rows);
-        draft_scratch_destroy(&e->slots[i].scratch);
+        free(steps->slots[i].targets);
+        free(steps->slots[i].rows);
+        draft_scratch_destroy(&steps->slots[i].scratch);
     }
+    free(steps);
 }
 
 void request_end(struct engine *e, struct request *r, enum engine_finish finish, const char *message)
 {
     if (message)
         quire_fail(&r->error, QUIRE_INTERNAL, "%s", message);
-    for (uint32_t i = 0; i < r->spec.n; i++)
+    for (uint32_t i = 0; i < r->spec->n; i++)
         if (!r->choices[i].done)
             event_done(e, r, i, finish, -1);
     if (r->key == 0) /* the scheduler has never seen it */
         return;
-    sched_cancel(e->sched, r->key);
+    sched_cancel(e->run->sched, r->key);
     ENGINE_WATCH(e, cancelled, quire_now_us(), r->key);
 }
 
@@ -52,37 +89,41 @@ void request_end(struct engine *e, struct request *r, enum engine_finish finish,
 /* A row of the plan whose tokens are drawn, from one position to the next. */
 struct drawing {
     const struct sched_row *row;
+    struct seq_owner *owner;
     const uint32_t *tokens;
+    uint32_t n_prompt;
     struct token_counts counts; /* before the draw */
     struct k_logit_bias *scratch;  /* of the draw */
     bool verifies;              /* the scratch that verification needs is available */
 };
 
-static struct drawing begin_drawing(struct request *r, uint32_t choice, const struct sched_row *row,
-                                    const uint32_t *tokens)
+static struct drawing begin_drawing(struct seq_owner *owner, const struct sched_row *row, const uint32_t *tokens)
 {
-    struct request_choice *c = &r->choices[choice];
+    struct request *r = owner->request;
+    const struct request_choice *c = &r->choices[owner->choice];
     return (struct drawing){.row = row,
+                            .owner = owner,
                             .tokens = tokens,
-                            .counts = r->sampling.counts_output ? *request_counts(r, choice) : c->counts,
+                            .n_prompt = r->spec->n_prompt,
+                            .counts = r->sampling.counts_output ? *request_counts(r, owner->choice) : c->counts,
                             .scratch = c->row_scratch,
                             .verifies = true};
 }
 
 /* Adds the row that draws after position p. After the first, p is a draft's position. A row that is not verified may
  * report any token. */
-static void add_draw(struct engine *e, struct step_slot *slot, struct drawing *d, uint32_t p, uint32_t at)
+static void add_draw(struct step_slot *slot, struct drawing *d, uint32_t p, uint32_t at)
 {
     const struct sched_row *row = d->row;
-    struct seq_owner *owner = &e->owners[row->seq];
+    struct seq_owner *owner = d->owner;
     const struct request *r = owner->request;
     if (p + row->n_draft >= row->first + row->count)
         d->verifies = d->verifies &&
                       draft_scratch_take(&slot->scratch, &r->sampling, d->tokens[p], &d->counts, &d->scratch);
     const struct sampling_state state = {
         .counts = &d->counts,
-        .generated = d->tokens + r->spec.n_prompt,
-        .n_generated = p + 1 - r->spec.n_prompt, /* the choice's is one behind with a step in flight */
+        .generated = d->tokens + d->n_prompt,
+        .n_generated = p + 1 - d->n_prompt, /* the choice's is one behind with a step in flight */
         .position = p + 1,
         .choice = owner->choice,
         .scratch = d->scratch,
@@ -99,28 +140,29 @@ static void add_draw(struct engine *e, struct step_slot *slot, struct drawing *d
 static void restrict_row(struct engine *e, struct step_slot *slot, const struct sched_row *row, const uint32_t *tokens,
                          uint32_t at)
 {
-    const struct seq_owner *owner = &e->owners[row->seq];
-    const uint32_t n_prompt = owner->request->spec.n_prompt;
+    const struct seq_owner *owner = &e->run->owners[row->seq];
+    const uint32_t n_prompt = owner->request->spec->n_prompt;
     const struct constraint_text text = {.tokens = tokens + n_prompt,
                                          .n_tokens = row->first + row->count - row->n_draft - n_prompt,
                                          .n_drafts = row->n_draft};
-    constraints_draw(e->constraints, &owner->request->constraints[owner->choice], &text, slot->rows, at);
+    constraints_draw(e->constraints, &owner->request->grammar->choices[owner->choice], &text, slot->rows, at);
 }
 
 /* Sets up the logit rows of one plan row; token_index is where its first token lies in the step. */
 static void add_targets(struct engine *e, struct step_slot *slot, const struct sched_row *row, const uint32_t *tokens,
                         uint32_t token_index, uint32_t *logit_tokens)
 {
-    struct request *r = e->owners[row->seq].request;
+    struct seq_owner *owner = &e->run->owners[row->seq];
+    struct request *r = owner->request;
     uint32_t end = row->first + row->count;
     uint32_t first_drawn = UINT32_MAX;
-    struct drawing drawing = begin_drawing(r, e->owners[row->seq].choice, row, tokens);
+    struct drawing drawing = begin_drawing(owner, row, tokens);
     for (uint32_t p = row->first_logit; p < end; p++) {
         uint32_t at = slot->n_targets;
         bool drawn = row->outputs.tokens && p + 1 + row->n_draft >= end;
         if (drawn) {
-            add_draw(e, slot, &drawing, p, at);
-        } else if (p + 1 == r->next_prompt_logprob && p + 1 < r->spec.n_prompt) {
+            add_draw(slot, &drawing, p, at);
+        } else if (p + 1 == r->next_prompt_logprob && p + 1 < drawing.n_prompt) {
             /* Positions that a preempted prompt computes again were reported before. */
             r->next_prompt_logprob++;
             sampling_prompt_row(&r->sampling, tokens[p + 1], p + 1, &slot->rows[at]);
@@ -134,14 +176,14 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
         if (drawn && first_drawn == UINT32_MAX)
             first_drawn = at;
     }
-    if (r->constraints && first_drawn != UINT32_MAX)
+    if (r->grammar && first_drawn != UINT32_MAX)
         restrict_row(e, slot, row, tokens, first_drawn);
 }
 
 /* By shifts: a row that decodes has nothing else as slow as three divisions. */
-static uint32_t n_entries_of(const struct engine *e, const struct sched_row *row)
+static uint32_t n_entries_of(uint32_t block_shift, const struct sched_row *row)
 {
-    return ((row->first + row->count - 1) >> e->block_shift) + 1;
+    return ((row->first + row->count - 1) >> block_shift) + 1;
 }
 
 /* Slots and block tables of one row in every KV group. */
@@ -149,9 +191,11 @@ static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t to
                       const struct forward_batch *batch, struct quire_error *err)
 {
     uint32_t bt = e->plan.block_tokens;
+    const uint32_t shift = e->run->steps->block_shift;
+    struct sched *sched = e->run->sched;
     for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
         uint32_t n_blocks;
-        const uint32_t *blocks = sched_blocks(e->sched, row->seq, g, &n_blocks);
+        const uint32_t *blocks = sched_blocks(sched, row->seq, g, &n_blocks);
         if (n_blocks < n_entries)
             return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u blocks in KV group %u, its row needs %u", row->seq,
                               n_blocks, g, n_entries);
@@ -159,7 +203,7 @@ static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t to
         uint32_t *slots = batch->slots[g] + token;
         uint32_t position = row->first, end = row->first + row->count;
         while (position < end) {
-            uint32_t block = blocks[position >> e->block_shift];
+            uint32_t block = blocks[position >> shift];
             if (block >= e->plan.groups[g].n_blocks)
                 return quire_fail(err, QUIRE_INTERNAL,
                                   "sequence %u: no block in KV group %u for"
@@ -178,8 +222,8 @@ static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t to
 static int add_pending(const struct engine *e, uint64_t number, const struct sched_row *row, uint32_t token,
                        struct forward_batch *batch, struct quire_error *err)
 {
-    const struct seq_owner *owner = &e->owners[row->seq];
-    if (sched_driver_in_flight(e->driver) == 0 || owner->sampled_step + 1 != number)
+    const struct seq_owner *owner = &e->run->owners[row->seq];
+    if (sched_driver_in_flight(e->run->driver) == 0 || owner->sampled_step + 1 != number)
         return quire_fail(err, QUIRE_INTERNAL,
                           "sequence %u: the token at position %u is not known, and no step samples it", row->seq,
                           row->first + row->count - 1);
@@ -192,7 +236,7 @@ static int add_pending(const struct engine *e, uint64_t number, const struct sch
 static void add_text(struct engine *e, struct step_slot *slot, const struct sched_row *row, uint32_t token,
                      struct forward_batch *batch)
 {
-    const uint32_t from = e->owners[row->seq].request->spec.segment_from;
+    const uint32_t from = e->run->owners[row->seq].request->spec->segment_from;
     for (uint32_t i = 0; batch->segments && i < row->count; i++)
         batch->segments[token + i] = from > 0 && row->first + i >= from;
     if (!row->outputs.vector)
@@ -220,7 +264,7 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
                    uint32_t table, uint32_t n_entries, struct forward_batch *batch, struct quire_error *err)
 {
     uint32_t n_known, end = row->first + row->count;
-    const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n_known);
+    const uint32_t *tokens = sched_tokens(e->run->sched, row->seq, &n_known);
     if (n_known < end)
         return quire_fail(err, QUIRE_INTERNAL, "sequence %u: %u tokens are known, its row needs %u", row->seq, n_known,
                           end);
@@ -244,6 +288,7 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
 /* The moves come from the scheduler, which is trusted only so far: a wrong one would write anywhere. */
 int step_move(struct engine *e, const struct sched_plan *plan, struct quire_error *err)
 {
+    e->run->steps->planned_us = e->n_watches ? quire_now_us() : 0;
     for (uint32_t i = 0; i < plan->n_moves; i++) {
         const struct kv_move *m = &plan->moves[i];
         if (m->group >= engine_plan_n_groups(&e->plan) || m->device_block >= e->plan.groups[m->group].n_blocks ||
@@ -274,7 +319,7 @@ static int run_restricted(struct engine *e, struct step_slot *slot, struct forwa
     int status = forward_run(e->forward, batch, slot->rows, &slot->results, &slot->ticket, err);
     constraints_ready(e->constraints);
     for (uint32_t i = 0; i < slot->n_targets; i++)
-        slot->targets[i].rejected |= slot->targets[i].drawn && e->owners[slot->targets[i].seq].request->constraints &&
+        slot->targets[i].rejected |= slot->targets[i].drawn && e->run->owners[slot->targets[i].seq].request->grammar &&
                                      constraints_rejects(e->constraints, i);
     return status;
 }
@@ -282,24 +327,25 @@ static int run_restricted(struct engine *e, struct step_slot *slot, struct forwa
 int step_launch(void *engine, const struct sched_step *step, struct quire_error *err)
 {
     struct engine *e = engine;
-    struct step_slot *slot = &e->slots[step->slot];
+    const struct steps *steps = e->run->steps;
+    struct step_slot *slot = &e->run->steps->slots[step->slot];
     const struct sched_plan *plan = step->plan;
     uint32_t n_entries = 0, token = 0, table = 0;
     struct forward_batch batch;
     for (uint32_t i = 0; i < plan->n_rows; i++)
-        n_entries += n_entries_of(e, &plan->rows[i]);
+        n_entries += n_entries_of(steps->block_shift, &plan->rows[i]);
     const bool vectors = e->desc.config->outputs.kind != OUTPUT_TOKENS;
     forward_begin(e->forward, plan->n_tokens, plan->n_rows, vectors ? n_vectors_of(plan) : plan->n_logits, n_entries,
                   &batch);
     slot->number = plan->step;
-    slot->launched_us = e->planned_us;
+    slot->launched_us = steps->planned_us;
     slot->n_targets = slot->n_vectors = 0;
     slot->scratch.n = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         batch.rows[i] = (struct k_attn_row){
             .token = token, .n_tokens = row->count, .position = row->first, .table = table};
-        uint32_t n_row_entries = n_entries_of(e, row);
+        uint32_t n_row_entries = n_entries_of(steps->block_shift, row);
         int status = add_row(e, slot, row, token, table, n_row_entries, &batch, err);
         if (status != QUIRE_OK)
             return status;
@@ -309,8 +355,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
         table += n_row_entries;
     }
     batch.n_logits = vectors ? slot->n_vectors : slot->n_targets;
-    e->n_empty_plans = 0;
-    e->report.stats.token_budget = plan->token_budget;
+    e->run->report.stats.token_budget = plan->token_budget;
     if (e->ranks) {
         int status = ranks_step(e->ranks, &batch, err);
         if (status != QUIRE_OK)
@@ -329,7 +374,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
 static void reject_drafts(struct engine *e, const struct sched_row *row, struct step_slot *slot, uint32_t at)
 {
     uint32_t n_known, end = row->first + row->count;
-    const uint32_t *tokens = sched_tokens(e->sched, row->seq, &n_known);
+    const uint32_t *tokens = sched_tokens(e->run->sched, row->seq, &n_known);
     bool rejected = false;
     for (; at < slot->n_targets && slot->targets[at].seq == row->seq; at++) {
         struct step_target *target = &slot->targets[at];
@@ -375,14 +420,14 @@ static void end_bad_requests(struct engine *e, struct step_slot *slot)
             reject_from(slot, i);
             continue;
         }
-        struct request *r = e->owners[slot->targets[i].seq].request;
+        struct request *r = e->run->owners[slot->targets[i].seq].request;
         if (r->n_open == 0)
             continue;
         /* Which parameters alone leave some token was checked at submit: only bad words remain. */
         if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.config->vocab_size))
-            r->status = quire_fail_for(&r->error, QUIRE_INVALID, r->constraints ? "structured_outputs" : "bad_words",
+            r->status = quire_fail_for(&r->error, QUIRE_INVALID, r->grammar ? "structured_outputs" : "bad_words",
                                        "%s token that might be drawn at position %u is forbidden",
-                                       r->constraints ? "by the grammar and the request's other rules every" : "every",
+                                       r->grammar ? "by the grammar and the request's other rules every" : "every",
                                        slot->targets[i].position);
         else
             quire_fail(
@@ -401,15 +446,14 @@ static bool take_token(struct engine *e, struct request *r, uint32_t choice, uin
     struct request_choice *c = &r->choices[choice];
 
     c->n_generated++;
-    e->report.stats.n_generation_tokens++;
     if (r->sampling.counts_output)
         token_counts_add(&c->counts, result->token);
     event_token(e, r, choice, position, result);
     if (sampling_stops(&r->sampling, result->token))
         event_done(e, r, choice, ENGINE_FINISH_STOP, result->token);
-    else if (r->constraints && constraint_is_over(&r->constraints[choice], n))
+    else if (r->grammar && constraint_is_over(&r->grammar->choices[choice], n))
         event_done(e, r, choice, ENGINE_FINISH_STOP, -1);
-    else if (c->n_generated == r->spec.max_tokens)
+    else if (c->n_generated == r->spec->max_tokens)
         event_done(e, r, choice, ENGINE_FINISH_LENGTH, -1);
     return c->done;
 }
@@ -418,9 +462,9 @@ static bool take_token(struct engine *e, struct request *r, uint32_t choice, uin
 static void end_of_prompt(struct engine *e, struct request *r, uint32_t choice)
 {
     if (!r->prompt_counted)
-        e->report.stats.n_prompt_tokens += r->spec.n_prompt;
+        e->run->report.stats.n_prompt_tokens += r->spec->n_prompt;
     r->prompt_counted = true;
-    if (r->spec.max_tokens == 0 && !r->choices[choice].done)
+    if (r->spec->max_tokens == 0 && !r->choices[choice].done)
         event_done(e, r, choice, ENGINE_FINISH_LENGTH, -1);
 }
 
@@ -428,7 +472,7 @@ static void end_of_prompt(struct engine *e, struct request *r, uint32_t choice)
 static bool take_row(struct engine *e, const struct step_slot *slot, const struct sched_row *row, uint32_t *at,
                      uint32_t *tokens, struct sched_result *out)
 {
-    const struct seq_owner *owner = &e->owners[row->seq];
+    const struct seq_owner *owner = &e->run->owners[row->seq];
     struct request *r = owner->request;
     const uint32_t choice = owner->choice;
     struct request_choice *c = &r->choices[choice];
@@ -450,7 +494,7 @@ static bool take_row(struct engine *e, const struct step_slot *slot, const struc
             event_prompt_logprob(e, r, target->position, result);
         }
     }
-    if (row->first + row->count >= r->spec.n_prompt && (!r->prompt_counted || r->spec.max_tokens == 0))
+    if (row->first + row->count >= r->spec->n_prompt && (!r->prompt_counted || r->spec->max_tokens == 0))
         end_of_prompt(e, r, choice);
     if (n > 1)
         out->n_accepted = n - 1;
@@ -460,7 +504,7 @@ static bool take_row(struct engine *e, const struct step_slot *slot, const struc
 /* A prompt's vector; one that is no vector ends its request. */
 static void take_vector(struct engine *e, const struct sched_row *row, const float *vector)
 {
-    struct request *r = e->owners[row->seq].request;
+    struct request *r = e->run->owners[row->seq].request;
     bool finite = true;
     if (r->choices[0].done)
         return;
@@ -475,8 +519,9 @@ static void take_vector(struct engine *e, const struct sched_row *row, const flo
 uint32_t step_take(void *engine, const struct sched_step *step, struct sched_result *results, uint32_t *tokens)
 {
     struct engine *e = engine;
-    const struct step_slot *slot = &e->slots[step->slot];
+    const struct step_slot *slot = &e->run->steps->slots[step->slot];
     const struct sched_plan *plan = step->plan;
+    const uint32_t *first = tokens;
     uint32_t n = 0, at = 0, vector = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         if (plan->rows[i].outputs.vector)
@@ -485,6 +530,7 @@ uint32_t step_take(void *engine, const struct sched_step *step, struct sched_res
             continue;
         tokens += results[n++].n_accepted + 1;
     }
+    e->run->report.stats.n_generation_tokens += (uint64_t)(tokens - first);
     return n;
 }
 
@@ -493,14 +539,14 @@ uint32_t step_take(void *engine, const struct sched_step *step, struct sched_res
 static struct constraint *constraint_at(const struct engine *e, const struct step_slot *slot, uint32_t i, uint32_t *n)
 {
     const struct step_target *target = &slot->targets[i];
-    const struct seq_owner *owner = &e->owners[target->seq];
+    const struct seq_owner *owner = &e->run->owners[target->seq];
     struct request *r = owner->request;
     *n = 1;
-    if (!r->constraints || !target->drawn || target->rejected || r->choices[owner->choice].done)
+    if (!r->grammar || !target->drawn || target->rejected || r->choices[owner->choice].done)
         return NULL;
     while (i + *n < slot->n_targets && target[*n].seq == target->seq && target[*n].drawn && !target[*n].rejected)
         ++*n;
-    return &r->constraints[owner->choice];
+    return &r->grammar->choices[owner->choice];
 }
 
 /* The tokens that each restricted row gave, before they become events: they may complete the answer. */
@@ -511,8 +557,8 @@ static void take_constraints(struct engine *e, struct step_slot *slot)
         struct constraint *x = constraint_at(e, slot, i, &n);
         if (!x)
             continue;
-        uint32_t n_known, n_prompt = e->owners[target->seq].request->spec.n_prompt;
-        const uint32_t *tokens = sched_tokens(e->sched, target->seq, &n_known);
+        uint32_t n_known, n_prompt = e->run->owners[target->seq].request->spec->n_prompt;
+        const uint32_t *tokens = sched_tokens(e->run->sched, target->seq, &n_known);
         const struct constraint_text before = {.tokens = tokens + n_prompt, .n_tokens = target->position - n_prompt};
         constraints_take(e->constraints, x, &before, &slot->results[i], n);
     }
@@ -528,9 +574,9 @@ static void take_constraints(struct engine *e, struct step_slot *slot)
 static void end_failed_grammars(struct engine *e, const struct step_slot *slot)
 {
     for (uint32_t i = 0; i < slot->n_targets; i++) {
-        const struct seq_owner *owner = &e->owners[slot->targets[i].seq];
+        const struct seq_owner *owner = &e->run->owners[slot->targets[i].seq];
         struct request *r = owner->request;
-        const struct constraint *x = r->constraints ? &r->constraints[owner->choice] : NULL;
+        const struct constraint *x = r->grammar ? &r->grammar->choices[owner->choice] : NULL;
         if (!x || x->status == QUIRE_OK || r->n_open == 0)
             continue;
         r->status = x->status;
@@ -545,8 +591,8 @@ const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS] = {1,   8,    16,   32,
 
 static void count_tokens(struct engine *e, uint32_t n_tokens)
 {
-    struct engine_stats *stats = &e->report.stats;
-    e->report.n_tokens += n_tokens;
+    struct engine_stats *stats = &e->run->report.stats;
+    e->run->report.n_tokens += n_tokens;
     stats->n_step_tokens += n_tokens;
     for (uint32_t i = ENGINE_N_STEP_BUCKETS; i-- > 0 && n_tokens <= engine_step_bounds[i];)
         stats->step_buckets[i]++;
@@ -555,7 +601,7 @@ static void count_tokens(struct engine *e, uint32_t n_tokens)
 int step_wait(void *engine, const struct sched_step *step, struct quire_error *err)
 {
     struct engine *e = engine;
-    struct step_slot *slot = &e->slots[step->slot];
+    struct step_slot *slot = &e->run->steps->slots[step->slot];
     int status = forward_wait(e->forward, slot->ticket, err);
     if (status != QUIRE_OK)
         return status;
@@ -576,13 +622,13 @@ int step_wait(void *engine, const struct sched_step *step, struct quire_error *e
 void step_committed(void *engine, const struct sched_committed *committed)
 {
     struct engine *e = engine;
-    const struct step_slot *slot = &e->slots[committed->step->slot];
+    const struct step_slot *slot = &e->run->steps->slots[committed->step->slot];
     const struct engine_watch_commit commit = {.launched_us = slot->launched_us,
                                                .done_us = slot->done_us,
                                                .plan = committed->step->plan,
                                                .results = committed->results,
                                                .n_results = committed->n_results,
-                                               .sched = e->sched};
+                                               .sched = e->run->sched};
     ENGINE_WATCH(e, committed, &commit);
     speculate_committed(e, committed);
 }

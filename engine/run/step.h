@@ -5,8 +5,9 @@
 
 #include "engine/run/state.h"
 
-int step_slots_create(struct engine *e, struct quire_error *err);
-void step_slots_destroy(struct engine *e);
+/* Into e->run->steps. */
+int steps_create(struct engine *e, struct quire_error *err);
+void steps_destroy(struct steps *steps); /* NULL is fine */
 /* Queues the plan's copies between the KV cache and the host tier. */
 int step_move(struct engine *e, const struct sched_plan *plan, struct quire_error *err);
 /* Builds the step's arrays and queues it on the backend. */

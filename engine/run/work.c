@@ -10,65 +10,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The setup that a rank received; the texts of `options` lie in `texts`. */
+/* A rank from joining its group to leaving it. */
 struct rank {
     struct collective *collective;
     struct engine *engine;
-    struct engine_options options;
+    bool has_options; /* of its own: others started it */
+    bool graphs;
     struct step_limits limits;
     uint64_t n_received; /* frames */
     uint64_t idle_ns; /* that it waited for them: rank 0 had nothing to say */
     uint64_t waited_before[COLLECTIVE_MAX_RANKS]; /* while all loaded */
-    const struct engine_options *own; /* NULL: it has no options of its own */
-    char texts[SETUP_MAX_BYTES];
-    unsigned char setup[SETUP_MAX_BYTES];
     size_t max_bytes;
     unsigned char *payload; /* [max_bytes], once it has loaded */
     struct kv_move *moves;  /* of the largest frame */
 };
 
+/* Storage of a setup while the rank loads. */
+struct setup_space {
+    char texts[SETUP_MAX_BYTES]; /* of the options */
+    unsigned char frame[SETUP_MAX_BYTES];
+};
+
 /* The options of rank 0 that a frame of the kind has. */
-static int hear_options(struct rank *r, enum rank_frame kind, struct quire_error *err)
+static int hear_options(struct rank *r, enum rank_frame kind, struct setup_space *space, struct engine_options *out,
+                        struct quire_error *err)
 {
     struct plan_frame frame;
-    int status = plan_frame_receive(r->collective, r->n_received++, sizeof r->setup, &frame, r->setup, err);
+    int status = plan_frame_receive(r->collective, r->n_received++, sizeof space->frame, &frame, space->frame, err);
     if (status == QUIRE_OK && frame.kind != kind)
         status = quire_fail(err, QUIRE_INVALID, "ranks: a frame of kind %u instead of the options", frame.kind);
-    engine_options_default(&r->options);
-    return status == QUIRE_OK ? setup_read(r->setup, frame.n_bytes, r->texts, &r->options, err) : status;
-}
-
-/* The rank's own options override rank 0's for the model's path and the resources of its host. */
-static void keep_own(struct rank *r)
-{
-    r->options.model_dir = r->own->model_dir;
-    r->options.repack_cache = r->own->repack_cache;
-    r->options.cpu_bind = r->own->cpu_bind;
-    r->options.n_threads = r->own->n_threads;
-    r->options.gpu_memory_utilization = r->own->gpu_memory_utilization;
-    r->options.local_ranks = r->own->local_ranks;
-    r->options.message_bytes = r->own->message_bytes;
+    engine_options_default(out);
+    return status == QUIRE_OK ? setup_read(space->frame, frame.n_bytes, space->texts, out, err) : status;
 }
 
 /* Receives rank 0's setup and checks it against this rank's own options. */
-static int hear_setup(struct rank *r, struct quire_error *err)
+static int hear_setup(struct rank *r, const struct engine_options *own, struct setup_space *space,
+                      struct engine_options *out, struct quire_error *err)
 {
     struct quire_error other;
-    int status = hear_options(r, RANK_GIVEN, err), differs = QUIRE_OK;
-    if (status == QUIRE_OK && r->own)
-        differs = setup_compare(&r->options, r->own, collective_rank(r->collective), &other);
+    int status = hear_options(r, RANK_GIVEN, space, out, err), differs = QUIRE_OK;
+    if (status == QUIRE_OK && own)
+        differs = setup_compare(out, own, collective_rank(r->collective), &other);
     if (status == QUIRE_OK)
-        status = hear_options(r, RANK_SETUP, err);
+        status = hear_options(r, RANK_SETUP, space, out, err);
     ranks_load_begins(r->collective);
     return status == QUIRE_OK && differs != QUIRE_OK ? quire_fail(err, differs, "%s", other.text) : status;
 }
 
-static int prepare(struct rank *r, struct quire_error *err)
+static int prepare(struct rank *r, const struct engine_options *o, struct quire_error *err)
 {
-    if (r->own)
-        keep_own(r);
-    const uint32_t n_stages = r->options.pipeline_parallel_size > 1 ? r->options.pipeline_parallel_size : 1;
-    const uint32_t n_places = r->options.tensor_parallel_size > 1 ? r->options.tensor_parallel_size : 1;
+    const uint32_t n_stages = o->pipeline_parallel_size > 1 ? o->pipeline_parallel_size : 1;
+    const uint32_t n_places = o->tensor_parallel_size > 1 ? o->tensor_parallel_size : 1;
     if (n_stages > COLLECTIVE_MAX_RANKS || n_places != collective_size(r->collective) / n_stages ||
         n_places * n_stages != collective_size(r->collective))
         return quire_fail(err, QUIRE_INVALID, "ranks: %u stages of %u ranks, but the group has %u", n_stages, n_places,
@@ -77,19 +69,23 @@ static int prepare(struct rank *r, struct quire_error *err)
     if (!r->engine)
         return QUIRE_NO_MEMORY;
     r->engine->rank = collective_rank(r->collective);
-    r->engine->collective = r->collective;
-    int status = parts_open(r->collective, n_stages, &r->engine->parts, err);
-    return status == QUIRE_OK ? engine_prepare(r->engine, &r->options, err) : status;
+    int status = rank_join(r->engine, r->collective, n_stages, err);
+    return status == QUIRE_OK ? engine_prepare(r->engine, o, err) : status;
 }
 
-static int load(struct rank *r, struct quire_error *err)
+/* By rank 0's setup. own: this rank's own options, or NULL. */
+static int load(struct rank *r, const struct engine_options *own, struct setup_space *space, struct quire_error *err)
 {
-    int status = hear_setup(r, err);
+    struct engine_options options;
+    int status = hear_setup(r, own, space, &options, err);
+    if (status == QUIRE_OK && own)
+        setup_keep_own(&options, own);
     if (status == QUIRE_OK)
-        status = prepare(r, err);
+        status = prepare(r, &options, err);
     if (status != QUIRE_OK)
-        rank_has_no_gpu(r->collective, r->engine, r->options.device);
-    return status == QUIRE_OK ? engine_load(r->engine, &r->options, err) : status;
+        rank_has_no_gpu(r->collective, r->engine, options.device);
+    r->graphs = !options.enforce_eager;
+    return status == QUIRE_OK ? engine_load(r->engine, &options, err) : status;
 }
 
 /* Reports to rank 0 why this rank cannot take part. */
@@ -179,9 +175,9 @@ static int follow(struct rank *r, struct quire_error *err)
  * over before. */
 static int take_part(struct rank *r, struct quire_error *err)
 {
-    int status = forward_ready(r->engine->forward, !r->options.enforce_eager, err);
-    if (status == QUIRE_OK && r->own)
-        quire_log(QUIRE_LOG_INFO, "ranks", "rank %u computes on %s", r->engine->rank, r->engine->info.placement);
+    int status = forward_ready(r->engine->forward, r->graphs, err);
+    if (status == QUIRE_OK && r->has_options)
+        quire_log(QUIRE_LOG_INFO, "ranks", "rank %u computes on %s", r->engine->rank, r->engine->info->placement);
     if (status == QUIRE_OK)
         status = make_space(r, err);
     if (status == QUIRE_OK)
@@ -214,20 +210,25 @@ int engine_work(const struct engine_options *given, void (*met)(void), void (*ov
 {
     struct engine_options own;
     struct rank *r = calloc(1, sizeof *r);
-    if (!r)
+    struct setup_space *space = malloc(sizeof *space);
+    if (!r || !space) {
+        free(space);
+        free(r);
         return quire_fail(err, QUIRE_NO_MEMORY, "ranks: out of memory");
-    if (given) {
-        own = *given;
-        r->own = &own;
     }
+    r->has_options = given;
+    if (given)
+        own = *given;
     int status = given ? join(&own, over, &r->collective, err) : group_join(&r->collective, err);
     if (status != QUIRE_OK) {
+        free(space);
         free(r);
         return status;
     }
     if (met)
         met();
-    status = load(r, err);
+    status = load(r, given ? &own : NULL, space, err);
+    free(space);
     status = agree(r, status, err);
     if (status == QUIRE_OK)
         status = take_part(r, err);

@@ -84,6 +84,16 @@ void engine_options_default(struct engine_options *options)
     *options = (struct engine_options){.model_dir = "", .device = "auto"};
 }
 
+void step_options_default(struct step_options *options)
+{
+    *options = (struct step_options){.scheduling_policy = "fcfs"};
+}
+
+const struct step_options *engine_step_options(const struct engine_options *options)
+{
+    return options->steps;
+}
+
 void fake_engine_logprob(uint32_t token, uint32_t i, uint32_t vocab_size, struct fake_logprob *out)
 {
     out->logprob = -(float)((token * 7 + i) % 64 + 1) / 33.0f;

@@ -1,5 +1,6 @@
 /* A draft model: every answer keeps its bits for any draft model. A model that drafts for itself is always right,
  * also with sampling. Its memory equals the plan. */
+#include "tests/engine/step_options.h"
 #include "client.h"
 #include "engine/engine.h"
 #include "engine/info.h"
@@ -39,6 +40,7 @@ static struct engine_options options(const char *draft, uint32_t n_tokens)
 {
     struct engine_options o;
     engine_options_default(&o);
+    o.steps = client_steps();
 #ifdef TEST_DEVICE
     o.device = TEST_DEVICE;
 #endif
@@ -49,10 +51,10 @@ static struct engine_options options(const char *draft, uint32_t n_tokens)
     o.max_num_seqs = 8;
     o.max_num_batched_tokens = 64;
     if (draft) {
-        o.speculative.method = DRAFT_MODEL;
-        o.speculative.adaptive = false;
-        o.speculative.num_speculative_tokens = n_tokens;
-        snprintf(o.speculative.model, sizeof o.speculative.model, "%s", draft);
+        o.steps->speculative.method = DRAFT_MODEL;
+        o.steps->speculative.adaptive = false;
+        o.steps->speculative.num_speculative_tokens = n_tokens;
+        snprintf(o.steps->speculative.model, sizeof o.steps->speculative.model, "%s", draft);
     }
     return o;
 }
@@ -202,7 +204,7 @@ static void test_host_tier(void **state)
 static void guess_wrong(bool adaptive, struct engine_stats *stats)
 {
     struct engine_options plain = options(NULL, 0), o = options(model.dir, 9);
-    o.speculative.adaptive = adaptive;
+    o.steps->speculative.adaptive = adaptive;
     struct client *a = client_open(model.dir, &plain), *b = client_open(model.dir, &o);
     uint32_t prompt[N_PROMPT];
     for (uint32_t i = 0; i < 4; i++) {

@@ -1,5 +1,6 @@
 /* Rows that verify drafts: for any guess, right or wrong, every answer has the same bits. Guesses come from a watch,
  * which is called on the engine's thread between two steps, or from a request's prediction. */
+#include "tests/engine/step_options.h"
 #include "engine/engine.h"
 #include "guesser.h"
 #include "tiny_model.h"
@@ -70,13 +71,14 @@ static struct engine_options options(void)
 {
     struct engine_options o;
     engine_options_default(&o);
+    o.steps = client_steps();
     o.n_threads = 1;
     o.num_kv_blocks = 48; /* some must be preempted */
     o.block_size = 8;
     o.max_model_len = 128;
     o.max_num_seqs = 8;
     o.max_num_batched_tokens = 64;
-    o.speculative.adaptive = false;
+    o.steps->speculative.adaptive = false;
     return o;
 }
 
@@ -111,8 +113,9 @@ static void test_drafts_change_no_bit(void **state)
     for (uint64_t seed = 1; seed <= 4; seed++) {
         struct guesser *g = guesser_new(plain, N_REQUESTS, TINY_VOCAB, GUESSES_MIXED, 0, seed);
         const struct engine_watch *watch = &g->watch;
-        o.watches = &watch;
-        o.n_watches = 1;
+        static struct engine_observers observers;
+        observers = (struct engine_observers){.watches = &watch, .n_watches = 1};
+        o.observers = &observers;
         struct client *second = client_open(model.dir, &o);
         ask_all(second, drafted);
         client_stop_engine(second);
@@ -161,7 +164,8 @@ static void late_predictions(const char *speculative)
     struct engine_options o = options();
     uint32_t prompt[N_PROMPT];
     if (speculative)
-        assert_int_equal(speculative_config_parse(speculative, strlen(speculative), &o.speculative, NULL), QUIRE_OK);
+        assert_int_equal(speculative_config_parse(speculative, strlen(speculative), &o.steps->speculative, NULL),
+                         QUIRE_OK);
     struct client *c = client_open(model.dir, &o);
     uint64_t n_plain = 0;
     for (uint32_t i = 0; i < N_REQUESTS; i++) {

@@ -1,6 +1,7 @@
 /* The calls that the engine makes to a drafter: slots that begin and end, texts that grow, answers to learn from.
  * The test's own drafter replaces the server's method. It knows the answers and guesses right up to a given
  * position. The linker hands the engine this drafters_create() (--wrap). */
+#include "tests/engine/step_options.h"
 #include "client.h"
 #include "engine/engine.h"
 #include "request/spec.h"
@@ -107,13 +108,14 @@ static struct client *open_told(struct told *t)
 {
     struct engine_options o;
     engine_options_default(&o);
+    o.steps = client_steps();
     o.n_threads = 1;
     o.num_kv_blocks = 36; /* some must be preempted */
     o.block_size = 8;
     o.max_model_len = 128;
     o.max_num_seqs = N_SEQS;
     o.max_num_batched_tokens = 64;
-    o.speculative.adaptive = false;
+    o.steps->speculative.adaptive = false;
     told = t;
     return client_open(model.dir, &o);
 }

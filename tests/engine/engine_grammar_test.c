@@ -1,5 +1,6 @@
 /* Requests with a grammar: answers follow it, alone and in any company, with the same bits however the engine gets
  * there; and grammars that fail end their own request only. */
+#include "tests/engine/step_options.h"
 #include "client.h"
 #include "engine/engine.h"
 #include "tiny_model.h"
@@ -29,6 +30,7 @@ static struct engine_options options(void)
 {
     struct engine_options o;
     engine_options_default(&o);
+    o.steps = client_steps();
     o.n_threads = 1;
     o.num_kv_blocks = 64;
     o.block_size = 8;
@@ -36,7 +38,7 @@ static struct engine_options options(void)
     o.max_num_seqs = 8;
     o.max_num_batched_tokens = 64;
     o.grammars = &grammars;
-    o.n_mask_threads = 2;
+    o.steps->n_mask_threads = 2;
     return o;
 }
 
@@ -98,9 +100,9 @@ static struct engine_options options_of(int way)
                                 "\"prompt_lookup_min\":1,\"prompt_lookup_max\":2}";
     struct engine_options o = options();
     struct quire_error err;
-    o.forced_tokens = way != PLAIN;
+    o.steps->forced_tokens = way != PLAIN;
     if (way == NGRAM)
-        assert_int_equal(speculative_config_parse(ngram, strlen(ngram), &o.speculative, &err), QUIRE_OK);
+        assert_int_equal(speculative_config_parse(ngram, strlen(ngram), &o.steps->speculative, &err), QUIRE_OK);
     if (way == STARVED) { /* preempted again and again */
         o.num_kv_blocks = 18;
         o.max_num_batched_tokens = 16;
@@ -187,7 +189,7 @@ static void errors_come_at_the_same_token(void **state)
     for (int forced = 0; forced < 2; forced++) {
         struct engine_options o = options();
         uint32_t prompt[N_PROMPT];
-        o.forced_tokens = forced;
+        o.steps->forced_tokens = forced;
         clients[forced] = client_open(model.dir, &o);
         struct request_spec r = request(weak, 9, 0, prompt);
         answers[forced][0] = client_ask(clients[forced], &r);

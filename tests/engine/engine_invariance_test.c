@@ -3,6 +3,7 @@
  * must give the same bits: alone or all at once, small chunks or one, prefix hit, miss or no cache, a pool so small
  * that sequences are preempted and swapped, other block sizes, other numbers of threads, batches of every kind,
  * every scheduling policy, and every kind, source and length of drafts. */
+#include "tests/engine/step_options.h"
 #include "engine/engine.h"
 #include "engine/model/describe.h"
 #include "guesser.h"
@@ -250,6 +251,7 @@ static struct client *open_way(const struct model *model, const struct way *way,
     snprintf(dir, sizeof dir, MODELS "%s", model->name);
     struct engine_options o;
     engine_options_default(&o);
+    o.steps = client_steps();
     o.gemm_form = model->form;
     o.activation_dtype = model->activations;
     o.kv_cache_dtype = model->cache;
@@ -260,24 +262,25 @@ static struct client *open_way(const struct model *model, const struct way *way,
     o.num_kv_blocks = way->n_kv_blocks;
     o.prefix_caching = way->prefix_caching;
     o.swap_space = way->swap_space;
-    o.scheduling_policy = way->policy;
-    o.batching = way->batching;
-    o.preemption_mode = way->preemption;
-    o.prefix_cache_eviction = way->eviction;
-    o.policy_options.n_tenants = N_TENANTS;
+    o.steps->scheduling_policy = way->policy;
+    o.steps->batching = way->batching;
+    o.steps->preemption_mode = way->preemption;
+    o.steps->prefix_cache_eviction = way->eviction;
+    o.steps->policy_options.n_tenants = N_TENANTS;
     o.max_model_len = max_model_len;
     if (way->drafting)
-        o.speculative.method = way->drafting->method;
-    o.speculative.max_cached_bytes = 1u << 20;
-    if (o.speculative.method == DRAFT_MODEL)
-        memcpy(o.speculative.model, dir, sizeof dir);
+        o.steps->speculative.method = way->drafting->method;
+    o.steps->speculative.max_cached_bytes = 1u << 20;
+    if (o.steps->speculative.method == DRAFT_MODEL)
+        memcpy(o.steps->speculative.model, dir, sizeof dir);
     if (way->k) {
-        o.speculative.num_speculative_tokens = way->k;
-        o.speculative.adaptive = false;
+        o.steps->speculative.num_speculative_tokens = way->k;
+        o.steps->speculative.adaptive = false;
     }
     if (way->starved) {
         struct kv_config kv = {.block_tokens = way->block_size, .n_groups = 1};
-        kv.groups[0].window = o.speculative.method == DRAFT_MODEL ? 0 : model->window; /* its group has no window */
+        kv.groups[0].window = o.steps->speculative.method == DRAFT_MODEL ? 0
+                                                                         : model->window; /* its group has no window */
         o.num_kv_blocks += kv_blocks_needed(&kv, 0, o.max_model_len, way->budget * (TEST_OVERLAP_DEPTH + 1));
     }
 #ifdef TEST_RANKS /* against the answers of one process */
@@ -295,8 +298,9 @@ static struct client *open_way(const struct model *model, const struct way *way,
     toys.n_vocab = model->n_vocab;
     grammars = toy_grammars(&toys);
     o.grammars = &grammars;
-    o.watches = &watch;
-    o.n_watches = watch != NULL;
+    static struct engine_observers observers;
+    observers = (struct engine_observers){.watches = &watch, .n_watches = watch != NULL};
+    o.observers = &observers;
     return client_open(dir, &o);
 }
 

@@ -1,7 +1,7 @@
 /* Admission by counters, and the time to come back. */
 #include "base/clock.h"
 #include "engine/engine.h"
-#include "engine/run/mailbox.h"
+#include "engine/run/mail/mailbox.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,5 @@
 /* Options that engine_open() accepts and rejects, and the memory plan to the byte. */
+#include "tests/engine/step_options.h"
 #include "client.h"
 #include "engine/engine.h"
 #include "engine/info.h"
@@ -17,6 +18,7 @@ static struct engine_options small_options(void)
 {
     struct engine_options o;
     engine_options_default(&o);
+    o.steps = client_steps();
     o.n_threads = 1;
     o.num_kv_blocks = 64;
     return o;
@@ -135,7 +137,7 @@ static void bad_options(void **state)
     REFUSE(gemm_form, "round", QUIRE_INVALID, "--gemm-form");
     REFUSE(activation_dtype, "float16", QUIRE_INVALID, "--activation-dtype");
     REFUSE(activation_dtype, "bfloat16", QUIRE_UNSUPPORTED, "--activation-dtype bfloat16 takes bfloat16");
-    REFUSE(scheduling_policy, "lottery", QUIRE_INVALID, "fcfs");
+    REFUSE(steps->scheduling_policy, "lottery", QUIRE_INVALID, "fcfs");
     REFUSE(max_model_len, 257, QUIRE_INVALID, "max_position_embeddings");
     REFUSE(block_size, 12, QUIRE_INVALID, "--block-size");
     REFUSE(kv_cache_memory, 1 << 20, QUIRE_INVALID, "give one");
@@ -633,8 +635,8 @@ static void loading_is_told(void **state)
     (void)state;
     struct told told = {.n = 0};
     struct engine_options o = small_options();
-    o.loading = on_loading;
-    o.loading_context = &told;
+    const struct engine_observers observers = {.loading = on_loading, .loading_context = &told};
+    o.observers = &observers;
     client_close(client_open(model.dir, &o));
     assert_int_equal(told.n, 1 + 2 * 4 + 2);
     assert_int_equal(told.done, told.total);

@@ -462,8 +462,9 @@ static void a_cancel_frees_within_two_steps(void **state)
                                            .retired = step_retired};
         const struct engine_watch *watches[] = {&watch};
         struct engine_options o = small_options();
-        o.watches = watches;
-        o.n_watches = 1;
+        static struct engine_observers observers;
+        observers = (struct engine_observers){.watches = watches, .n_watches = 1};
+        o.observers = &observers;
         o.max_num_batched_tokens = 32;
         o.max_num_seqs = cases[i].behind ? 1 : 4;
         struct client *c = client_open(model.dir, &o);
@@ -528,8 +529,9 @@ static void cancelled_before_they_run(void **state)
     const struct engine_watch watch = {.context = &g, .retired = gate_retired};
     const struct engine_watch *watches[] = {&watch};
     struct engine_options o = small_options();
-    o.watches = watches;
-    o.n_watches = 1;
+    static struct engine_observers observers;
+    observers = (struct engine_observers){.watches = watches, .n_watches = 1};
+    o.observers = &observers;
     assert_int_equal(sem_init(&g.left, 0, 0), 0);
     assert_int_equal(sem_init(&g.go, 0, 0), 0);
     struct client *c = client_open(model.dir, &o);

@@ -1,5 +1,6 @@
 /* The options of the scheduler and its results: policies, batches, pins, rejections, the host tier.
  * engine_invariance_test checks that none of it changes a bit. */
+#include "tests/engine/step_options.h"
 #include "client.h"
 #include "engine/engine.h"
 #include "tiny_model.h"
@@ -41,6 +42,7 @@ static struct engine_options small_options(void)
 {
     struct engine_options o;
     engine_options_default(&o);
+    o.steps = client_steps();
     o.n_threads = 1;
     o.num_kv_blocks = 64;
     return o;
@@ -99,23 +101,23 @@ static void expect_refused(const struct engine_options *o, const char *words)
 static void options_that_make_no_sense(void **state)
 {
     (void)state;
-    REFUSED("--scheduling-policy: must be one of fcfs, ", o.scheduling_policy = "first");
-    REFUSED("--batching: must be", o.batching = "none");
-    REFUSED("--preemption-mode: must be", o.preemption_mode = "none");
-    REFUSED("--prefix-cache-eviction: must be", o.prefix_cache_eviction = "fifo");
-    REFUSED("give it as --cost-model", o.step_target_ms = 20);
-    REFUSED("--step-target-ms: must be between", o.step_target_ms = -1);
-    REFUSED("give --step-target-ms too", o.adaptive_budget = true);
-    REFUSED("give --batching dynamic", o.max_wait_ms = 5);
-    REFUSED("--max-wait-ms: must be between", o.batching = "dynamic", o.max_wait_ms = 1e9);
-    REFUSED("--max-num-seqs instead", o.max_batch_size = 4);
-    REFUSED("give --swap-space", o.preemption_mode = "swap");
-    REFUSED("which is off", o.prefix_caching = false, o.prefix_cache_eviction = "reuse");
+    REFUSED("--scheduling-policy: must be one of fcfs, ", o.steps->scheduling_policy = "first");
+    REFUSED("--batching: must be", o.steps->batching = "none");
+    REFUSED("--preemption-mode: must be", o.steps->preemption_mode = "none");
+    REFUSED("--prefix-cache-eviction: must be", o.steps->prefix_cache_eviction = "fifo");
+    REFUSED("give it as --cost-model", o.steps->step_target_ms = 20);
+    REFUSED("--step-target-ms: must be between", o.steps->step_target_ms = -1);
+    REFUSED("give --step-target-ms too", o.steps->adaptive_budget = true);
+    REFUSED("give --batching dynamic", o.steps->max_wait_ms = 5);
+    REFUSED("--max-wait-ms: must be between", o.steps->batching = "dynamic", o.steps->max_wait_ms = 1e9);
+    REFUSED("--max-num-seqs instead", o.steps->max_batch_size = 4);
+    REFUSED("give --swap-space", o.steps->preemption_mode = "swap");
+    REFUSED("which is off", o.prefix_caching = false, o.steps->prefix_cache_eviction = "reuse");
     REFUSED("which is off", o.prefix_caching = false, o.swap_space = 1 << 20);
     REFUSED("at least ", o.swap_space = 100);
-    REFUSED("--max-pinned-percent", o.max_pinned_percent = 101);
-    REFUSED("--cost-model: points[0].n_tokens", o.cost.n_points = 1);
-    REFUSED("tenants: at most", o.policy_options.n_tenants = SCHED_MAX_TENANTS + 1);
+    REFUSED("--max-pinned-percent", o.steps->max_pinned_percent = 101);
+    REFUSED("--cost-model: points[0].n_tokens", o.steps->cost.n_points = 1);
+    REFUSED("tenants: at most", o.steps->policy_options.n_tenants = SCHED_MAX_TENANTS + 1);
 }
 
 /* Every option reaches the scheduler in its unit. */
@@ -124,20 +126,20 @@ static void options_that_do(void **state)
     (void)state;
     struct engine_options o = small_options();
     struct sched_config c;
-    o.scheduling_policy = "priority";
-    o.cost = (struct sched_cost){.n_points = 1, .points = {{.n_tokens = 1, .us = 10}}};
-    o.step_target_ms = 12.5;
-    o.adaptive_budget = true;
-    o.batching = "dynamic";
-    o.max_batch_size = 3;
-    o.max_wait_ms = 0.25;
-    o.preemption_mode = "recompute";
-    o.prefix_cache_eviction = "reuse";
-    o.long_prefill_token_threshold = 40;
-    o.max_partial_prefills = 2;
-    o.max_pinned_percent = 30;
-    o.policy_options.n_tenants = 7;
-    o.policy_options.ageing_us = 11;
+    o.steps->scheduling_policy = "priority";
+    o.steps->cost = (struct sched_cost){.n_points = 1, .points = {{.n_tokens = 1, .us = 10}}};
+    o.steps->step_target_ms = 12.5;
+    o.steps->adaptive_budget = true;
+    o.steps->batching = "dynamic";
+    o.steps->max_batch_size = 3;
+    o.steps->max_wait_ms = 0.25;
+    o.steps->preemption_mode = "recompute";
+    o.steps->prefix_cache_eviction = "reuse";
+    o.steps->long_prefill_token_threshold = 40;
+    o.steps->max_partial_prefills = 2;
+    o.steps->max_pinned_percent = 30;
+    o.steps->policy_options.n_tenants = 7;
+    o.steps->policy_options.ageing_us = 11;
     assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
     assert_string_equal(c.policy->name, "priority");
     assert_int_equal(c.step_target_us, 12500);
@@ -154,7 +156,7 @@ static void options_that_do(void **state)
     assert_int_equal(c.max_pinned_percent, 30);
     assert_int_equal(c.policy_options.ageing_us, 11);
     assert_int_equal(c.cost.n_points, 1);
-    o.step_target_ms = 1e-9; /* small, but a target all the same */
+    o.steps->step_target_ms = 1e-9; /* small, but a target all the same */
     assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
     assert_int_equal(c.step_target_us, 1);
 }
@@ -163,7 +165,7 @@ static void requests_that_make_no_sense(void **state)
 {
     (void)state;
     struct engine_options o = small_options();
-    o.policy_options.n_tenants = 2;
+    o.steps->policy_options.n_tenants = 2;
     struct client *c = client_open(model.dir, &o);
     struct request_spec good = ask(0, 20, 2);
     good.tenant = 1;
@@ -355,7 +357,7 @@ static void refused_by_the_policy(void **state)
     struct engine_options o = small_options();
     struct client *c = client_open(model.dir, &o);
     /* The engine thread sleeps until the first submit. */
-    assert_int_equal(sched_set_policy(client_engine(c)->sched, &refusing, &(struct sched_policy_options){0}, NULL),
+    assert_int_equal(sched_set_policy(client_engine(c)->run->sched, &refusing, &(struct sched_policy_options){0}, NULL),
                      QUIRE_OK);
     for (uint32_t class_index = 7; class_index >= 6; class_index--) {
         struct request_spec r = ask(0, 40, 5);
@@ -387,9 +389,9 @@ static void a_dynamic_batch_waits_asleep(void **state)
 {
     (void)state;
     struct engine_options o = small_options();
-    o.batching = "dynamic";
-    o.max_batch_size = 2;
-    o.max_wait_ms = 300;
+    o.steps->batching = "dynamic";
+    o.steps->max_batch_size = 2;
+    o.steps->max_wait_ms = 300;
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask(0, 20, 2);
     double cpu = cpu_seconds();
@@ -411,8 +413,8 @@ static void a_static_batch_waits_to_be_full(void **state)
 {
     (void)state;
     struct engine_options o = small_options();
-    o.batching = "static";
-    o.max_batch_size = 3;
+    o.steps->batching = "static";
+    o.steps->max_batch_size = 3;
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask(0, 20, 2);
     struct engine_stats stats;
@@ -453,7 +455,7 @@ static void a_pin_outlives_a_flood(void **state)
     struct engine_options o = small_options();
     o.num_kv_blocks = 16;
     o.max_model_len = 12 * BLOCK;
-    o.policy_options.n_tenants = 2;
+    o.steps->policy_options.n_tenants = 2;
     struct client *c = client_open(model.dir, &o);
     struct request_spec pin = ask(0, 50, 0), use = ask(0, 60, 2);
     struct engine_stats stats;
@@ -510,7 +512,7 @@ static void tenants_have_counters(void **state)
 {
     (void)state;
     struct engine_options o = small_options();
-    o.policy_options.n_tenants = 3;
+    o.steps->policy_options.n_tenants = 3;
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask(0, 50, 4);
     r.tenant = 2;

@@ -1,5 +1,6 @@
 /* Speculation end to end: the queried drafters, the counters and the memory. Other tests also check that no bit
  * changes. */
+#include "tests/engine/step_options.h"
 #include "client.h"
 #include "tiny_model.h"
 
@@ -61,14 +62,16 @@ static void memory_is_planned_to_the_byte(void **state)
             struct engine_options o;
             struct quire_error err;
             engine_options_default(&o);
-            assert_int_equal(speculative_config_parse(configs[i], strlen(configs[i]), &o.speculative, &err), QUIRE_OK);
+            o.steps = client_steps();
+            assert_int_equal(speculative_config_parse(configs[i], strlen(configs[i]), &o.steps->speculative, &err),
+                             QUIRE_OK);
             n_asked_bytes = 0;
             counting = true;
-            int status = speculate_create(&e, &o, &err);
+            int status = speculate_create(&e, o.steps, &err);
             counting = false;
             assert_int_equal(status, QUIRE_OK);
-            assert_int_equal(n_asked_bytes, speculate_bytes(&o.speculative, &e.plan));
-            speculate_destroy(&e);
+            assert_int_equal(n_asked_bytes, speculate_bytes(&o.steps->speculative, &e.plan));
+            speculate_destroy(e.speculation);
         }
 }
 
@@ -79,13 +82,14 @@ static struct engine_options options(const char *speculative)
     struct engine_options o;
     struct quire_error err;
     engine_options_default(&o);
+    o.steps = client_steps();
     o.n_threads = 1;
     o.num_kv_blocks = 64;
     o.block_size = 8;
     o.max_model_len = 128;
     o.max_num_seqs = 8;
     o.max_num_batched_tokens = 64;
-    if (speculative_config_parse(speculative, strlen(speculative), &o.speculative, &err) != QUIRE_OK)
+    if (speculative_config_parse(speculative, strlen(speculative), &o.steps->speculative, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     return o;
 }

@@ -52,8 +52,9 @@ static void record(const char *path, struct request_spec *q, const uint32_t *tok
     const struct engine_watch guesses = {.context = &g, .committed = on_committed};
     const struct engine_watch *watches[] = {recorder_watch(recorder), &guesses};
     struct engine_options o = rig_options();
-    o.watches = watches;
-    o.n_watches = 2;
+    static struct engine_observers observers;
+    observers = (struct engine_observers){.watches = watches, .n_watches = 2};
+    o.observers = &observers;
     struct client *client = client_open(rig_model.dir, &o);
     const struct answer *a = client_ask(client, q);
     assert_int_equal(a->choices[0].n_tokens, N_TOKENS);
@@ -135,7 +136,7 @@ static void an_engines_drafts(void **state)
     struct recording *r;
     struct recording_run run;
     struct rig rig;
-    assert_int_equal(speculative_config_parse(NGRAM, strlen(NGRAM), &o.speculative, NULL), QUIRE_OK);
+    assert_int_equal(speculative_config_parse(NGRAM, strlen(NGRAM), &o.steps->speculative, NULL), QUIRE_OK);
     rig_open(&rig, path, o);
     struct engine_stats stats = {0};
     for (uint64_t i = 1; i <= 30 && stats.n_preemptions == 0; i++) { /* the machine decides how requests meet */
@@ -177,7 +178,7 @@ static void a_late_prediction(void **state)
     struct recording *r;
     struct rig rig;
     struct engine_options o = rig_options();
-    o.speculative.adaptive = false;
+    o.steps->speculative.adaptive = false;
     rig_open(&rig, path, o);
     client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 3);
     struct request_spec q = client_request(prompt, N_PROMPT, N_TOKENS);

@@ -1,3 +1,4 @@
+#include "tests/engine/step_options.h"
 #include "record_rig.h"
 
 #include "engine/engine.h"
@@ -54,13 +55,14 @@ struct engine_options rig_options(void)
 {
     struct engine_options o;
     engine_options_default(&o);
+    o.steps = client_steps();
     o.n_threads = 1;
     o.num_kv_blocks = 20;
     o.max_model_len = 128;
     o.max_num_seqs = 6;
     o.max_num_batched_tokens = 48;
     o.block_size = 8;
-    o.policy_options.n_tenants = 3;
+    o.steps->policy_options.n_tenants = 3;
     return o;
 }
 
@@ -76,8 +78,9 @@ void rig_open_model(struct rig *rig, const char *path, const char *model, struct
     if (recorder_open(path, &about, &rig->recorder, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     rig->watch = recorder_watch(rig->recorder);
-    o.watches = &rig->watch;
-    o.n_watches = 1;
+    static struct engine_observers observers;
+    observers = (struct engine_observers){.watches = &rig->watch, .n_watches = 1};
+    o.observers = &observers;
     rig->client = client_open(model, &o);
 }
 

@@ -125,7 +125,7 @@ static void every_policy_again(void **state)
     struct sample sample = sample_of(ONE_RUN_IN);
     for (uint32_t i = 0; sched_policy_at(i); i++) {
         struct engine_options o = rig_options();
-        o.scheduling_policy = sched_policy_at(i)->name;
+        o.steps->scheduling_policy = sched_policy_at(i)->name;
         if (sample_takes(&sample))
             n_preemptions += one_run(i, &o);
     }
@@ -141,16 +141,16 @@ static void other_shapes_again(void **state)
         shapes[i] = rig_options();
     shapes[0].swap_space = 1 << 20;
     shapes[1].swap_space = 1 << 20;
-    shapes[1].preemption_mode = "recompute";
-    shapes[1].prefix_cache_eviction = "reuse";
-    shapes[1].long_prefill_token_threshold = 16;
-    shapes[2].batching = "dynamic";
-    shapes[2].max_batch_size = 3;
-    shapes[2].max_wait_ms = 2;
-    shapes[3].preemption_mode = "never";
-    shapes[3].cost = (struct sched_cost){.n_points = 1, .points = {{1, 150}}, .row_us = 3};
-    shapes[3].step_target_ms = 1;
-    shapes[3].adaptive_budget = true;
+    shapes[1].steps->preemption_mode = "recompute";
+    shapes[1].steps->prefix_cache_eviction = "reuse";
+    shapes[1].steps->long_prefill_token_threshold = 16;
+    shapes[2].steps->batching = "dynamic";
+    shapes[2].steps->max_batch_size = 3;
+    shapes[2].steps->max_wait_ms = 2;
+    shapes[3].steps->preemption_mode = "never";
+    shapes[3].steps->cost = (struct sched_cost){.n_points = 1, .points = {{1, 150}}, .row_us = 3};
+    shapes[3].steps->step_target_ms = 1;
+    shapes[3].steps->adaptive_budget = true;
     struct sample sample = sample_of(ONE_RUN_IN);
     for (uint32_t i = 0; i < 4; i++)
         if (sample_takes(&sample))
@@ -203,8 +203,8 @@ static void a_batch_that_begins_at_the_end(void **state)
     struct rig rig;
     uint32_t prompt[9];
     struct engine_options o = rig_options();
-    o.batching = "static";
-    o.max_batch_size = 5;
+    o.steps->batching = "static";
+    o.steps->max_batch_size = 5;
     client_random_prompt(prompt, 9, TINY_VOCAB, 3);
     struct request_spec q = client_request(prompt, 9, 5);
     rig_open(&rig, path, o);

@@ -13,7 +13,10 @@ static int parse(struct engine_options *o, struct quire_error *err, int argc, ch
 {
     struct cli_option rows[ENGINE_FLAGS_MAX + 1];
     enum cli_help help;
+    static struct step_options steps; /* of the newest */
     engine_options_default(o);
+    step_options_default(&steps);
+    o->steps = &steps;
     rows[engine_flags(o, rows)] = (struct cli_option){0};
     const struct cli_command command = {.name = "test", .usage = "test", .options = rows};
     return cli_parse(&command, argc, argv, &help, err);
@@ -62,9 +65,9 @@ static void sizes(void **state)
 static void times(void **state)
 {
     (void)state;
-    assert_int_equal(good("--sched-ageing-ms", "2.5").policy_options.ageing_us, 2500);
-    assert_true(good("--step-target-ms", "12.5").step_target_ms == 12.5);
-    assert_true(good("--max-wait-ms", "7").max_wait_ms == 7);
+    assert_int_equal(good("--sched-ageing-ms", "2.5").steps->policy_options.ageing_us, 2500);
+    assert_true(good("--step-target-ms", "12.5").steps->step_target_ms == 12.5);
+    assert_true(good("--max-wait-ms", "7").steps->max_wait_ms == 7);
     bad("--sched-ageing-ms", "nan");
     bad("--sched-ageing-ms", "-1");
     bad("--sched-ageing-ms", "5s");
@@ -78,21 +81,21 @@ static void speculation(void **state)
     (void)state;
     struct speculative_config c = good("--speculative-config",
                                        "{\"method\":\"ngram\",\"num_speculative_tokens\":5,\"prompt_lookup_max\":4}")
-                                      .speculative;
+                                      .steps->speculative;
     assert_int_equal(c.method, DRAFT_NGRAM);
     assert_int_equal(c.num_speculative_tokens, 5);
     assert_int_equal(c.prompt_lookup_min, 2);
     assert_int_equal(c.prompt_lookup_max, 4);
     assert_true(c.adaptive);
-    c = good("--speculative-config", "{\"method\":\"ngram\",\"prompt_lookup_max\":1}").speculative;
+    c = good("--speculative-config", "{\"method\":\"ngram\",\"prompt_lookup_max\":1}").steps->speculative;
     assert_int_equal(c.prompt_lookup_min, 1);
-    c = good("--speculative-config", "{\"method\":\"ngram\",\"prompt_lookup_min\":9}").speculative;
+    c = good("--speculative-config", "{\"method\":\"ngram\",\"prompt_lookup_min\":9}").steps->speculative;
     assert_int_equal(c.prompt_lookup_max, 9);
-    c = good("--speculative-config", "{\"model\":\"a/b\",\"adaptive\":false}").speculative;
+    c = good("--speculative-config", "{\"model\":\"a/b\",\"adaptive\":false}").steps->speculative;
     assert_int_equal(c.method, DRAFT_MODEL);
     assert_string_equal(c.model, "a/b");
     assert_false(c.adaptive);
-    assert_int_equal(good("--speculative-config", "{\"method\":\"suffix\"}").speculative.method, DRAFT_SUFFIX);
+    assert_int_equal(good("--speculative-config", "{\"method\":\"suffix\"}").steps->speculative.method, DRAFT_SUFFIX);
     bad("--speculative-config", "");
     bad("--speculative-config", "ngram");
     bad("--speculative-config", "{}");
@@ -102,7 +105,7 @@ static void speculation(void **state)
     c = good("--speculative-config", "{\"method\":\"suffix\",\"suffix_decoding_max_tree_depth\":8,"
                                      "\"suffix_decoding_max_cached_requests\":0,\"suffix_decoding_max_spec_factor\":2,"
                                      "\"suffix_decoding_min_token_prob\":0.5}")
-            .speculative;
+            .steps->speculative;
     assert_int_equal(c.max_tree_depth, 8);
     assert_int_equal(c.max_cached_requests, 0);
     assert_true(c.max_spec_factor == 2 && c.min_token_prob == 0.5);
@@ -118,17 +121,17 @@ static void lists(void **state)
 {
     (void)state;
     struct engine_options o = good("--class-weights", "0=4,7=1000");
-    assert_int_equal(o.policy_options.class_weights[0], 4);
-    assert_int_equal(o.policy_options.class_weights[1], 0);
-    assert_int_equal(o.policy_options.class_weights[7], 1000);
+    assert_int_equal(o.steps->policy_options.class_weights[0], 4);
+    assert_int_equal(o.steps->policy_options.class_weights[1], 0);
+    assert_int_equal(o.steps->policy_options.class_weights[7], 1000);
     o = good("--class-ttft-ms", "0=200,1=2000.5");
-    assert_int_equal(o.policy_options.class_ttft_us[0], 200000);
-    assert_int_equal(o.policy_options.class_ttft_us[1], 2000500);
+    assert_int_equal(o.steps->policy_options.class_ttft_us[0], 200000);
+    assert_int_equal(o.steps->policy_options.class_ttft_us[1], 2000500);
     o = good("--fair-prices", "3,7");
-    assert_int_equal(o.policy_options.prompt_price, 3);
-    assert_int_equal(o.policy_options.output_price, 7);
-    assert_int_equal(good("--fair-prefill-share", "40").policy_options.prefill_share, 40);
-    assert_int_equal(good("--max-pinned-percent", "100").max_pinned_percent, 100);
+    assert_int_equal(o.steps->policy_options.prompt_price, 3);
+    assert_int_equal(o.steps->policy_options.output_price, 7);
+    assert_int_equal(good("--fair-prefill-share", "40").steps->policy_options.prefill_share, 40);
+    assert_int_equal(good("--max-pinned-percent", "100").steps->max_pinned_percent, 100);
     static char *const wrong[] = {"", "4", "8=1", "0=", "=1", "0=1,", "0=1;1=2", "0=1 ", "0.5=1", "-1=1", "0=inf"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         bad("--class-weights", wrong[i]);
@@ -153,8 +156,8 @@ static void files(void **state)
     fputs("{\"points\": [[1, 10], [100, 20]], \"row_us\": 3}", file);
     fclose(file);
     struct engine_options o = good("--cost-model", path);
-    assert_int_equal(o.cost.n_points, 2);
-    assert_true(o.cost.row_us == 3);
+    assert_int_equal(o.steps->cost.n_points, 2);
+    assert_true(o.steps->cost.row_us == 3);
     remove(path);
     bad("--cost-model", path);
 }
@@ -180,7 +183,8 @@ static void a_least_value_alone(void **state)
 static void every_policy_is_in_the_help(void **state)
 {
     (void)state;
-    struct engine_options o;
+    struct step_options steps;
+    struct engine_options o = {.steps = &steps};
     struct cli_option rows[ENGINE_FLAGS_MAX];
     size_t n = engine_flags(&o, rows);
     const char *help = NULL;

@@ -273,11 +273,14 @@ int command_doctor(int argc, char **argv)
     struct machine machine;
     struct advice advice = {.n = 0};
     struct engine_options options;
+    struct step_options steps;
     bool json = false;
     struct cli_option rows[ENGINE_FLAGS_MAX + 3];
 
     static const struct engine_grammars unused; /* it only plans their memory */
     engine_options_default(&options);
+    step_options_default(&steps);
+    options.steps = &steps;
     options.grammars = &unused;
     size_t n = engine_flags(&options, rows);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};

@@ -289,9 +289,12 @@ int command_inspect(int argc, char **argv)
     struct inspected x = {0};
     bool json = false;
     struct engine_options options;
+    struct step_options steps;
     struct cli_option rows[ENGINE_FLAGS_MAX + 3];
 
     engine_options_default(&options);
+    step_options_default(&steps);
+    options.steps = &steps;
     size_t n = engine_flags(&options, rows);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){

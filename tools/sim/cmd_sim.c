@@ -20,7 +20,8 @@
 #define OWN_FLAGS_MAX 54
 
 struct settings { /* the command line */
-    struct engine_options engine; /* the scheduling options */
+    struct engine_options engine;
+    struct step_options steps; /* engine.steps */
     struct sim_workload_options workload;
     struct cli_list goodput, sweep;
     struct bench_metrics_options bounds;
@@ -51,7 +52,7 @@ static int parse_draft_cost(const char *text, void *target, struct quire_error *
 static int parse_cost(const char *text, void *settings, struct quire_error *err)
 {
     struct settings *s = settings;
-    return cost_file_read(text, &s->engine.cost, &s->shape, err);
+    return cost_file_read(text, &s->steps.cost, &s->shape, err);
 }
 
 static int parse_link(const char *text, void *settings, struct quire_error *err)
@@ -71,8 +72,10 @@ static void set_defaults(struct settings *s)
     *s = (struct settings){.workload = {.format = "mooncake", .rate_scale = 1, .burstiness = 1, .request_rate = 1},
                            .time_unit = "s"};
     engine_options_default(&s->engine);
-    s->engine.scheduling_policy = NULL; /* fcfs, or the recording's own */
-    s->engine.cost = *cost_default();
+    step_options_default(&s->steps);
+    s->engine.steps = &s->steps;
+    s->steps.scheduling_policy = NULL; /* fcfs, or the recording's own */
+    s->steps.cost = *cost_default();
     s->shape = cost_default_shape();
     s->n_ranks = s->n_stages = 1;
     s->engine.max_num_seqs = 256;
@@ -144,7 +147,7 @@ static size_t engine_like_flags(struct settings *s, struct cli_option *out)
          .help = "Number of KV blocks of the host tier. Default 0: no host tier."},
         {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &s->engine.prefix_caching,
          .help = "Share the KV blocks of equal prefixes. On by default."},
-        {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &s->engine.prefix_cache_eviction, .value = "NAME",
+        {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &s->steps.prefix_cache_eviction, .value = "NAME",
          .help = "Order of eviction: lru or reuse. Default lru."},
         {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &s->engine.max_queued_requests, .value = "N",
          .help = "Maximum number of waiting requests; further ones are rejected, as by a server. Default: no limit "
@@ -291,7 +294,7 @@ static int check_given(const struct settings *s, struct quire_error *err)
 /* Maximum per row; 0: no drafts. */
 static uint32_t drafts_asked(const struct settings *s)
 {
-    return s->engine.speculative.method != DRAFT_NONE ? s->engine.speculative.num_speculative_tokens : 0;
+    return s->steps.speculative.method != DRAFT_NONE ? s->steps.speculative.num_speculative_tokens : 0;
 }
 
 /* The share of accepted drafts in a recording. */
@@ -327,7 +330,7 @@ static int check_speculation(struct settings *s, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID,
                           "--speculative-acceptance: needs the number of drafts, such as --speculative-config "
                           "'{\"method\": \"ngram\", \"num_speculative_tokens\": 4}'");
-    bool has_model = s->engine.speculative.method == DRAFT_MODEL;
+    bool has_model = s->steps.speculative.method == DRAFT_MODEL;
     if (has_model && s->draft_cost.n_points == 0 && !s->predict)
         return quire_fail(err, QUIRE_INVALID,
                           "--speculative-config: a draft model needs time: fit a cost model for it with quire bench "
@@ -395,7 +398,7 @@ static int share_cost(struct settings *s, struct quire_error *err)
     const struct cost_link *link = s->link ? s->link : cost_link_find("nvlink", &s->own_link);
     int status = check_ranks(s, err);
     if (status == QUIRE_OK && s->n_ranks > 1)
-        status = cost_share(&s->engine.cost, &s->shape, s->n_ranks, link, err);
+        status = cost_share(&s->steps.cost, &s->shape, s->n_ranks, link, err);
     if (status == QUIRE_OK && s->n_stages > 1)
         make_stages(s, link);
     return status;
@@ -418,8 +421,8 @@ static int check_values(struct settings *s, struct quire_error *err)
                           "--no-enable-prefix-caching");
     if (s->predict && strcmp(s->workload.format, "recording") != 0)
         return quire_fail(err, QUIRE_INVALID, "--predict needs a recording: set --trace-format recording");
-    if (s->predict && s->engine.cost.n_points == cost_default()->n_points &&
-        memcmp(&s->engine.cost, cost_default(), sizeof s->engine.cost) == 0)
+    if (s->predict && s->steps.cost.n_points == cost_default()->n_points &&
+        memcmp(&s->steps.cost, cost_default(), sizeof s->steps.cost) == 0)
         return quire_fail(err, QUIRE_INVALID,
                           "--predict needs the cost model of the recorded machine: fit one with quire bench steps "
                           "and set --cost-model");
@@ -435,7 +438,7 @@ static int check_values(struct settings *s, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "--max-num-seqs and --max-num-batched-tokens must be at least 1");
     if (s->sweep.n > 0 && s->html)
         return quire_fail(err, QUIRE_INVALID, "--html draws one simulation: leave --sweep out, or use --json");
-    if (s->num_host_blocks == 0 && s->engine.preemption_mode && strcmp(s->engine.preemption_mode, "swap") == 0)
+    if (s->num_host_blocks == 0 && s->steps.preemption_mode && strcmp(s->steps.preemption_mode, "swap") == 0)
         return quire_fail(err, QUIRE_INVALID, "--preemption-mode swap needs --num-host-blocks, or use another mode");
     s->workload.milliseconds = strcmp(s->time_unit, "ms") == 0;
     s->workload.full_blocks = s->has_service_time;
@@ -516,7 +519,7 @@ static struct sim_bounds bounds_of(const struct settings *s)
     struct sim_bounds bounds;
     memcpy(bounds.ms, s->bounds.goodput_ms, sizeof bounds.ms);
     for (uint32_t c = 0; c < SCHED_MAX_CLASSES; c++)
-        bounds.class_ttft_ms[c] = (double)s->engine.policy_options.class_ttft_us[c] * 1e-3;
+        bounds.class_ttft_ms[c] = (double)s->steps.policy_options.class_ttft_us[c] * 1e-3;
     return bounds;
 }
 
@@ -553,13 +556,13 @@ static int simulate(const struct settings *s, bool with_progress, struct simulat
 {
     struct bench_progress progress;
     struct sim_setup setup = {.sched = s->sched,
-                              .cost = s->engine.cost,
+                              .cost = s->steps.cost,
                               .stages = s->stages,
                               .one_by_one = s->has_service_time,
                               .oracle_lengths = s->oracle_lengths,
                               .max_tokens = s->max_tokens,
                               .max_drafts = drafts_asked(s),
-                              .adaptive = s->engine.speculative.adaptive,
+                              .adaptive = s->steps.speculative.adaptive,
                               .draft_cost = s->draft_cost,
                               .acceptance = s->acceptance,
                               .seed = s->workload.seed};
@@ -677,7 +680,7 @@ static void predict_drafts(const struct settings *s, struct sim_recording *r, st
 {
     uint32_t asked = drafts_asked(s);
     setup->max_drafts = asked > 0 ? asked : r->guesses ? SCHED_MAX_DRAFT : 0;
-    setup->adaptive = asked > 0 && s->engine.speculative.adaptive;
+    setup->adaptive = asked > 0 && s->steps.speculative.adaptive;
     setup->draft_cost = s->draft_cost;
     setup->acceptance = s->acceptance_text ? s->acceptance : sim_acceptance_of(&r->live.drafts);
     for (size_t i = 0; asked > 0 && i < r->workload.n; i++)
@@ -688,9 +691,9 @@ static int predict(const struct settings *s, struct sim_recording *r, const stru
                    const struct sim_bounds *bounds, struct quire_error *err)
 {
     struct sim_setup setup = {
-        .sched = r->config, .cost = s->engine.cost, .stages = s->stages, .oracle_lengths = s->oracle_lengths};
+        .sched = r->config, .cost = s->steps.cost, .stages = s->stages, .oracle_lengths = s->oracle_lengths};
     struct day day = {.metrics = {.tenants = NULL}}, without = {.metrics = {.tenants = NULL}};
-    const char *asked = s->engine.scheduling_policy;
+    const char *asked = s->steps.scheduling_policy;
     if (asked)
         setup.sched.policy = sched_policy_find(asked); /* check() has validated it */
     if (s->n_ranks * s->n_stages > 1)

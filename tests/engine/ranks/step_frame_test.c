@@ -80,6 +80,30 @@ static void a_step_is_read_as_it_was_written(void **state)
     assert_memory_equal(&from, &to, sizeof to);
 }
 
+/* The bytes on the wire, by hand from step_frame.h: ranks of one version agree whatever the order of the table. */
+static void a_frame_has_the_documented_bytes(void **state)
+{
+    (void)state;
+    static const uint32_t expected[] = {
+        4,           2,  2,  4, /* sizes */
+        99,          0,  5,  7, /* ids */
+        20,          21, 22, 5, /* positions */
+        76,          77, 78, 5, /* slots of each group */
+        44,          45, 46, 40, /* */
+        0,           3,  20, 0, /* rows: token, n_tokens, position, table */
+        3,           1,  5,  3, /* */
+        1,           2,  9,  0, /* tables of each group */
+        KV_NO_BLOCK, 3,  5,  5, /* */
+        2,           3, /* logit_tokens */
+    };
+    struct arrays from = good;
+    const struct forward_batch batch = batch_of(&from, 4, 2, 2, 4);
+    unsigned char frame[4096];
+    assert_int_equal(step_frame_write(&limits, &batch, frame), sizeof expected);
+    assert_memory_equal(frame, expected, sizeof expected);
+    assert_int_equal(step_frame_max_bytes(&limits), 4 * (4 + 4 * 8 + 4 * 4 + 2 * 12 + 4));
+}
+
 static void what_is_out_of_bounds_is_named(void **state)
 {
     (void)state;
@@ -207,6 +231,36 @@ static void options_are_read_as_they_were_written(void **state)
     free(long_name);
 }
 
+/* A rank keeps what concerns its own host, sent or not, and takes everything else from rank 0. */
+static void a_rank_keeps_its_own_hosts_options(void **state)
+{
+    (void)state;
+    struct engine_options options, own;
+    engine_options_default(&options);
+    engine_options_default(&own);
+    options.model_dir = "/rank0/model";
+    options.device = "cpu";
+    options.max_num_seqs = 9;
+    options.tensor_parallel_size = 2;
+    own.model_dir = "/own/model";
+    own.device = "ref";
+    own.max_num_seqs = 5;
+    own.repack_cache = "/own/cache";
+    own.cpu_bind = "none";
+    own.n_threads = 7;
+    own.gpu_memory_utilization = 0.5;
+    own.local_ranks = 1;
+    own.message_bytes = 1 << 20;
+    setup_keep_own(&options, &own);
+    assert_string_equal(options.model_dir, "/own/model");
+    assert_string_equal(options.repack_cache, "/own/cache");
+    assert_string_equal(options.cpu_bind, "none");
+    assert_true(options.n_threads == 7 && options.gpu_memory_utilization == 0.5 && options.local_ranks == 1 &&
+                options.message_bytes == 1 << 20);
+    assert_string_equal(options.device, "cpu");
+    assert_true(options.max_num_seqs == 9 && options.tensor_parallel_size == 2);
+}
+
 static void options_that_differ_are_named(void **state)
 {
     (void)state;
@@ -218,7 +272,10 @@ static void options_that_differ_are_named(void **state)
     own.repack_cache = "/tmp";
     own.cpu_bind = "none";
     own.n_threads = 7;
-    own.scheduling_policy = "sjf"; /* rank 0's alone */
+    struct step_options steps;
+    step_options_default(&steps);
+    own.steps = &steps;
+    steps.scheduling_policy = "sjf"; /* rank 0's alone */
     assert_int_equal(setup_compare(&first, &own, 3, &err), QUIRE_OK);
 #define DIFFERS(change, says) \
     do { \
@@ -237,12 +294,10 @@ static void options_that_differ_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_step_is_read_as_it_was_written),
-        cmocka_unit_test(what_is_out_of_bounds_is_named),
-        cmocka_unit_test(sizes_are_checked),
-        cmocka_unit_test(moves_are_read_as_they_were_written),
-        cmocka_unit_test(options_are_read_as_they_were_written),
-        cmocka_unit_test(options_that_differ_are_named),
+        cmocka_unit_test(a_step_is_read_as_it_was_written),    cmocka_unit_test(a_frame_has_the_documented_bytes),
+        cmocka_unit_test(what_is_out_of_bounds_is_named),      cmocka_unit_test(sizes_are_checked),
+        cmocka_unit_test(moves_are_read_as_they_were_written), cmocka_unit_test(options_are_read_as_they_were_written),
+        cmocka_unit_test(a_rank_keeps_its_own_hosts_options),  cmocka_unit_test(options_that_differ_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,11 +29,13 @@ struct side {
     const char *text;           /* of --a or --b */
     char *words;                /* a copy that its options point into */
     struct engine_options options;
+    struct step_options step_options; /* options.steps */
     double *values[N_FIGURES];  /* [n_rounds] each */
 };
 
 struct compare {
     struct engine_options options; /* of both */
+    struct step_options step_options; /* options.steps */
     struct bench_input_options input;
     double rate, burstiness;
     uint32_t n_rounds;
@@ -57,6 +59,8 @@ static int parse_side(struct compare *c, struct side *side, char name, struct qu
     int argc = 0;
     enum cli_help help;
     side->options = c->options;
+    side->step_options = c->step_options;
+    side->options.steps = &side->step_options;
     rows[engine_flags(&side->options, rows)] = (struct cli_option){0};
     side->words = strdup(side->text ? side->text : "");
     if (!side->words)
@@ -293,6 +297,8 @@ int bench_compare(int argc, char **argv)
     struct quire_error err;
 
     engine_options_default(&c.options);
+    step_options_default(&c.step_options);
+    c.options.steps = &c.step_options;
     bench_input_options_default(&c.input);
     size_t n = own_flags(&c, rows);
     n += bench_input_flags(&c.input, rows + n);

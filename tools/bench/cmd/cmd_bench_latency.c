@@ -13,6 +13,7 @@
 struct latency {
     /* from the command line */
     struct engine_options options;
+    struct step_options step_options; /* options.steps */
     uint32_t batch_size, input_len, output_len, n_iters, n_warmup;
     bool json;
 
@@ -171,6 +172,8 @@ int bench_latency(int argc, char **argv)
     struct quire_error err;
 
     engine_options_default(&l.options);
+    step_options_default(&l.step_options);
+    l.options.steps = &l.step_options;
     l.options.prefix_caching = false; /* every iteration sends the same prompts */
     size_t n = own_flags(&l, rows);
     n += engine_flags(&l.options, rows + n);

@@ -26,6 +26,7 @@
 
 struct steps {
     struct engine_options options;
+    struct step_options step_options; /* options.steps */
     double seconds;
     bool has_seconds;
     const char *output, *recording;
@@ -477,6 +478,8 @@ int bench_steps(int argc, char **argv)
     bool given[ENGINE_FLAGS_MAX] = {false};
 
     engine_options_default(&s.options);
+    step_options_default(&s.step_options);
+    s.options.steps = &s.step_options;
     size_t n = own_flags(&s, rows);
     const size_t n_own = n;
     n += engine_flags(&s.options, rows + n);

@@ -11,6 +11,7 @@
 
 struct throughput {
     struct engine_options options;
+    struct step_options step_options; /* options.steps */
     struct bench_input_options input;
     bool json;
 
@@ -76,6 +77,8 @@ int bench_throughput(int argc, char **argv)
     struct quire_error err;
 
     engine_options_default(&t.options);
+    step_options_default(&t.step_options);
+    t.options.steps = &t.step_options;
     bench_input_options_default(&t.input);
     size_t n = bench_input_flags(&t.input, rows);
     rows[n++] = (struct cli_option){.names = "Results:", .kind = CLI_GROUP};

@@ -173,10 +173,12 @@ int bench_steps_open(const struct engine_options *options, uint64_t seed, struct
     b->watch = (struct engine_watch){.context = b, .planned = on_planned, .committed = on_committed};
     const struct engine_watch *watches[] = {&b->watch};
     struct engine_options with = *options;
-    with.watches = watches;
-    with.n_watches = 1;
-    with.speculative.adaptive = false;
-    with.speculative.num_speculative_tokens = BENCH_MAX_DRAFTS;
+    const struct engine_observers observers = {.watches = watches, .n_watches = 1};
+    struct step_options steps = *engine_step_options(options);
+    with.observers = &observers;
+    with.steps = &steps;
+    steps.speculative.adaptive = false;
+    steps.speculative.num_speculative_tokens = BENCH_MAX_DRAFTS;
     int status = engine_open(&with, on_events, b, &b->engine, err);
     if (status == QUIRE_OK) {
         b->overlaps = engine_info(b->engine)->plan->overlap_depth > 0;

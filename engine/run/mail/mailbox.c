@@ -1,23 +1,17 @@
-#include "engine/run/mailbox.h"
+#include "engine/run/mail/mailbox.h"
 
 #include "engine/engine.h"
+#include "engine/run/mail/admission.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define BUCKETS 1024u /* live requests rarely pass the queue bound's default */
 
-/* Bounds of the advice in a refusal. */
-#define RETRY_MIN_MS 500u
-#define RETRY_MAX_MS 60000u
-#define RETRY_UNKNOWN_MS 1000u  /* before anything was measured */
 #define RETRY_DRAINING_MS 5000u /* about a restart */
-
-/* Rates are taken over at least this much work, then averaged with the past. */
-#define RATE_WINDOW_US 250000u
-#define RATE_NEW_SHARE 0.3
 
 struct mailbox {
     pthread_mutex_t mutex;
@@ -26,26 +20,18 @@ struct mailbox {
     struct request *submitted, **submitted_end;
     struct request *cancels, *predicted;
     struct request *live[BUCKETS];
+    struct admission *admission;
     struct mailbox_orders orders;
-    bool has_orders;
-    bool draining, closing, dead, woken;
-    struct quire_error death;
+    bool draining, closing, woken;
+    char death[QUIRE_ERROR_BYTES]; /* why the engine is dead; empty while it lives */
 
-    uint32_t max_choices;
-    uint64_t max_tokens;
-    uint64_t new_choices, new_tokens;         /* accepted, not yet drained */
-    uint64_t drained_choices, drained_tokens; /* drained, not yet in the published counters */
-    struct engine_stats stats;
+    struct engine_stats stats; /* as last published */
     struct sched_tenant_stats *tenants; /* [n_tenants] */
     uint32_t n_tenants;
-    uint64_t next_number;
     uint64_t n_orders; /* with a number */
     uint32_t n_served;
     uint32_t served[3 * ENGINE_MAX_SERVED];
     uint32_t served_drained[3 * ENGINE_MAX_SERVED]; /* the engine thread's */
-
-    uint64_t window_us, window_tokens, window_finished;
-    double tokens_per_second, finished_per_second; /* 0 = not known yet */
 };
 
 /* A condition whose timeouts no change of the date touches. */
@@ -63,6 +49,7 @@ static int init_wake(pthread_cond_t *wake)
 
 static void free_memory(struct mailbox *m)
 {
+    admission_free(m->admission);
     free(m->tenants);
     free(m);
 }
@@ -74,7 +61,8 @@ int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants
     if (!m)
         return quire_fail(err, QUIRE_NO_MEMORY, "mailbox: out of memory");
     m->tenants = calloc(n_tenants, sizeof *m->tenants);
-    if (!m->tenants) {
+    m->admission = admission_new(max_choices, max_tokens);
+    if (!m->tenants || !m->admission) {
         free_memory(m);
         return quire_fail(err, QUIRE_NO_MEMORY, "mailbox: out of memory");
     }
@@ -88,8 +76,6 @@ int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants
         return quire_fail(err, QUIRE_INTERNAL, "mailbox: no condition");
     }
     m->submitted_end = &m->submitted;
-    m->max_choices = max_choices;
-    m->max_tokens = max_tokens;
     m->n_tenants = n_tenants;
     *out = m;
     return QUIRE_OK;
@@ -117,50 +103,28 @@ static struct request *find(struct mailbox *m, uint64_t id)
 {
     struct request *r = *bucket(m, id);
     while (r && r->engine_id != id)
-        r = r->next_live;
+        r = r->mail.next_live;
     return r;
 }
 
-/* ---- admission ------------------------------------------------------------------------------- */
+/* ---- any thread -------------------------------------------------------------------------------- */
 
-static uint32_t retry_ms(double excess, double per_second)
+static struct admission_load load_of(const struct request *r)
 {
-    if (excess <= 0)
-        return RETRY_MIN_MS;
-    if (per_second <= 0)
-        return RETRY_UNKNOWN_MS;
-    double ms = excess / per_second * 1000;
-    return ms < RETRY_MIN_MS ? RETRY_MIN_MS : ms > RETRY_MAX_MS ? RETRY_MAX_MS : (uint32_t)ms;
+    return (struct admission_load){.choices = r->spec->n, .tokens = r->spec->n_prompt};
 }
 
-/* Under the mutex. The time to come back is the time until the excess has been worked off, at the
- * rate of late. */
+/* Under the mutex. */
 static int admit(const struct mailbox *m, const struct request *r, uint32_t *retry_after_ms, struct quire_error *err)
 {
-    uint64_t choices = m->stats.n_waiting + m->drained_choices + m->new_choices;
-    uint64_t tokens = m->stats.n_waiting_tokens + m->drained_tokens + m->new_tokens;
-    if (m->dead || m->closing)
-        return quire_fail(err, m->dead ? QUIRE_UNAVAILABLE : QUIRE_INTERNAL, "the engine has stopped: %s",
-                          m->dead ? m->death.text : "it is being closed");
+    if (m->death[0] || m->closing)
+        return quire_fail(err, m->death[0] ? QUIRE_UNAVAILABLE : QUIRE_INTERNAL, "the engine has stopped: %s",
+                          m->death[0] ? m->death : "it is being closed");
     if (m->draining) {
         *retry_after_ms = RETRY_DRAINING_MS;
         return quire_fail(err, QUIRE_EXHAUSTED, "the server is shutting down");
     }
-    if (choices == 0)
-        return QUIRE_OK;
-    if (choices + r->spec.n > m->max_choices) {
-        *retry_after_ms = retry_ms((double)(choices + r->spec.n - m->max_choices), m->finished_per_second);
-        return quire_fail(err, QUIRE_EXHAUSTED, "the queue is full: %llu requests wait, %u may (--max-num-queued-reqs)",
-                          (unsigned long long)choices, m->max_choices);
-    }
-    if (m->max_tokens && tokens + r->spec.n_prompt > m->max_tokens) {
-        *retry_after_ms = retry_ms((double)(tokens + r->spec.n_prompt - m->max_tokens), m->tokens_per_second);
-        return quire_fail(err, QUIRE_EXHAUSTED,
-                          "the queue is full: %llu prompt tokens wait, %llu may"
-                          " (--max-num-queued-tokens)",
-                          (unsigned long long)tokens, (unsigned long long)m->max_tokens);
-    }
-    return QUIRE_OK;
+    return admission_check(m->admission, load_of(r), retry_after_ms, err);
 }
 
 int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_ms, struct quire_error *err)
@@ -171,14 +135,13 @@ int mailbox_submit(struct mailbox *m, struct request *r, uint32_t *retry_after_m
         status = quire_fail(err, QUIRE_INVALID, "id: %llu is in use", (unsigned long long)r->engine_id);
     if (status == QUIRE_OK) {
         struct request **head = bucket(m, r->engine_id);
-        r->next_live = *head;
+        r->mail.next_live = *head;
         *head = r;
         r->next = NULL;
-        r->has_prediction = r->spec.n_prediction > 0;
+        r->mail.has_prediction = r->spec->n_prediction > 0;
         *m->submitted_end = r;
         m->submitted_end = &r->next;
-        m->new_choices += r->spec.n;
-        m->new_tokens += r->spec.n_prompt;
+        admission_accept(m->admission, load_of(r));
     }
     pthread_mutex_unlock(&m->mutex);
     if (status == QUIRE_OK)
@@ -190,13 +153,13 @@ void mailbox_cancel(struct mailbox *m, uint64_t id, uint32_t choice)
 {
     pthread_mutex_lock(&m->mutex);
     struct request *r = find(m, id);
-    if (r && (choice == MAILBOX_ALL_CHOICES || choice < r->spec.n)) {
-        for (uint32_t i = 0; i < r->spec.n; i++)
+    if (r && (choice == MAILBOX_ALL_CHOICES || choice < r->spec->n)) {
+        for (uint32_t i = 0; i < r->spec->n; i++)
             if (choice == MAILBOX_ALL_CHOICES || i == choice)
                 r->choices[i].cancel_asked = true;
-        if (!r->in_cancels) {
-            r->in_cancels = true;
-            r->next_cancel = m->cancels;
+        if (!r->mail.in_cancels) {
+            r->mail.in_cancels = true;
+            r->mail.next_cancel = m->cancels;
             m->cancels = r;
         }
         pthread_cond_signal(&m->wake);
@@ -208,12 +171,12 @@ void mailbox_predict(struct mailbox *m, uint64_t id, uint32_t *tokens, uint32_t 
 {
     pthread_mutex_lock(&m->mutex);
     struct request *r = find(m, id);
-    const bool takes = r && !r->has_prediction && n > 0;
+    const bool takes = r && !r->mail.has_prediction && n > 0;
     if (takes) {
-        r->has_prediction = r->in_predicted = true;
-        r->late_prediction = tokens;
-        r->n_late_prediction = n;
-        r->next_predicted = m->predicted;
+        r->mail.has_prediction = r->mail.in_predicted = true;
+        r->mail.late_prediction = tokens;
+        r->mail.n_late_prediction = n;
+        r->mail.next_predicted = m->predicted;
         m->predicted = r;
         pthread_cond_signal(&m->wake);
     }
@@ -244,25 +207,18 @@ void mailbox_refuse_new(struct mailbox *m)
     mailbox_no_more(m);
 }
 
-/* Under the mutex. */
-static void order_given(struct mailbox *m)
-{
-    m->has_orders = true;
-    pthread_cond_signal(&m->wake);
-}
-
 void mailbox_no_more(struct mailbox *m)
 {
     pthread_mutex_lock(&m->mutex);
     m->orders.no_more = true;
-    order_given(m);
+    pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->mutex);
 }
 
 /* Under the mutex. */
 static uint64_t order_numbered(struct mailbox *m)
 {
-    order_given(m);
+    pthread_cond_signal(&m->wake);
     return m->orders.number = ++m->n_orders;
 }
 
@@ -309,11 +265,12 @@ void mailbox_close(struct mailbox *m)
 void mailbox_stats(struct mailbox *m, struct engine_stats *out)
 {
     pthread_mutex_lock(&m->mutex);
+    const struct admission_load more = admission_unreported(m->admission);
     *out = m->stats;
-    out->n_waiting += (uint32_t)(m->drained_choices + m->new_choices);
-    out->n_waiting_tokens += m->drained_tokens + m->new_tokens;
+    out->n_waiting += (uint32_t)more.choices;
+    out->n_waiting_tokens += more.tokens;
     out->draining = m->draining;
-    out->dead = m->dead;
+    out->dead = m->death[0] != 0;
     pthread_mutex_unlock(&m->mutex);
 }
 
@@ -327,7 +284,7 @@ void mailbox_tenant_stats(struct mailbox *m, uint32_t tenant, struct sched_tenan
 uint64_t mailbox_next_number(struct mailbox *m)
 {
     pthread_mutex_lock(&m->mutex);
-    uint64_t number = m->next_number++;
+    uint64_t number = admission_next_number(m->admission);
     pthread_mutex_unlock(&m->mutex);
     return number;
 }
@@ -336,7 +293,8 @@ uint64_t mailbox_next_number(struct mailbox *m)
 
 static bool has_mail(const struct mailbox *m)
 {
-    return m->submitted || m->predicted || m->cancels || m->n_served > 0 || m->has_orders || m->closing || m->woken;
+    const bool has_orders = m->orders.number || m->orders.no_more;
+    return m->submitted || m->predicted || m->cancels || m->n_served > 0 || has_orders || m->closing || m->woken;
 }
 
 /* Under the mutex. */
@@ -362,28 +320,24 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
     out->closing = m->closing;
     m->woken = false;
     out->orders = m->orders;
-    if (m->has_orders)
-        m->orders = (struct mailbox_orders){0};
-    m->has_orders = false;
+    m->orders = (struct mailbox_orders){0};
     m->submitted = NULL;
     m->submitted_end = &m->submitted;
-    m->drained_choices += m->new_choices;
-    m->drained_tokens += m->new_tokens;
-    m->new_choices = m->new_tokens = 0;
+    admission_drained(m->admission);
     /* The list is copied, because a cancel may link a request again while the engine walks the list. */
-    for (struct request *r = m->cancels; r; r = r->next_cancel) {
-        r->in_cancels = false;
+    for (struct request *r = m->cancels; r; r = r->mail.next_cancel) {
+        r->mail.in_cancels = false;
         r->next_to_end = out->cancels;
         out->cancels = r;
-        for (uint32_t i = 0; i < r->spec.n; i++) {
+        for (uint32_t i = 0; i < r->spec->n; i++) {
             r->choices[i].cancel_now |= r->choices[i].cancel_asked;
             r->choices[i].cancel_asked = false;
         }
     }
     m->cancels = NULL;
     out->predicted = m->predicted;
-    for (struct request *r = m->predicted; r; r = r->next_predicted)
-        r->in_predicted = false;
+    for (struct request *r = m->predicted; r; r = r->mail.next_predicted)
+        r->mail.in_predicted = false;
     m->predicted = NULL;
     memcpy(m->served_drained, m->served, 3 * m->n_served * sizeof m->served[0]);
     out->served = m->served_drained;
@@ -392,25 +346,15 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
     pthread_mutex_unlock(&m->mutex);
 }
 
-static double average(double past, double now)
-{
-    return past > 0 ? past + RATE_NEW_SHARE * (now - past) : now;
-}
-
 void mailbox_publish(struct mailbox *m, const struct mailbox_report *report)
 {
     pthread_mutex_lock(&m->mutex);
     m->stats = report->stats;
-    m->drained_choices = m->drained_tokens = 0;
-    m->window_us += report->busy_us;
-    m->window_tokens += report->n_tokens;
-    m->window_finished += report->n_finished;
-    if (m->window_us >= RATE_WINDOW_US) {
-        double seconds = (double)m->window_us / 1e6;
-        m->tokens_per_second = average(m->tokens_per_second, (double)m->window_tokens / seconds);
-        m->finished_per_second = average(m->finished_per_second, (double)m->window_finished / seconds);
-        m->window_us = m->window_tokens = m->window_finished = 0;
-    }
+    admission_report(m->admission,
+                     &(struct admission_report){.waiting = {report->stats.n_waiting, report->stats.n_waiting_tokens},
+                                                .busy_us = report->busy_us,
+                                                .n_tokens = report->n_tokens,
+                                                .n_finished = report->n_finished});
     pthread_mutex_unlock(&m->mutex);
 }
 
@@ -426,22 +370,22 @@ void mailbox_forget(struct mailbox *m, struct request *r)
     pthread_mutex_lock(&m->mutex);
     struct request **at = bucket(m, r->engine_id);
     while (*at && *at != r)
-        at = &(*at)->next_live;
+        at = &(*at)->mail.next_live;
     if (*at)
-        *at = r->next_live;
-    if (r->in_cancels) {
+        *at = r->mail.next_live;
+    if (r->mail.in_cancels) {
         for (at = &m->cancels; *at && *at != r;)
-            at = &(*at)->next_cancel;
+            at = &(*at)->mail.next_cancel;
         if (*at)
-            *at = r->next_cancel;
-        r->in_cancels = false;
+            *at = r->mail.next_cancel;
+        r->mail.in_cancels = false;
     }
-    if (r->in_predicted) {
+    if (r->mail.in_predicted) {
         for (at = &m->predicted; *at && *at != r;)
-            at = &(*at)->next_predicted;
+            at = &(*at)->mail.next_predicted;
         if (*at)
-            *at = r->next_predicted;
-        r->in_predicted = false;
+            *at = r->mail.next_predicted;
+        r->mail.in_predicted = false;
     }
     pthread_mutex_unlock(&m->mutex);
 }
@@ -449,8 +393,7 @@ void mailbox_forget(struct mailbox *m, struct request *r)
 void mailbox_die(struct mailbox *m, const char *reason)
 {
     pthread_mutex_lock(&m->mutex);
-    m->dead = true;
-    quire_fail(&m->death, QUIRE_INTERNAL, "%s", reason);
+    snprintf(m->death, sizeof m->death, "%s", reason[0] ? reason : "unknown error");
     pthread_mutex_unlock(&m->mutex);
 }
 
