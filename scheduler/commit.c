@@ -1,6 +1,7 @@
 /* The results of a step: positions become computed, full blocks get their names, tokens are appended, and resources
  * last touched by the step are released. */
 #include "memory/kv_table.h"
+#include "scheduler/checked.h"
 #include "scheduler/sequence.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
@@ -171,5 +172,6 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
             release_sequence(s, q);
         }
     }
+    SCHED_CHECKED(s);
     return QUIRE_OK;
 }

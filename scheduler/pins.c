@@ -1,6 +1,7 @@
 #include "scheduler/pins.h"
 
 #include "memory/kv_table.h"
+#include "scheduler/checked.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
 
@@ -206,6 +207,7 @@ void sched_served(struct sched *s, const uint32_t *served, uint32_t n_served)
             if (pin->name == name)
                 pin->n_given = served[2];
     }
+    SCHED_CHECKED(s);
 }
 
 /* ---- pins that are asked for ----------------------------------------------------------------- */
@@ -313,7 +315,7 @@ bool pins_drop_one(struct sched *s)
     return true;
 }
 
-uint32_t sched_unpin(struct sched *s, uint32_t tenant)
+uint32_t pins_drop(struct sched *s, uint32_t tenant)
 {
     uint32_t n = s->pins.n + s->pins.n_kept;
     for (struct pin **link = &s->pins.first; *link;)
@@ -327,4 +329,11 @@ uint32_t sched_unpin(struct sched *s, uint32_t tenant)
         else
             link = &(*link)->next;
     return n - s->pins.n - s->pins.n_kept;
+}
+
+uint32_t sched_unpin(struct sched *s, uint32_t tenant)
+{
+    uint32_t n = pins_drop(s, tenant);
+    SCHED_CHECKED(s);
+    return n;
 }

@@ -9,6 +9,7 @@
  *  3. The rest of that goes to drafts, at the ends of rows that give a token. A full step has no drafts.
  */
 #include "memory/kv_table.h"
+#include "scheduler/checked.h"
 #include "scheduler/planner.h"
 #include "scheduler/sequence.h"
 
@@ -252,6 +253,7 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, 
     serve_prompts(&p);
     serve_drafts(&p);
     finish(&p);
+    SCHED_CHECKED(s);
     *out = &p.slot->plan;
     return QUIRE_OK;
 }

@@ -22,6 +22,7 @@
  * 12. A pin holds its blocks, filled ones in a list, and the sum of all pins' blocks is correct.
  * 13. The invariants of memory/kv_cache.h. */
 #include "memory/kv_table.h"
+#include "scheduler/checked.h"
 #include "scheduler/sequence.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
@@ -176,6 +177,7 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
     s->config.policy_options.tenant_weights = NULL; /* the policy has its copy */
     s->blocked_order = 0;
     free_parts(before, &old);
+    SCHED_CHECKED(s);
     return QUIRE_OK;
 }
 
@@ -289,7 +291,7 @@ void sched_destroy(struct sched *s)
         pins_forget(s, job->pin);
         free(job);
     }
-    sched_unpin(s, UINT32_MAX);
+    pins_drop(s, UINT32_MAX);
     for (uint32_t i = 0; i < s->n_tables; i++)
         kv_table_destroy(s->tables[i]);
     for (uint32_t i = 0; i < PLAN_SLOTS_MAX; i++) {

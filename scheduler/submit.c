@@ -1,4 +1,5 @@
 /* Entry and exit of requests: submit, cancel, propose, collect. */
+#include "scheduler/checked.h"
 #include "scheduler/sequence.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
@@ -232,8 +233,8 @@ static uint32_t flow_of(const struct sched *s, const struct sched_request *r)
     return policy->flow ? policy->flow(s->policy_state, &c) : 0;
 }
 
-int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs, uint64_t *retry_us,
-                 struct quire_error *err)
+static int submit(struct sched *s, const struct sched_request *r, uint32_t *seqs, uint64_t *retry_us,
+                  struct quire_error *err)
 {
     struct sched_job *job = NULL;
     if (retry_us)
@@ -289,6 +290,14 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
     return QUIRE_OK;
 }
 
+int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs, uint64_t *retry_us,
+                 struct quire_error *err)
+{
+    int status = submit(s, r, seqs, retry_us, err);
+    SCHED_CHECKED(s);
+    return status;
+}
+
 void sched_no_more(struct sched *s)
 {
     s->no_more = true;
@@ -308,12 +317,14 @@ void sched_cancel(struct sched *s, uint64_t id)
         n_live--;
         sched_end(s, q);
     }
+    SCHED_CHECKED(s);
 }
 
 void sched_cancel_seq(struct sched *s, uint32_t seq)
 {
     if (seq < s->n_names && s->seqs[seq].job)
         sched_end(s, &s->seqs[seq]);
+    SCHED_CHECKED(s);
 }
 
 uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, uint32_t n)
@@ -328,6 +339,7 @@ uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, ui
     s->n_proposals += q->n_proposed > 0;
     if (q->n_proposed > 0)
         memcpy(q->tokens + q->n_known, tokens, q->n_proposed * sizeof *tokens);
+    SCHED_CHECKED(s);
     return q->n_proposed;
 }
 
@@ -337,6 +349,7 @@ bool sched_gate(struct sched *s, uint32_t seq, bool gated)
     if (!q || !q->job || gated == ((q->gates & SEQ_GATE_DRAFTS) != 0))
         return false;
     q->gates ^= SEQ_GATE_DRAFTS;
+    SCHED_CHECKED(s);
     return true;
 }
 
@@ -348,5 +361,6 @@ bool sched_next_retired(struct sched *s, uint32_t *seq)
     s->retired_head = (s->retired_head + 1) % s->n_names;
     s->n_retired--;
     free_name(s, *seq);
+    SCHED_CHECKED(s);
     return true;
 }

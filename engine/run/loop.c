@@ -25,6 +25,11 @@
 /* How often an idle engine looks whether the other ranks live. */
 #define LOOK_AFTER_RANKS_US 200000u
 
+/* An engine that was idle for this long checks the invariants of its scheduler and its KV cache, and again after the same
+ * time. The check takes at most a thousandth of an idle engine's time. */
+#define CHECK_IDLE_US 2000000u
+#define CHECK_IDLE_PART 1000u
+
 /* ---- mail ------------------------------------------------------------------------------------ */
 
 static void watch_submit(const struct engine *e, const struct request *r, const struct sched_request *request,
@@ -430,31 +435,52 @@ static bool has_work(const struct engine *e)
     return !e->dead && !sched_idle(e->sched);
 }
 
-/* Until when to wait for mail; 0 = not at all. */
-static uint64_t wait_until(const struct engine *e)
+/* A reference too many loses a KV block, and one too few gives a request the keys and values of another. Such an engine
+ * ends as with any other fault, before it computes the next request. */
+static int check_idle(const struct engine *e, uint64_t *due_us, struct quire_error *err)
 {
-    const uint64_t until = has_work(e) ? e->sleep_until_us : MAILBOX_FOREVER;
+    const uint64_t now_us = quire_now_us();
+    int status = QUIRE_OK;
+    uint64_t took_us = 0;
+    if (!e->dead && sched_idle(e->sched)) {
+        if (now_us < *due_us)
+            return QUIRE_OK;
+        status = sched_check(e->sched, err);
+        took_us = quire_now_us() - now_us;
+    }
+    const uint64_t pause_us = took_us * CHECK_IDLE_PART;
+    *due_us = now_us + (pause_us > CHECK_IDLE_US ? pause_us : CHECK_IDLE_US);
+    if (status)
+        quire_error_prefix(err, "a check of the idle engine found an internal error; please report it: ");
+    return status;
+}
+
+/* Until when to wait for mail; 0 = not at all. check_us: when the next check of the idle engine is due. */
+static uint64_t wait_until(const struct engine *e, uint64_t check_us)
+{
+    const uint64_t until = has_work(e) ? e->sleep_until_us : e->dead ? MAILBOX_FOREVER : check_us;
     const uint64_t look = e->ranks && !e->dead && until > 0 ? quire_now_us() + LOOK_AFTER_RANKS_US : MAILBOX_FOREVER;
     return look < until ? look : until;
 }
 
 /* A turn of what there is to do. */
-static int turn(struct engine *e, struct quire_error *err)
+static int turn(struct engine *e, uint64_t *check_us, struct quire_error *err)
 {
     if (e->ranks && !e->dead && ranks_check(e->ranks, err) != QUIRE_OK)
         return QUIRE_UNAVAILABLE;
     int status = has_work(e) ? step(e, err) : QUIRE_OK;
     if (status == QUIRE_OK && e->ranks && !e->dead)
         status = rank_look(e, !has_work(e), err);
-    return status;
+    return status == QUIRE_OK ? check_idle(e, check_us, err) : status;
 }
 
 void *engine_main(void *engine)
 {
     struct engine *e = engine;
+    uint64_t check_us = quire_now_us() + CHECK_IDLE_US;
     for (;;) {
         struct mailbox_mail mail;
-        mailbox_drain(e->mailbox, wait_until(e), &mail);
+        mailbox_drain(e->mailbox, wait_until(e, check_us), &mail);
         e->sleep_until_us = 0;
         if (mail.closing)
             break;
@@ -465,7 +491,7 @@ void *engine_main(void *engine)
             event_order(e, mail.orders.number);
         }
         struct quire_error err;
-        if (turn(e, &err) != QUIRE_OK)
+        if (turn(e, &check_us, &err) != QUIRE_OK)
             die(e, err.text);
         engine_publish(e, quire_now_us() - begin);
         events_flush(e);

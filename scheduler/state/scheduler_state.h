@@ -91,6 +91,9 @@ struct sched {
 
     bool no_more; /* nothing follows: incomplete static batches start */
     uint32_t batch_left; /* sequences that may still join the running batch */
+#ifdef QUIRE_DEBUG
+    uint32_t n_unchecked; /* calls since the last check: checked.h */
+#endif
 };
 
 /* A running sequence whose prompt the current plan computes, and how much of it. */
