@@ -77,9 +77,10 @@ int kv_cache_create(const struct kv_config *config, struct kv_cache **out, struc
     if (config->n_tenants == 0)
         cache->config.n_tenants = 1;
     status = open_ledger(cache);
-    if (status) {
+    cache->pools = calloc(config->n_groups, sizeof *cache->pools);
+    if (status || !cache->pools) {
         kv_cache_destroy(cache);
-        return quire_fail(err, status, "kv cache: out of memory for moves and tenants");
+        return quire_fail(err, QUIRE_NO_MEMORY, "kv cache: out of memory for moves and tenants");
     }
     uint32_t most = 0;
     for (uint32_t g = 0; g < config->n_groups; g++)
@@ -106,8 +107,9 @@ void kv_cache_destroy(struct kv_cache *cache)
     if (!cache)
         return;
     assert(!cache->tables);
-    for (uint32_t g = 0; g < cache->config.n_groups; g++)
+    for (uint32_t g = 0; cache->pools && g < cache->config.n_groups; g++)
         block_pool_free(&cache->pools[g]);
+    free(cache->pools);
     free(cache->ledger.moves);
     free(cache->ledger.n_evicted);
     free(cache->counts);

@@ -6,7 +6,7 @@
 
 struct kv_cache {
     struct kv_config config;
-    struct block_pool pools[KV_MAX_GROUPS];
+    struct block_pool *pools; /* [n_groups] */
     struct kv_ledger ledger;
     struct kv_table *tables; /* all tables, for kv_cache_check */
     uint32_t *counts; /* [blocks of the largest group] scratch of kv_cache_check */

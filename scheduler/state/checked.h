@@ -1,6 +1,6 @@
 /* The check after each public call that changes state, in debug builds. Private to this folder. */
-#ifndef QUIRE_SCHEDULER_CHECKED_H
-#define QUIRE_SCHEDULER_CHECKED_H
+#ifndef QUIRE_SCHEDULER_STATE_CHECKED_H
+#define QUIRE_SCHEDULER_STATE_CHECKED_H
 
 struct sched;
 
