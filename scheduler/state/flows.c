@@ -21,8 +21,7 @@ int flows_create(const struct sched_policy *policy, const struct sched_policy_op
     f->at = calloc(n + 1, sizeof *f->at);
     f->given = calloc(n + 1, sizeof *f->given);
     f->wants = calloc(n + 1, sizeof *f->wants);
-    if (!f->live || !f->order || !f->at || !f->given || !f->wants ||
-        queue_init(&f->queue, n, seqs, policy, f->state)) {
+    if (!f->live || !f->order || !f->at || !f->given || !f->wants || queue_init(&f->queue, n, seqs, policy, f->state)) {
         flows_destroy(f);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }
