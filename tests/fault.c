@@ -47,14 +47,9 @@ long fault_n_allocations(void)
     return atomic_load(&n_allocations);
 }
 
-void *fault_malloc(size_t size)
-{
-    return fails_now() ? NULL : __real_malloc(size);
-}
-
 void *__wrap_malloc(size_t size)
 {
-    return fault_malloc(size);
+    return fails_now() ? NULL : __real_malloc(size);
 }
 
 void *__wrap_calloc(size_t n, size_t size)

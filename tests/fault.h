@@ -8,13 +8,12 @@
  *         … the call reported it, and nothing changed …
  *     }
  *
- * Covers malloc, calloc, realloc, strdup and asprintf of our own objects. A library that takes allocation functions can be given
- * fault_malloc() and free(). Of all threads together; fault_at() and fault_end() are for one thread. */
+ * Covers malloc, calloc, realloc, strdup and asprintf of our own objects, and of a library to which the test passes
+ * these functions: json_set_alloc_funcs(malloc, free). Of all threads together; fault_at() and fault_end() are for one thread. */
 #ifndef QUIRE_TESTS_FAULT_H
 #define QUIRE_TESTS_FAULT_H
 
 #include <stdbool.h>
-#include <stddef.h>
 
 /* The n-th allocation from now on fails, from 0. */
 void fault_at(long n);
@@ -22,6 +21,5 @@ void fault_at(long n);
 bool fault_end(void);
 /* Allocations of the program so far. */
 long fault_n_allocations(void);
-void *fault_malloc(size_t size);
 
 #endif

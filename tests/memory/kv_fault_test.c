@@ -6,13 +6,13 @@
 
 static struct kv_config two_groups(enum kv_eviction eviction)
 {
-    return (struct kv_config){.block_tokens = 4,
-                              .n_groups = 2,
-                              .prefix_caching = true,
-                              .eviction = eviction,
-                              .n_tenants = 2,
-                              .groups = {{.n_blocks = 8, .n_host_blocks = 16},
-                                         {.n_blocks = 8, .n_host_blocks = 16, .window = 6}}};
+    return (struct kv_config){
+        .block_tokens = 4,
+        .n_groups = 2,
+        .prefix_caching = true,
+        .eviction = eviction,
+        .n_tenants = 2,
+        .groups = {{.n_blocks = 8, .n_host_blocks = 16}, {.n_blocks = 8, .n_host_blocks = 16, .window = 6}}};
 }
 
 static void test_create(void **state)

@@ -81,7 +81,8 @@ static void a_single_file(void **state)
 
 static void shards(void **state)
 {
-    static const char index[] = "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"c\":\"2.safetensors\"}}";
+    static const char index[] =
+        "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"1.safetensors\",\"c\":\"2.safetensors\"}}";
     struct scratch s;
     (void)state;
     scratch_open(&s);
@@ -121,6 +122,6 @@ int main(void)
         cmocka_unit_test(shards),
         cmocka_unit_test(an_image_in_memory),
     };
-    json_set_alloc_funcs(fault_malloc, free);
+    json_set_alloc_funcs(malloc, free);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
