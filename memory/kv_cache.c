@@ -77,9 +77,18 @@ int kv_cache_create(const struct kv_config *config, struct kv_cache **out, struc
     if (config->n_tenants == 0)
         cache->config.n_tenants = 1;
     status = open_ledger(cache);
-    if (status) {
+    cache->pools = calloc(config->n_groups, sizeof *cache->pools);
+    if (status || !cache->pools) {
         kv_cache_destroy(cache);
-        return quire_fail(err, status, "kv cache: out of memory for moves and tenants");
+        return quire_fail(err, QUIRE_NO_MEMORY, "kv cache: out of memory for moves and tenants");
+    }
+    uint32_t most = 0;
+    for (uint32_t g = 0; g < config->n_groups; g++)
+        most = config->groups[g].n_blocks > most ? config->groups[g].n_blocks : most;
+    cache->counts = calloc(most, sizeof *cache->counts);
+    if (!cache->counts) {
+        kv_cache_destroy(cache);
+        return quire_fail(err, QUIRE_NO_MEMORY, "kv cache: out of memory for %u blocks", most);
     }
     for (uint32_t g = 0; g < config->n_groups; g++) {
         status = block_pool_init(&cache->pools[g], config, g, &cache->ledger);
@@ -98,10 +107,12 @@ void kv_cache_destroy(struct kv_cache *cache)
     if (!cache)
         return;
     assert(!cache->tables);
-    for (uint32_t g = 0; g < cache->config.n_groups; g++)
+    for (uint32_t g = 0; cache->pools && g < cache->config.n_groups; g++)
         block_pool_free(&cache->pools[g]);
+    free(cache->pools);
     free(cache->ledger.moves);
     free(cache->ledger.n_evicted);
+    free(cache->counts);
     free(cache);
 }
 
@@ -133,6 +144,7 @@ const struct kv_move *kv_cache_moves(const struct kv_cache *cache, uint32_t *n_m
 void kv_cache_clear_moves(struct kv_cache *cache)
 {
     cache->ledger.n_moves = 0;
+    KV_CHECKED(cache);
 }
 
 uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32_t n_tokens, uint32_t chunk)
@@ -152,51 +164,5 @@ void kv_cache_drop_cached(struct kv_cache *cache)
 {
     for (uint32_t g = 0; g < cache->config.n_groups; g++)
         block_pool_drop_cached(&cache->pools[g]);
-}
-
-/* Counts, for every block of a group, the table entries that name it. */
-static int check_references(const struct kv_cache *cache, uint32_t group, uint32_t *counts, struct quire_error *err)
-{
-    const struct block_pool *pool = &cache->pools[group];
-    for (const struct kv_table *table = cache->tables; table; table = table->next) {
-        const struct kv_span *span = &table->spans[group];
-        for (uint32_t i = 0; i < span->n; i++) {
-            uint32_t block = span->blocks[i];
-            if ((block == KV_NO_BLOCK) != (i < span->first_held))
-                return quire_fail(err, QUIRE_INTERNAL, "kv 2: group %u: entry %u is on the wrong side of its window",
-                                  group, i);
-            if (block == KV_NO_BLOCK)
-                continue;
-            if (block >= pool->n_blocks)
-                return quire_fail(err, QUIRE_INTERNAL, "kv 2: group %u: a table names block %u of %u", group, block,
-                                  pool->n_blocks);
-            counts[block]++;
-        }
-    }
-    for (uint32_t b = 0; b < pool->n_blocks; b++)
-        if (counts[b] != pool->blocks[b].refs)
-            return quire_fail(err, QUIRE_INTERNAL, "kv 2: group %u: block %u has %u references and %u table entries",
-                              group, b, pool->blocks[b].refs, counts[b]);
-    return QUIRE_OK;
-}
-
-int kv_cache_check(const struct kv_cache *cache, struct quire_error *err)
-{
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        const struct block_pool *pool = &cache->pools[g];
-        int status = block_pool_check(pool, err);
-        if (status)
-            return status;
-        uint32_t *counts = calloc(pool->n_blocks, sizeof *counts);
-        if (!counts)
-            return quire_fail(err, QUIRE_NO_MEMORY, "kv check: out of memory");
-        status = check_references(cache, g, counts, err);
-        free(counts);
-        if (status)
-            return status;
-        if (!cache->tables && pool->n_free != pool->n_blocks)
-            return quire_fail(err, QUIRE_INTERNAL, "kv 5: group %u: %u of %u blocks free, no tables", g, pool->n_free,
-                              pool->n_blocks);
-    }
-    return QUIRE_OK;
+    KV_CHECKED(cache);
 }

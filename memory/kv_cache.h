@@ -92,7 +92,8 @@ uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32
 /* Drops every cached block without references, on both tiers. */
 void kv_cache_drop_cached(struct kv_cache *cache);
 
-/* Checks the invariants above. QUIRE_INTERNAL names the first broken one. O(blocks). */
+/* Checks the invariants above. QUIRE_INTERNAL names the first broken one. O(blocks); allocates nothing. Debug
+ * builds call it after every call that changes state. */
 int kv_cache_check(const struct kv_cache *cache, struct quire_error *err);
 
 #endif

@@ -6,9 +6,13 @@
 
 struct kv_cache {
     struct kv_config config;
-    struct block_pool pools[KV_MAX_GROUPS];
+    struct block_pool *pools; /* [n_groups] */
     struct kv_ledger ledger;
     struct kv_table *tables; /* all tables, for kv_cache_check */
+    uint32_t *counts; /* [blocks of the largest group] scratch of kv_cache_check */
+#ifdef QUIRE_DEBUG
+    uint32_t n_unchecked; /* calls since the last check */
+#endif
 };
 
 /* One group's part of a table: [0, first_held) are KV_NO_BLOCK, [first_held, n) are referenced. */
@@ -45,6 +49,17 @@ static inline uint32_t kv_first_needed(uint32_t window, uint32_t block_tokens, u
 int kv_grow_all(struct kv_table *table, uint32_t n_entries);
 /* Releases the blocks that no position >= n_computed can read. */
 void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed);
+
+/* ---- check.c ---- */
+
+/* Debug builds check the invariants at the end of each public call that changes state. In a cache of more than
+ * 1,024 blocks, only some of the calls check, so that the mean cost of a call stays the same. */
+#ifdef QUIRE_DEBUG
+void kv_checked(struct kv_cache *cache, const char *function);
+#define KV_CHECKED(cache) kv_checked(cache, __func__)
+#else
+#define KV_CHECKED(cache) ((void)(cache))
+#endif
 
 /* ---- peek.c ---- */
 

@@ -115,5 +115,6 @@ int kv_table_load(struct kv_table *table, const struct key256 *hashes, uint32_t 
     for (uint32_t g = 0; g < n_groups; g++)
         fetch(table, g, hashes, from);
     table->n_hit = n;
+    KV_CHECKED(cache);
     return QUIRE_OK;
 }

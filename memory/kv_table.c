@@ -28,11 +28,22 @@ int kv_table_create(struct kv_cache *cache, struct kv_table **out, struct quire_
     return QUIRE_OK;
 }
 
+static void clear(struct kv_table *table)
+{
+    for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
+        struct kv_span *span = &table->spans[g];
+        while (span->n > span->first_held)
+            block_pool_unref(&table->cache->pools[g], span->blocks[--span->n]);
+        span->n = span->first_held = 0;
+    }
+    table->n_hit = 0;
+}
+
 void kv_table_destroy(struct kv_table *table)
 {
     if (!table)
         return;
-    kv_table_clear(table);
+    clear(table);
     if (table->prev)
         table->prev->next = table->next;
     else
@@ -41,6 +52,7 @@ void kv_table_destroy(struct kv_table *table)
         table->next->prev = table->prev;
     for (uint32_t g = 0; g < table->cache->config.n_groups; g++)
         free(table->spans[g].blocks);
+    KV_CHECKED(table->cache);
     free(table);
 }
 
@@ -109,6 +121,7 @@ uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uin
         }
     }
     table->n_hit = n;
+    KV_CHECKED(cache);
     return n * config->block_tokens;
 }
 
@@ -154,6 +167,7 @@ int kv_table_reserve(struct kv_table *table, uint32_t n_computed, uint32_t n_tok
     }
     if (table->n_hit > 0 && cache->config.eviction == KV_EVICT_REUSE)
         count_hits(table);
+    KV_CHECKED(cache);
     return QUIRE_OK;
 }
 
@@ -167,6 +181,7 @@ void kv_table_publish(struct kv_table *table, uint32_t index, const struct key25
         if (index >= span->first_held && index < span->n)
             block_pool_name(&cache->pools[g], span->blocks[index], hash, table->owner);
     }
+    KV_CHECKED(cache);
 }
 
 int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_table *to)
@@ -194,6 +209,7 @@ int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_tab
                 block_pool_ref(&cache->pools[g], span->blocks[i]);
         }
     }
+    KV_CHECKED(cache);
     return QUIRE_OK;
 }
 
@@ -211,17 +227,13 @@ void kv_table_cut(struct kv_table *table, uint32_t n_tokens)
         while (span->n > n && span->n > span->first_held)
             block_pool_unref(&table->cache->pools[g], span->blocks[--span->n]);
     }
+    KV_CHECKED(table->cache);
 }
 
 void kv_table_clear(struct kv_table *table)
 {
-    for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
-        struct kv_span *span = &table->spans[g];
-        while (span->n > span->first_held)
-            block_pool_unref(&table->cache->pools[g], span->blocks[--span->n]);
-        span->n = span->first_held = 0;
-    }
-    table->n_hit = 0;
+    clear(table);
+    KV_CHECKED(table->cache);
 }
 
 const uint32_t *kv_table_blocks(const struct kv_table *table, uint32_t group, uint32_t *n_blocks)

@@ -14,13 +14,14 @@ static uint32_t batch_size(const struct sched_config *c)
 }
 
 /* Arrival time of the sequence that has waited longest. For fewer than a batch, with nothing running. */
-static uint64_t waiting_since(const struct queue *queue)
+static uint64_t waiting_since(const struct sched *s)
 {
+    const struct queue *queue = &s->flows->queue;
     uint64_t since = UINT64_MAX;
     for (uint32_t i = 0; i < queue->n_active; i++) {
         const struct queue_heap *heap = &queue->heaps[queue->active[i]];
         for (uint32_t j = 0; j < heap->n; j++) {
-            uint64_t came = queue->seqs[heap->names[j]].waits_since_us;
+            uint64_t came = s->waits->seqs[heap->names[j]].since_us;
             since = came < since ? came : since;
         }
     }
@@ -31,35 +32,35 @@ static uint64_t waiting_since(const struct queue *queue)
 static bool begin_batch(struct planner *p)
 {
     struct sched *s = p->s;
-    const struct sched_config *c = &s->config;
-    if (s->n_listed > 0 || s->n_touched > 0 || s->queue.n == 0)
+    const struct sched_config *c = s->config;
+    if (s->n_listed > 0 || s->n_touched > 0 || s->flows->queue.n == 0)
         return false;
-    bool full = s->queue.n >= batch_size(c);
-    if (!full && c->batching == SCHED_STATIC && !s->no_more)
+    bool full = s->flows->queue.n >= batch_size(c);
+    if (!full && c->batching == SCHED_STATIC && !s->admission->no_more)
         return false;
-    if (!full && c->batching == SCHED_DYNAMIC && !s->no_more) {
-        uint64_t due = waiting_since(&s->queue) + c->max_wait_us;
+    if (!full && c->batching == SCHED_DYNAMIC && !s->admission->no_more) {
+        uint64_t due = waiting_since(s) + c->max_wait_us;
         if (p->now_us < due) {
             p->slot->plan.wake_us = due;
             return false;
         }
     }
-    s->batch_left = full ? batch_size(c) : s->queue.n;
+    s->admission->batch_left = full ? batch_size(c) : s->flows->queue.n;
     return true;
 }
 
 bool planner_may_admit(struct planner *p)
 {
     struct sched *s = p->s;
-    if (s->config.batching == SCHED_CONTINUOUS)
+    if (s->config->batching == SCHED_CONTINUOUS)
         return true;
-    if (s->n_listed == 0 && s->n_touched == 0 && s->batch_left > 0 && s->queue.n == 0)
-        s->batch_left = 0; /* the sequences that were to join are gone */
+    if (s->n_listed == 0 && s->n_touched == 0 && s->admission->batch_left > 0 && s->flows->queue.n == 0)
+        s->admission->batch_left = 0; /* the sequences that were to join are gone */
     /* Live requests replace background sequences in a running batch. */
-    if (s->batch_left > 0 || p->n_held > 0 || begin_batch(p))
+    if (s->admission->batch_left > 0 || p->n_held > 0 || begin_batch(p))
         return true;
-    if (s->queue.n > 0)
-        s->shortage = SCHED_SHORT_OF_BATCH;
+    if (s->flows->queue.n > 0)
+        s->waits->shortage = SCHED_SHORT_OF_BATCH;
     return false;
 }
 
@@ -74,7 +75,7 @@ static bool is_fresh(const struct sequence *q)
 void planner_refuse(struct planner *p)
 {
     struct sched *s = p->s;
-    const struct sched_policy *policy = s->config.policy;
+    const struct sched_policy *policy = s->flows->policy;
     while (policy->refuse && p->slot->plan.n_refused < SCHED_MAX_REFUSED) {
         uint32_t head = planner_head(p);
         if (head == QUEUE_NONE)
@@ -84,7 +85,7 @@ void planner_refuse(struct planner *p)
         if (!is_fresh(q) || p->slot->plan.n_refused + job->n > SCHED_MAX_REFUSED)
             return;
         struct sched_load load = sched_load_of(s, q, p->now_us);
-        uint64_t retry_us = policy->refuse(s->policy_state, &q->key, &load);
+        uint64_t retry_us = policy->refuse(s->flows->state, &q->key, &load);
         if (retry_us == 0)
             return;
         s->stats.n_refused++;
@@ -116,17 +117,17 @@ static const struct sequence *share_source(const struct sched *s, const struct s
 bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
 {
     const struct sched *s = p->s;
-    if (!s->config.policy->ranks_by_cache || !seq_may_hit(s, q))
+    if (!s->flows->policy->ranks_by_cache || !seq_may_hit(s, q))
         return false;
-    uint32_t bt = s->config.kv.block_tokens, most = seq_most_hit(q) / bt;
+    uint32_t bt = s->config->kv.block_tokens, most = seq_most_hit(q) / bt;
     uint32_t n = most < q->n_hashes ? most : q->n_hashes;
-    uint32_t next = kv_cache_peek(s->kv, q->hashes, n, q->key.n_cached / bt);
-    if (next == n || (q->job->n > 1 && share_source(s, q, (q->n_prompt - 1) / bt * bt)))
+    uint32_t next = kv_cache_peek(s->kv, seq_hashes(q), n, q->key.n_cached / bt);
+    if (next == n || (q->job->n > 1 && share_source(s, q, (q->key.n_prompt - 1) / bt * bt)))
         return false;
     for (uint32_t i = 0; i < p->n_computing; i++) {
-        const struct sequence *r = &s->seqs[s->computing[i]];
-        if (r->state == SEQ_RUNNING && r->n_computed / bt <= next && next < r->n_prompt / bt &&
-            memcmp(&r->hashes[next], &q->hashes[next], sizeof q->hashes[next]) == 0)
+        const struct sequence *r = &s->seqs[s->scratch.computing[i]];
+        if (r->state == SEQ_RUNNING && r->n_computed / bt <= next && next < r->key.n_prompt / bt &&
+            memcmp(&seq_hashes(r)[next], &seq_hashes(q)[next], sizeof seq_hashes(q)[next]) == 0)
             return true;
     }
     return false;
@@ -136,8 +137,8 @@ void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside
 {
     for (uint32_t i = 0; i < n_aside; i++)
         sched_queue_push(p->s, &p->s->seqs[aside[i]]);
-    if (n_aside > 0 && p->s->shortage == SCHED_SHORT_OF_NOTHING)
-        p->s->shortage = SCHED_SHORT_OF_PREFIX;
+    if (n_aside > 0 && p->s->waits->shortage == SCHED_SHORT_OF_NOTHING)
+        p->s->waits->shortage = SCHED_SHORT_OF_PREFIX;
 }
 
 /* Names looked up, and sequences ranked again, in one plan: over several plans the whole queue is covered. */
@@ -146,16 +147,16 @@ void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside
 
 void planner_rerank(struct sched *s)
 {
-    uint32_t bt = s->config.kv.block_tokens, n_left = RERANK_MOST;
-    if (!s->config.policy->ranks_by_cache || s->queue.n == 0)
+    uint32_t bt = s->config->kv.block_tokens, n_left = RERANK_MOST;
+    if (!s->flows->policy->ranks_by_cache || s->flows->queue.n == 0)
         return;
     for (uint32_t i = 0; i < RERANK_NAMES && n_left > 0; i++) {
-        struct sequence *q = &s->seqs[s->rerank_cursor];
-        s->rerank_cursor = (s->rerank_cursor + 1) % s->n_names;
+        struct sequence *q = &s->seqs[s->admission->rerank_cursor];
+        s->admission->rerank_cursor = (s->admission->rerank_cursor + 1) % s->n_names;
         if (q->queue_index == QUEUE_NONE || !seq_may_hit(s, q))
             continue;
         n_left--;
-        if (kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt) * bt == q->key.n_cached)
+        if (kv_cache_peek(s->kv, seq_hashes(q), q->n_hashes, q->key.n_cached / bt) * bt == q->key.n_cached)
             continue;
         sched_queue_remove(s, q);
         sched_rank(s, q);
@@ -168,8 +169,8 @@ void planner_rerank(struct sched *s)
 /* Takes references to the prompt's blocks of another choice, except for the last position's. */
 static uint32_t share_prompt(const struct sched *s, struct sequence *q)
 {
-    uint32_t bt = s->config.kv.block_tokens;
-    uint32_t n_blocks = (q->n_prompt - 1) / bt;
+    uint32_t bt = s->config->kv.block_tokens;
+    uint32_t n_blocks = (q->key.n_prompt - 1) / bt;
     const struct sequence *from = NULL;
     if (q->job->n > 1 && n_blocks > 0)
         from = share_source(s, q, n_blocks * bt);
@@ -184,18 +185,18 @@ static uint32_t hit_prefix(struct sched *s, struct sequence *q)
 {
     if (!seq_may_hit(s, q))
         return 0;
-    return kv_table_match(q->table, q->hashes, q->n_hashes, seq_most_hit(q));
+    return kv_table_match(q->table, seq_hashes(q), q->n_hashes, seq_most_hit(q));
 }
 
 /* Positions after a hit that are worth loading from the host tier. */
 static uint32_t worth_loading(const struct sched *s, const struct sequence *q, uint32_t hit)
 {
-    const struct sched_config *c = &s->config;
+    const struct sched_config *c = s->config;
     if (!seq_may_hit(s, q))
         return 0;
-    if (c->preemption == SCHED_PREEMPT_RECOMPUTE && q->account.n_preemptions > 0)
+    if (c->preemption == SCHED_PREEMPT_RECOMPUTE && seq_waits(s, q)->account.n_preemptions > 0)
         return 0;
-    uint32_t n = kv_table_loadable(q->table, q->hashes, q->n_hashes, seq_most_hit(q));
+    uint32_t n = kv_table_loadable(q->table, seq_hashes(q), q->n_hashes, seq_most_hit(q));
     if (n == 0 || c->preemption == SCHED_PREEMPT_SWAP || c->cost.n_points == 0)
         return n;
     double copy_us = (double)(n / c->kv.block_tokens) * c->cost.block_copy_us;
@@ -209,7 +210,7 @@ static uint32_t worth_loading(const struct sched *s, const struct sequence *q, u
  * to those that the running sequences still need and one more for each of them. */
 static bool fits(const struct planner *p, struct sequence *q, const int64_t *slack)
 {
-    const struct sched_config *c = &p->s->config;
+    const struct sched_config *c = p->s->config;
     for (uint32_t g = 0; g < c->kv.n_groups; g++) {
         bool reserve = c->preemption == SCHED_PREEMPT_NEVER && c->kv.groups[g].window > 0;
         q->n_shared[g] = reserve ? kv_table_shared(q->table, g) : 0;
@@ -223,17 +224,17 @@ static bool fits(const struct planner *p, struct sequence *q, const int64_t *sla
 void planner_slack(const struct planner *p, int64_t *slack)
 {
     const struct sched *s = p->s;
-    for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
+    for (uint32_t g = 0; g < s->config->kv.n_groups; g++)
         slack[g] = (int64_t)kv_cache_usage(s->kv, g).n_free - (int64_t)p->owed[g] - (s->n_listed - p->n_held);
 }
 
 /* Returns whether the head that did not fit would still not fit. Saves a lookup of its prefix in every step. */
 static bool still_blocked(const struct sched *s, const struct sequence *q, const int64_t *slack)
 {
-    if (q->key.order != s->blocked_order)
+    if (q->key.order != s->admission->blocked_order)
         return false;
-    for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
-        if (slack[g] > s->blocked_slack[g])
+    for (uint32_t g = 0; g < s->config->kv.n_groups; g++)
+        if (slack[g] > s->admission->blocked_slack[g])
             return false;
     return true;
 }
@@ -244,45 +245,46 @@ static bool still_blocked(const struct sched *s, const struct sequence *q, const
 static void account_admission(struct planner *p, struct sequence *q, uint32_t hit, uint32_t loaded, bool looked_up)
 {
     struct sched *s = p->s;
-    struct sched_account *a = &q->account;
+    struct seq_waits *w = seq_waits(s, q);
+    struct sched_account *a = &w->account;
     if (q->was_admitted) {
-        a->preempted_us += s->now_us - q->waits_since_us;
+        a->preempted_us += s->waits->now_us - w->since_us;
         return;
     }
     for (uint32_t i = 0; i < SCHED_N_SHORTAGES; i++)
-        a->queue_us[i] += s->short_us[i] - q->short_before[i];
-    uint64_t passed = s->n_admissions - q->n_admissions_before;
-    a->admitted_us = s->now_us;
-    a->n_overtaken = passed > q->n_new_before ? (uint32_t)(passed - q->n_new_before) : 0;
-    if (s->now_us > a->arrival_us) {
-        a->blocker = s->last_admitted;
-        a->blocker_tenant = s->last_admitted_tenant;
+        a->queue_us[i] += s->waits->short_us[i] - w->short_before[i];
+    uint64_t passed = s->waits->n_admissions - w->n_admissions_before;
+    a->admitted_us = s->waits->now_us;
+    a->n_overtaken = passed > w->n_new_before ? (uint32_t)(passed - w->n_new_before) : 0;
+    if (s->waits->now_us > a->arrival_us) {
+        a->blocker = s->waits->last_admitted;
+        a->blocker_tenant = s->waits->last_admitted_tenant;
     }
-    s->last_admitted = q->job->id;
-    s->last_admitted_tenant = q->key.tenant;
-    s->n_admissions++;
-    s->n_new--;
+    s->waits->last_admitted = q->job->id;
+    s->waits->last_admitted_tenant = q->key.tenant;
+    s->waits->n_admissions++;
+    s->waits->n_new--;
     if (looked_up) {
         struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
         a->n_cached = hit + loaded;
         a->n_loaded = loaded;
-        s->stats.n_prefix_queries += q->n_prompt;
+        s->stats.n_prefix_queries += q->key.n_prompt;
         s->stats.n_prefix_hits += hit + loaded;
         s->stats.n_host_hits += loaded;
-        tenant->n_prefix_queries += q->n_prompt;
+        tenant->n_prefix_queries += q->key.n_prompt;
         tenant->n_prefix_hits += hit + loaded;
         const struct sched_service service = {.n_cached = hit + loaded};
-        if (s->config.policy->served)
-            s->config.policy->served(s->policy_state, &q->key, &service);
+        if (s->flows->policy->served)
+            s->flows->policy->served(s->flows->state, &q->key, &service);
     }
 }
 
 static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, uint32_t loaded, bool looked_up)
 {
     struct sched *s = p->s;
-    uint32_t bt = s->config.kv.block_tokens;
-    if (s->config.policy->flow_admits && q->key.flow < s->queue.n_flows)
-        s->config.policy->flow_admits(s->policy_state, q->key.flow);
+    uint32_t bt = s->config->kv.block_tokens;
+    if (s->flows->policy->flow_admits && q->key.flow < s->flows->queue.n_flows)
+        s->flows->policy->flow_admits(s->flows->state, q->key.flow);
     account_admission(p, q, hit, loaded, looked_up);
     if (hit + loaded > 0)
         pins_used(s, q, (hit + loaded) / bt, p->now_us);
@@ -290,23 +292,23 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
     s->stats.n_waiting_tokens -= q->job->n_waiting_tokens;
     q->job->n_waiting_tokens = 0;
     sched_starts_running(s, q);
-    s->batch_left -= s->batch_left > 0;
+    s->admission->batch_left -= s->admission->batch_left > 0;
     p->slot->admitted[p->slot->plan.n_admitted++] = sched_name(s, q);
     s->running[s->n_listed++] = sched_name(s, q);
-    if (q->n_computed < q->n_prompt)
-        s->computing[p->n_computing++] = sched_name(s, q);
+    if (q->n_computed < q->key.n_prompt)
+        s->scratch.computing[p->n_computing++] = sched_name(s, q);
 }
 
 /* Returns whether there is a slot for one more sequence, whatever its size. */
 static bool has_place(struct planner *p, const struct sequence *q)
 {
     struct sched *s = p->s;
-    bool all_run = s->n_listed == s->config.max_num_seqs;
-    bool batched = s->config.batching != SCHED_CONTINUOUS && s->batch_left == 0;
+    bool all_run = s->n_listed == s->config->max_num_seqs;
+    bool batched = s->config->batching != SCHED_CONTINUOUS && s->admission->batch_left == 0;
     if (q->key.background && p->live_first)
-        s->shortage = SCHED_SHORT_OF_BUDGET;
+        s->waits->shortage = SCHED_SHORT_OF_BUDGET;
     else if ((all_run || batched) && !planner_give_way(p))
-        s->shortage = all_run ? SCHED_SHORT_OF_SEQS : SCHED_SHORT_OF_BATCH;
+        s->waits->shortage = all_run ? SCHED_SHORT_OF_SEQS : SCHED_SHORT_OF_BATCH;
     else
         return true;
     return false;
@@ -316,12 +318,12 @@ static bool has_place(struct planner *p, const struct sequence *q)
 static uint32_t first_count(struct planner *p, const struct sequence *q)
 {
     struct sched *s = p->s;
-    uint32_t most = s->config.max_partial_prefills;
+    uint32_t most = s->config->max_partial_prefills;
     uint32_t count = planner_count(p, q, p->logits - p->n_chunks_left);
     if (count == 0)
-        s->shortage = SCHED_SHORT_OF_BUDGET;
+        s->waits->shortage = SCHED_SHORT_OF_BUDGET;
     if (count > 0 && count < seq_remaining(q) && most > 0 && p->n_partial >= most) {
-        s->shortage = SCHED_SHORT_OF_SEQS;
+        s->waits->shortage = SCHED_SHORT_OF_SEQS;
         return 0;
     }
     return count;
@@ -336,13 +338,13 @@ static struct takeover take_over(struct sched *s, struct sequence *q)
 {
     struct takeover t = {0};
     /* The tokens it generated before its preemption extend beyond its prompt. */
-    bool grown = q->n_known > q->n_prompt;
+    bool grown = q->n_known > q->key.n_prompt;
     t.shared = grown ? 0 : share_prompt(s, q);
     t.hit = t.shared ? 0 : hit_prefix(s, q);
     t.loaded = t.shared ? 0 : worth_loading(s, q, t.hit);
     if (grown && t.hit + t.loaded == 0)
         t.shared = share_prompt(s, q);
-    q->n_published = (t.hit + t.loaded) / s->config.kv.block_tokens;
+    q->n_published = (t.hit + t.loaded) / s->config->kv.block_tokens;
     q->n_planned = q->n_computed = t.shared + t.hit + t.loaded;
     return t;
 }
@@ -354,7 +356,7 @@ static bool take_blocks(struct planner *p, struct sequence *q, const struct take
     planner_slack(p, slack);
     if (!fits(p, q, slack))
         return false;
-    if (t->loaded > 0 && kv_table_load(q->table, q->hashes, t->loaded))
+    if (t->loaded > 0 && kv_table_load(q->table, seq_hashes(q), t->loaded))
         return false;
     return kv_table_reserve(q->table, q->n_computed, q->n_planned + count) == QUIRE_OK;
 }
@@ -369,15 +371,15 @@ static void give_up(struct sched *s, struct sequence *q)
 static void start(struct planner *p, struct sequence *q, const struct takeover *t, uint32_t count)
 {
     struct sched *s = p->s;
-    uint32_t bt = s->config.kv.block_tokens, left = seq_remaining(q);
+    uint32_t bt = s->config->kv.block_tokens, left = seq_remaining(q);
     q->n_reserved = (q->n_planned + count + bt - 1) / bt * bt;
     sched_queue_remove(s, q);
     q->state = SEQ_RUNNING;
-    if (s->config.policy->rank)
-        q->key.rank = s->config.policy->rank(s->policy_state, &q->key);
+    if (s->flows->policy->rank)
+        q->key.rank = s->flows->policy->rank(s->flows->state, &q->key);
     note_admission(p, q, t->hit, t->loaded, t->shared == 0 && seq_may_hit(s, q));
     if (left > 1) {
-        s->flow_wants[q->key.flow] += left;
+        s->flows->wants[q->key.flow] += left;
         p->wanted += left;
     }
     p->n_partial += count < left;
@@ -391,14 +393,14 @@ static bool find_blocks(struct planner *p)
 {
     if (p->s->n_touched == 0 && planner_give_way(p))
         return true;
-    p->s->shortage = SCHED_SHORT_OF_BLOCKS;
+    p->s->waits->shortage = SCHED_SHORT_OF_BLOCKS;
     return false;
 }
 
 bool planner_admit(struct planner *p)
 {
     struct sched *s = p->s;
-    struct sequence *q = &s->seqs[queue_top(&s->queue)];
+    struct sequence *q = &s->seqs[queue_top(&s->flows->queue)];
     int64_t before[KV_MAX_GROUPS];
     if (!has_place(p, q))
         return false;
@@ -420,8 +422,8 @@ bool planner_admit(struct planner *p)
     if (alone && pins_drop_one(s))
         return true; /* look again */
     if (p->n_passed == 0) {
-        s->blocked_order = q->key.order;
-        memcpy(s->blocked_slack, before, sizeof before);
+        s->admission->blocked_order = q->key.order;
+        memcpy(s->admission->blocked_slack, before, sizeof before);
     }
     return find_blocks(p);
 }
@@ -431,26 +433,26 @@ bool planner_admit(struct planner *p)
 bool planner_pass(struct planner *p, const struct sequence *q)
 {
     struct sched *s = p->s;
-    const struct sched_policy *policy = s->config.policy;
+    const struct sched_policy *policy = s->flows->policy;
     uint32_t flow = q->key.flow;
-    if (!policy->flow_patience || s->shortage != SCHED_SHORT_OF_BLOCKS || flow == s->queue.n_flows ||
+    if (!policy->flow_patience || s->waits->shortage != SCHED_SHORT_OF_BLOCKS || flow == s->flows->queue.n_flows ||
         p->n_passed == SCHED_MAX_PASSED)
         return false;
-    uint64_t most = policy->flow_ranks(s->policy_state)[flow] + policy->flow_patience(s->policy_state, &q->key);
+    uint64_t most = policy->flow_ranks(s->flows->state)[flow] + policy->flow_patience(s->flows->state, &q->key);
     if (p->n_passed++ == 0 || most < p->most_rank)
         p->most_rank = most;
-    queue_pass(&s->queue, flow);
+    queue_pass(&s->flows->queue, flow);
     return true;
 }
 
 uint32_t planner_head(const struct planner *p)
 {
     const struct sched *s = p->s;
-    uint32_t top = queue_top(&s->queue);
+    uint32_t top = queue_top(&s->flows->queue);
     if (top == QUEUE_NONE || p->n_passed == 0)
         return top;
     uint32_t flow = s->seqs[top].key.flow;
-    if (flow == s->queue.n_flows || s->config.policy->flow_ranks(s->policy_state)[flow] > p->most_rank)
+    if (flow == s->flows->queue.n_flows || s->flows->policy->flow_ranks(s->flows->state)[flow] > p->most_rank)
         return QUEUE_NONE;
     return top;
 }

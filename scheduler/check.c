@@ -1,7 +1,10 @@
-/* sched_check(): the invariants at the top of scheduler.c, by number. O(everything): for tests. */
+/* sched_check(): the invariants at the top of scheduler.c, by number. Allocates nothing. */
 #include "memory/kv_table.h"
+#include "scheduler/state/checked.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
+
+#include <assert.h>
 
 #define BROKEN(err, ...) quire_fail(err, QUIRE_INTERNAL, "sched " __VA_ARGS__)
 
@@ -23,7 +26,8 @@ static int check_counts(const struct sched *s, struct quire_error *err)
         n_live_waiting += s->seqs[i].job && s->seqs[i].state != SEQ_RUNNING && !s->seqs[i].key.background;
     if (n[SEQ_FREE] != s->n_free_names || n[SEQ_RETIRED] != s->n_retired || n[SEQ_RUNNING] != s->stats.n_running ||
         n[SEQ_WAITING] + n[SEQ_FOLLOWING] + n[SEQ_LEAVING] != s->stats.n_waiting ||
-        n[SEQ_LEAVING] + n[SEQ_ENDING] != s->n_touched || n_new != s->n_new || n_live_waiting != s->n_live_waiting)
+        n[SEQ_LEAVING] + n[SEQ_ENDING] != s->n_touched || n_new != s->waits->n_new ||
+        n_live_waiting != s->n_live_waiting)
         return BROKEN(err, "1: counts by state are wrong");
     for (uint32_t i = 0; i < s->n_free_names; i++)
         if (s->seqs[s->free_names[i]].state != SEQ_FREE)
@@ -39,7 +43,7 @@ static int check_counts(const struct sched *s, struct quire_error *err)
 /* 2: one heap. */
 static int check_heap(const struct sched *s, uint32_t flow, struct quire_error *err)
 {
-    const struct queue_heap *heap = &s->queue.heaps[flow];
+    const struct queue_heap *heap = &s->flows->queue.heaps[flow];
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < heap->n; i++) {
         const struct sched_candidate *key = &s->seqs[heap->names[i]].key;
@@ -47,12 +51,12 @@ static int check_heap(const struct sched *s, uint32_t flow, struct quire_error *
         n_tokens += key->n_known;
         if (key->flow != flow)
             return BROKEN(err, "2: sequence %u waits in a flow that is not its own", heap->names[i]);
-        if (i > 0 && !queue_before(&s->queue, up, key))
+        if (i > 0 && !queue_before(&s->flows->queue, up, key))
             return BROKEN(err, "2: queue entry %u goes before its parent", i);
     }
     if (n_tokens != heap->n_tokens || heap->n > heap->capacity)
         return BROKEN(err, "2: flow %u counts %llu tokens", flow, (unsigned long long)heap->n_tokens);
-    if (heap->n > 0 && (heap->in_active >= s->queue.n_active || s->queue.active[heap->in_active] != flow))
+    if (heap->n > 0 && (heap->in_active >= s->flows->queue.n_active || s->flows->queue.active[heap->in_active] != flow))
         return BROKEN(err, "2: flow %u waits and is not active", flow);
     return QUIRE_OK;
 }
@@ -69,20 +73,20 @@ static int check_queue(const struct sched *s, struct quire_error *err)
             return BROKEN(err, "2: sequence %u should%s be queued", i, queued ? " not" : "");
         if (!queued)
             continue;
-        const struct queue_heap *heap = &s->queue.heaps[q->key.flow];
+        const struct queue_heap *heap = &s->flows->queue.heaps[q->key.flow];
         if (q->queue_index >= heap->n || heap->names[q->queue_index] != i)
             return BROKEN(err, "2: sequence %u has the wrong queue index", i);
         n++;
         n_tokens += q->key.n_known;
     }
-    for (uint32_t f = 0; f <= s->queue.n_flows; f++) {
+    for (uint32_t f = 0; f <= s->flows->queue.n_flows; f++) {
         int status = check_heap(s, f, err);
         if (status)
             return status;
-        n_active += s->queue.heaps[f].n > 0;
+        n_active += s->flows->queue.heaps[f].n > 0;
     }
-    if (n != s->queue.n || n_tokens != s->queue.n_tokens || n_active != s->queue.n_active)
-        return BROKEN(err, "2: %u sequences are queued, the queue has %u", n, s->queue.n);
+    if (n != s->flows->queue.n || n_tokens != s->flows->queue.n_tokens || n_active != s->flows->queue.n_active)
+        return BROKEN(err, "2: %u sequences are queued, the queue has %u", n, s->flows->queue.n);
     return QUIRE_OK;
 }
 
@@ -101,9 +105,9 @@ static int check_running(const struct sched *s, struct quire_error *err)
         if (times != 1)
             return BROKEN(err, "3: running sequence %u is listed %u times", i, times);
     }
-    if (n != s->stats.n_running || s->n_listed < n || s->n_listed > s->config.max_num_seqs)
+    if (n != s->stats.n_running || s->n_listed < n || s->n_listed > s->config->max_num_seqs)
         return BROKEN(err, "3: %u sequences run, %u counted, %u allowed", n, s->stats.n_running,
-                      s->config.max_num_seqs);
+                      s->config->max_num_seqs);
     return QUIRE_OK;
 }
 
@@ -113,7 +117,7 @@ static int check_counters(const struct sched *s, uint32_t name, struct quire_err
     const struct sequence *q = &s->seqs[name];
     uint32_t n_sampling = 0, n_drafting = 0, known = q->n_known + q->n_sampling;
     for (uint64_t step = s->committed + 1; step <= s->step; step++) {
-        const struct sched_plan *plan = &s->slots[step % (s->config.overlap_depth + 2)].plan;
+        const struct sched_plan *plan = &s->slots[step % (s->config->overlap_depth + 2)].plan;
         for (uint32_t i = 0; i < plan->n_rows; i++) {
             n_sampling += plan->rows[i].seq == name && plan->rows[i].outputs.tokens;
             n_drafting += plan->rows[i].seq == name ? plan->rows[i].n_draft : 0;
@@ -124,7 +128,7 @@ static int check_counters(const struct sched *s, uint32_t name, struct quire_err
     if (q->n_drafting != n_drafting || (n_drafting > 0 && (n_sampling != 1 || q->n_planned != q->n_known + n_drafting)))
         return BROKEN(err, "4: sequence %u: %u drafts are being verified, counted %u", name, n_drafting, q->n_drafting);
     if (q->n_computed > q->n_planned || (q->n_planned > known && n_drafting == 0) || q->n_planned > q->n_positions ||
-        known > q->n_prompt + q->max_tokens || q->n_known < q->n_prompt)
+        known > q->key.n_prompt + q->key.max_tokens || q->n_known < q->key.n_prompt)
         return BROKEN(err, "4: sequence %u: computed %u, planned %u, known %u + %u of %u", name, q->n_computed,
                       q->n_planned, q->n_known, q->n_sampling, q->n_positions);
     if (q->n_proposed > 0 &&
@@ -132,7 +136,7 @@ static int check_counters(const struct sched *s, uint32_t name, struct quire_err
         return BROKEN(err, "4: sequence %u has %u drafts that cannot follow what is known", name, q->n_proposed);
     if (q->state != SEQ_RUNNING && q->state != SEQ_LEAVING && q->n_planned > 0)
         return BROKEN(err, "4: sequence %u does not run and has %u positions planned", name, q->n_planned);
-    if ((uint64_t)q->n_published * s->config.kv.block_tokens > q->n_computed)
+    if ((uint64_t)q->n_published * s->config->kv.block_tokens > q->n_computed)
         return BROKEN(err, "7: sequence %u: %u blocks published, %u positions computed", name, q->n_published,
                       q->n_computed);
     return QUIRE_OK;
@@ -150,11 +154,11 @@ static int check_table(const struct sched *s, uint32_t name, struct quire_error 
         return BROKEN(err, "6: sequence %u waits for step %llu, which is over", name, (unsigned long long)q->last_step);
     if (!holds)
         return QUIRE_OK;
-    for (uint32_t g = 0; g < s->config.kv.n_groups; g++) {
+    for (uint32_t g = 0; g < s->config->kv.n_groups; g++) {
         uint32_t n;
         kv_table_blocks(q->table, g, &n);
-        if ((uint64_t)n * s->config.kv.block_tokens < q->n_planned ||
-            (uint64_t)n * s->config.kv.block_tokens < q->n_reserved)
+        if ((uint64_t)n * s->config->kv.block_tokens < q->n_planned ||
+            (uint64_t)n * s->config->kv.block_tokens < q->n_reserved)
             return BROKEN(err, "5: sequence %u: group %u has %u blocks for %u positions", name, g, n, q->n_planned);
     }
     for (uint32_t i = 0; i < s->n_spare; i++)
@@ -166,7 +170,7 @@ static int check_table(const struct sched *s, uint32_t name, struct quire_error 
 /* 10: the blocks that a launched row reads and writes exist. */
 static int check_row_blocks(const struct sched *s, const struct sched_row *row, struct quire_error *err)
 {
-    const struct kv_config *kv = &s->config.kv;
+    const struct kv_config *kv = &s->config->kv;
     const struct sequence *q = &s->seqs[row->seq];
     if (!q->table)
         return BROKEN(err, "10: sequence %u gave its table back under a launched step", row->seq);
@@ -185,10 +189,10 @@ static int check_row_blocks(const struct sched *s, const struct sched_row *row, 
 /* 8 and 10: uncommitted plans. */
 static int check_plans(const struct sched *s, struct quire_error *err)
 {
-    if (s->step - s->committed > s->config.overlap_depth + 1)
+    if (s->step - s->committed > s->config->overlap_depth + 1)
         return BROKEN(err, "8: %llu plans are uncommitted", (unsigned long long)(s->step - s->committed));
     for (uint64_t step = s->committed + 1; step <= s->step; step++) {
-        const struct sched_plan *plan = &s->slots[step % (s->config.overlap_depth + 2)].plan;
+        const struct sched_plan *plan = &s->slots[step % (s->config->overlap_depth + 2)].plan;
         uint64_t n_tokens = 0, n_logits = 0;
         for (uint32_t i = 0; i < plan->n_rows; i++) {
             const struct sched_row *row = &plan->rows[i];
@@ -205,7 +209,7 @@ static int check_plans(const struct sched *s, struct quire_error *err)
                 return status;
         }
         if (plan->step != step || n_tokens != plan->n_tokens || n_logits != plan->n_logits ||
-            n_tokens > s->config.max_num_batched_tokens || n_logits > s->config.max_logit_rows)
+            n_tokens > s->config->max_num_batched_tokens || n_logits > s->config->max_logit_rows)
             return BROKEN(err, "8: step %llu: %llu tokens, %llu logit rows", (unsigned long long)step,
                           (unsigned long long)n_tokens, (unsigned long long)n_logits);
     }
@@ -250,11 +254,16 @@ static int check_requests(const struct sched *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* 11: counters per tenant and per flow. */
+/* 11: counters per tenant and per flow. Those that are 0 need no count of their own: if one were wrong, the sum of the
+ * others would not be the number of live sequences. An idle scheduler is thus checked without a pass per tenant. */
 static int check_sums(const struct sched *s, struct quire_error *err)
 {
+    uint64_t n_tenants_live = 0, n_flows_live = 0;
     for (uint32_t t = 0; t < s->n_tenants; t++) {
         uint32_t n_running = 0, n_live = 0;
+        if (s->tenants[t].n_running + s->tenants[t].n_waiting == 0)
+            continue;
+        n_tenants_live += s->tenants[t].n_running + s->tenants[t].n_waiting;
         for (uint32_t i = 0; i < s->n_names; i++) {
             const struct sequence *q = &s->seqs[i];
             n_live += q->job && q->key.tenant == t;
@@ -264,13 +273,20 @@ static int check_sums(const struct sched *s, struct quire_error *err)
             return BROKEN(err, "11: tenant %u: %u live, %u running, counted %u + %u", t, n_live, n_running,
                           s->tenants[t].n_waiting, s->tenants[t].n_running);
     }
-    for (uint32_t f = 0; f <= s->queue.n_flows; f++) {
+    for (uint32_t f = 0; f <= s->flows->queue.n_flows; f++) {
         uint32_t n_live = 0;
+        if (s->flows->live[f] == 0)
+            continue;
+        n_flows_live += s->flows->live[f];
         for (uint32_t i = 0; i < s->n_names; i++)
             n_live += s->seqs[i].job && s->seqs[i].key.flow == f;
-        if (n_live != s->flow_live[f])
-            return BROKEN(err, "11: flow %u: %u live, counted %u", f, n_live, s->flow_live[f]);
+        if (n_live != s->flows->live[f])
+            return BROKEN(err, "11: flow %u: %u live, counted %u", f, n_live, s->flows->live[f]);
     }
+    uint64_t n_live = (uint64_t)s->stats.n_running + s->stats.n_waiting;
+    if (n_tenants_live != n_live || n_flows_live != n_live)
+        return BROKEN(err, "11: %llu live sequences, tenants count %llu, flows %llu", (unsigned long long)n_live,
+                      (unsigned long long)n_tenants_live, (unsigned long long)n_flows_live);
     return QUIRE_OK;
 }
 
@@ -279,7 +295,7 @@ static int check_pins(const struct sched *s, struct quire_error *err)
 {
     uint32_t n = 0, n_promised = 0, n_kept = 0;
     uint64_t n_blocks = 0;
-    for (const struct pin *pin = s->pins.first; pin; pin = pin->next) {
+    for (const struct pin *pin = s->pins->first; pin; pin = pin->next) {
         uint32_t n_held;
         kv_table_blocks(pin->table, 0, &n_held);
         if (n_held != pin->n_blocks)
@@ -293,14 +309,14 @@ static int check_pins(const struct sched *s, struct quire_error *err)
             n_promised++;
             n_blocks += r->pin->n_blocks;
         }
-    for (const struct pin *pin = s->pins.kept; pin; pin = pin->next)
+    for (const struct pin *pin = s->pins->kept; pin; pin = pin->next)
         n_kept++;
-    if (n_kept != s->pins.n_kept || pins_kept_blocks(s) != s->pins.n_kept_blocks)
+    if (n_kept != s->pins->n_kept || pins_kept_blocks(s) != s->pins->n_kept_blocks)
         return BROKEN(err, "12: %u cached responses of %u blocks, counted %u, %u", n_kept, pins_kept_blocks(s),
-                      s->pins.n_kept, s->pins.n_kept_blocks);
-    if (n != s->pins.n || n_promised != s->pins.n_promised || n_blocks != s->pins.n_blocks)
+                      s->pins->n_kept, s->pins->n_kept_blocks);
+    if (n != s->pins->n || n_promised != s->pins->n_promised || n_blocks != s->pins->n_blocks)
         return BROKEN(err, "12: %u pins and %u promised ones of %llu blocks, counted %u, %u, %u", n, n_promised,
-                      (unsigned long long)n_blocks, s->pins.n, s->pins.n_promised, s->pins.n_blocks);
+                      (unsigned long long)n_blocks, s->pins->n, s->pins->n_promised, s->pins->n_blocks);
     return QUIRE_OK;
 }
 
@@ -334,3 +350,21 @@ int sched_check(const struct sched *s, struct quire_error *err)
         status = check_pins(s, err);
     return status ? status : kv_cache_check(s->kv, err);
 }
+
+#ifdef QUIRE_DEBUG
+/* A call checks about this many names and blocks on average. */
+#define ITEMS_PER_CALL 1024u
+
+void sched_checked(struct sched *s, const char *function)
+{
+    struct quire_error err;
+    uint64_t n_items = s->n_names;
+    for (uint32_t g = 0; g < s->config->kv.n_groups; g++)
+        n_items += (uint64_t)s->config->kv.groups[g].n_blocks + s->config->kv.groups[g].n_host_blocks;
+    if ((uint64_t)++s->n_unchecked * ITEMS_PER_CALL < n_items)
+        return;
+    s->n_unchecked = 0;
+    if (sched_check(s, &err) != QUIRE_OK)
+        __assert_fail(err.text, __FILE__, __LINE__, function);
+}
+#endif

@@ -2,6 +2,7 @@
  * last touched by the step are released. */
 #include "memory/kv_table.h"
 #include "scheduler/sequence.h"
+#include "scheduler/state/checked.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
 
@@ -57,17 +58,17 @@ static int check_results(const struct sched *s, const struct sched_plan *plan, c
 /* Names the blocks that are full of computed positions; all their tokens are known now. */
 static void publish(struct sched *s, struct sequence *q)
 {
-    uint32_t bt = s->config.kv.block_tokens;
-    if (!s->config.kv.prefix_caching)
+    uint32_t bt = s->config->kv.block_tokens;
+    if (!s->config->kv.prefix_caching)
         return;
     while (q->n_computed >= (q->n_published + 1) * bt) {
         uint32_t i = q->n_published++;
         if (i == q->n_hashes) {
-            const struct key256 *parent = i > 0 ? &q->hashes[i - 1] : &q->chain_first;
-            q->hashes[i] = kv_chain_next(&s->config.secret, parent, q->tokens + (size_t)i * bt, bt);
+            const struct key256 *parent = i > 0 ? &seq_hashes(q)[i - 1] : &q->job->chain_first;
+            seq_hashes(q)[i] = kv_chain_next(&s->config->secret, parent, q->tokens + (size_t)i * bt, bt);
             q->n_hashes++;
         }
-        kv_table_publish(q->table, i, &q->hashes[i]);
+        kv_table_publish(q->table, i, &seq_hashes(q)[i]);
     }
 }
 
@@ -77,7 +78,7 @@ FOR_DRAFTS void take_drafts(struct sched *s, struct sequence *q, const struct sc
                             const struct sched_result *r)
 {
     const struct sched_service service = {.n_generated = r->n_accepted};
-    uint32_t bt = s->config.kv.block_tokens;
+    uint32_t bt = s->config->kv.block_tokens;
     for (uint32_t i = 0; i < r->n_accepted; i++)
         q->tokens[q->n_known++] = r->tokens[i];
     s->tenants[q->key.tenant].n_generated_tokens += r->n_accepted;
@@ -88,8 +89,8 @@ FOR_DRAFTS void take_drafts(struct sched *s, struct sequence *q, const struct sc
     kv_table_cut(q->table, q->n_computed);
     if (q->n_reached < q->n_computed)
         q->n_reached = q->n_computed;
-    if (r->n_accepted > 0 && s->config.policy->served)
-        s->config.policy->served(s->policy_state, &q->key, &service);
+    if (r->n_accepted > 0 && s->flows->policy->served)
+        s->flows->policy->served(s->flows->state, &q->key, &service);
 }
 
 /* Appends tokens after the known ones. Returns true if the sequence is over. */
@@ -100,14 +101,14 @@ static bool append(struct sched *s, struct sequence *q, const struct sched_row *
     q->tokens[q->n_known++] = r->tokens[r->n_accepted];
     q->n_sampling--;
     s->tenants[q->key.tenant].n_generated_tokens++;
-    return r->finished || q->n_known == q->n_prompt + q->max_tokens;
+    return r->finished || q->n_known == q->key.n_prompt + q->key.max_tokens;
 }
 
 /* Handles a row of a live sequence, and its result if the row gives tokens. Returns true if the sequence is over. */
 static bool take_row(struct sched *s, struct sequence *q, const struct sched_row *row, const struct sched_result *r)
 {
     q->n_computed = row->first + row->count;
-    bool ended = row->outputs.tokens ? append(s, q, row, r) : q->n_computed == q->n_positions && q->max_tokens == 0;
+    bool ended = row->outputs.tokens ? append(s, q, row, r) : q->n_computed == q->n_positions && q->key.max_tokens == 0;
     publish(s, q);
     return ended;
 }
@@ -130,8 +131,8 @@ static void release_sequence(struct sched *s, struct sequence *q)
 static void finish(struct sched *s, struct sequence *q)
 {
     struct sched_job *job = q->job;
-    if (s->config.policy->finished)
-        s->config.policy->finished(s->policy_state, &q->key, q->n_known - q->n_prompt);
+    if (s->flows->policy->finished)
+        s->flows->policy->finished(s->flows->state, &q->key, q->n_known - q->key.n_prompt);
     if (job->pin && job->seqs[0] == sched_name(s, q)) {
         pins_fill(s, job->pin, q);
         job->pin = NULL;
@@ -171,5 +172,6 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
             release_sequence(s, q);
         }
     }
+    SCHED_CHECKED(s);
     return QUIRE_OK;
 }

@@ -20,18 +20,18 @@ int sched_driver_create(struct sched *s, const struct sched_driver_calls *calls,
                         struct sched_driver **out, struct quire_error *err)
 {
     struct sched_driver *d = calloc(1, sizeof *d);
-    size_t n = s->config.max_num_seqs;
+    size_t n = s->config->max_num_seqs;
     *out = NULL;
     if (!d)
         return quire_fail(err, QUIRE_NO_MEMORY, "steps: out of memory");
     d->sched = s;
     d->calls = calls;
     d->context = context;
-    d->n_slots = s->config.overlap_depth + 1;
+    d->n_slots = s->config->overlap_depth + 1;
     d->results = calloc(n, sizeof *d->results);
     d->finished = calloc(n, sizeof *d->finished);
     d->discarded = calloc(n, sizeof *d->discarded);
-    d->tokens = calloc(s->config.max_logit_rows, sizeof *d->tokens);
+    d->tokens = calloc(s->config->max_logit_rows, sizeof *d->tokens);
     if (!d->results || !d->finished || !d->discarded || !d->tokens) {
         sched_driver_destroy(d);
         return quire_fail(err, QUIRE_NO_MEMORY, "steps: out of memory");

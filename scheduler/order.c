@@ -13,24 +13,24 @@
 
 static uint64_t flow_rank(const struct sched *s, const uint64_t *ranks, uint32_t flow)
 {
-    return flow == s->queue.n_flows ? UINT64_MAX : ranks[flow];
+    return flow == s->flows->queue.n_flows ? UINT64_MAX : ranks[flow];
 }
 
 /* Insertion sort from the last plan's order: counters grow together, so few flows move. */
 static void order_flows(struct sched *s, const uint64_t *ranks)
 {
-    uint32_t n = s->queue.n_flows + 1;
+    uint32_t n = s->flows->queue.n_flows + 1;
     for (uint32_t i = 1; i < n; i++) {
-        uint32_t flow = s->flow_order[i], at = i;
+        uint32_t flow = s->flows->order[i], at = i;
         uint64_t rank = flow_rank(s, ranks, flow);
         for (; at > 0; at--) {
-            uint32_t before = s->flow_order[at - 1];
+            uint32_t before = s->flows->order[at - 1];
             uint64_t other = flow_rank(s, ranks, before);
             if (other < rank || (other == rank && before < flow))
                 break;
-            s->flow_order[at] = before;
+            s->flows->order[at] = before;
         }
-        s->flow_order[at] = flow;
+        s->flows->order[at] = flow;
     }
 }
 
@@ -38,17 +38,17 @@ static void order_flows(struct sched *s, const uint64_t *ranks)
 static void deal_out(struct sched *s, uint32_t n)
 {
     uint32_t at = 0;
-    memset(s->flow_at, 0, (s->queue.n_flows + 1) * sizeof *s->flow_at);
+    memset(s->flows->at, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->at);
     for (uint32_t i = 0; i < n; i++)
-        s->flow_at[s->seqs[s->running[i]].key.flow]++;
-    for (uint32_t i = 0; i <= s->queue.n_flows; i++) {
-        uint32_t flow = s->flow_order[i], size = s->flow_at[flow];
-        s->flow_at[flow] = at;
+        s->flows->at[s->seqs[s->running[i]].key.flow]++;
+    for (uint32_t i = 0; i <= s->flows->queue.n_flows; i++) {
+        uint32_t flow = s->flows->order[i], size = s->flows->at[flow];
+        s->flows->at[flow] = at;
         at += size;
     }
     for (uint32_t i = 0; i < n; i++)
-        s->scratch[s->flow_at[s->seqs[s->running[i]].key.flow]++] = s->running[i];
-    memcpy(s->running, s->scratch, n * sizeof *s->running);
+        s->scratch.order[s->flows->at[s->seqs[s->running[i]].key.flow]++] = s->running[i];
+    memcpy(s->running, s->scratch.order, n * sizeof *s->running);
 }
 
 static void count_wants(struct planner *p, const struct sequence *q)
@@ -63,13 +63,13 @@ static void count_wants(struct planner *p, const struct sequence *q)
     }
     p->n_partial++;
     p->wanted += left;
-    s->flow_wants[q->key.flow] += left;
+    s->flows->wants[q->key.flow] += left;
 }
 
 static uint32_t compact(struct planner *p)
 {
     struct sched *s = p->s;
-    bool ranks = s->config.policy->ranks_running;
+    bool ranks = s->flows->policy->ranks_running;
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_listed; i++) {
         uint32_t name = s->running[i];
@@ -82,7 +82,7 @@ static uint32_t compact(struct planner *p)
         if (ranks) {
             q->key.n_known = q->n_known + q->n_sampling;
             q->key.n_computed = q->n_planned;
-            q->key.rank = s->config.policy->rank(s->policy_state, &q->key);
+            q->key.rank = s->flows->policy->rank(s->flows->state, &q->key);
         }
         if (!q->key.background)
             count_wants(p, q);
@@ -92,7 +92,7 @@ static uint32_t compact(struct planner *p)
 
 static bool before(const struct sched *s, uint32_t a, uint32_t b)
 {
-    return queue_before(&s->queue, &s->seqs[a].key, &s->seqs[b].key);
+    return queue_before(&s->flows->queue, &s->seqs[a].key, &s->seqs[b].key);
 }
 
 /* Inserts into n sorted names. */
@@ -119,7 +119,7 @@ static void sort(struct sched *s, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t name = s->running[i], n_back = 1;
         const struct sched_candidate *key = &s->seqs[name].key;
-        if (!last || !queue_before(&s->queue, key, last)) {
+        if (!last || !queue_before(&s->flows->queue, key, last)) {
             s->running[n_kept++] = name;
             last = key;
             continue;
@@ -127,16 +127,16 @@ static void sort(struct sched *s, uint32_t n)
         while (n_back < n_kept && n_back <= MOST_BACK && before(s, name, s->running[n_kept - 1 - n_back]))
             n_back++;
         if (n_back > MOST_BACK) {
-            s->scratch[n_moved++] = name;
+            s->scratch.order[n_moved++] = name;
             continue;
         }
         while (n_back-- > 0)
-            s->scratch[n_moved++] = s->running[--n_kept];
+            s->scratch.order[n_moved++] = s->running[--n_kept];
         s->running[n_kept++] = name;
         last = key;
     }
     for (uint32_t i = 0; i < n_moved; i++)
-        insert(s, n_kept + i, s->scratch[i]);
+        insert(s, n_kept + i, s->scratch.order[i]);
 }
 
 /* The background is at the end of the list. What it needs counts only in a step that includes it. */
@@ -155,11 +155,11 @@ static void hold_background(struct planner *p)
 void planner_order(struct planner *p)
 {
     struct sched *s = p->s;
-    memset(s->flow_wants, 0, (s->queue.n_flows + 1) * sizeof *s->flow_wants);
-    memset(s->flow_given, 0, (s->queue.n_flows + 1) * sizeof *s->flow_given);
+    memset(s->flows->wants, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->wants);
+    memset(s->flows->given, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->given);
     uint32_t n = compact(p);
-    if (s->config.policy->flow_ranks && s->queue.n_flows > 1) {
-        order_flows(s, s->config.policy->flow_ranks(s->policy_state));
+    if (s->flows->policy->flow_ranks && s->flows->queue.n_flows > 1) {
+        order_flows(s, s->flows->policy->flow_ranks(s->flows->state));
         deal_out(s, n);
     }
     sort(s, n);

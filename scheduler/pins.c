@@ -1,6 +1,7 @@
 #include "scheduler/pins.h"
 
 #include "memory/kv_table.h"
+#include "scheduler/state/checked.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
 
@@ -12,11 +13,11 @@
 /* Limit of the blocks that pins may hold, for the smallest group. */
 static uint32_t most_blocks(const struct sched *s)
 {
-    uint32_t percent = s->config.max_pinned_percent ? s->config.max_pinned_percent : DEFAULT_PERCENT;
-    uint32_t n = s->config.kv.groups[0].n_blocks;
-    for (uint32_t g = 1; g < s->config.kv.n_groups; g++)
-        if (s->config.kv.groups[g].n_blocks < n)
-            n = s->config.kv.groups[g].n_blocks;
+    uint32_t percent = s->config->max_pinned_percent ? s->config->max_pinned_percent : DEFAULT_PERCENT;
+    uint32_t n = s->config->kv.groups[0].n_blocks;
+    for (uint32_t g = 1; g < s->config->kv.n_groups; g++)
+        if (s->config->kv.groups[g].n_blocks < n)
+            n = s->config->kv.groups[g].n_blocks;
     return (uint32_t)((uint64_t)n * percent / 100);
 }
 
@@ -29,7 +30,7 @@ static void pin_free(struct pin *pin)
 
 static void destroy(struct sched *s, struct pin *pin)
 {
-    s->pins.n_blocks -= pin->n_blocks;
+    s->pins->n_blocks -= pin->n_blocks;
     pin_free(pin);
 }
 
@@ -43,7 +44,7 @@ static struct pin *pin_new(struct sched *s, uint32_t n_blocks)
 {
     struct pin *pin = calloc(1, sizeof *pin);
     if (!pin || kv_table_create(s->kv, &pin->table, NULL) ||
-        kv_table_prepare(pin->table, n_blocks * s->config.kv.block_tokens)) {
+        kv_table_prepare(pin->table, n_blocks * s->config->kv.block_tokens)) {
         pin_free(pin);
         return NULL;
     }
@@ -56,10 +57,10 @@ static struct pin *pin_new(struct sched *s, uint32_t n_blocks)
  * passed a needed block. */
 static bool fill(struct sched *s, struct pin *pin, const struct sequence *q)
 {
-    uint32_t n_tokens = pin->n_blocks * s->config.kv.block_tokens;
+    uint32_t n_tokens = pin->n_blocks * s->config->kv.block_tokens;
     for (uint32_t i = 0; i < pin->n_blocks; i++)
-        kv_table_publish(q->table, i, &q->hashes[i]);
-    return kv_table_match(pin->table, q->hashes, pin->n_blocks, n_tokens) == n_tokens;
+        kv_table_publish(q->table, i, &seq_hashes(q)[i]);
+    return kv_table_match(pin->table, seq_hashes(q), pin->n_blocks, n_tokens) == n_tokens;
 }
 
 /* ---- kept answers --------------------------------------------------------------------------- */
@@ -74,9 +75,9 @@ static uint64_t worth(const struct pin *pin)
 static uint32_t n_common(const struct sched *s, const struct pin *a, const struct pin *b)
 {
     uint32_t g = 0, n_a, n_b;
-    while (g + 1 < s->config.kv.n_groups && s->config.kv.groups[g].window > 0)
+    while (g + 1 < s->config->kv.n_groups && s->config->kv.groups[g].window > 0)
         g++;
-    if (s->config.kv.groups[g].window > 0)
+    if (s->config->kv.groups[g].window > 0)
         g = 0;
     const uint32_t *of_a = kv_table_blocks(a->table, g, &n_a), *of_b = kv_table_blocks(b->table, g, &n_b);
     uint32_t low = 0, high = n_a < n_b ? n_a : n_b;
@@ -104,7 +105,7 @@ static uint32_t own_blocks(const struct sched *s, const struct pin *pin, const s
 uint32_t pins_kept_blocks(const struct sched *s)
 {
     uint32_t n = 0;
-    for (const struct pin *pin = s->pins.kept; pin; pin = pin->next)
+    for (const struct pin *pin = s->pins->kept; pin; pin = pin->next)
         n += own_blocks(s, pin, pin->next);
     return n;
 }
@@ -113,8 +114,8 @@ static void drop_kept(struct sched *s, struct pin **link)
 {
     struct pin *pin = *link;
     *link = pin->next;
-    s->pins.n_kept--;
-    s->pins.n_kept_blocks -= own_blocks(s, pin, s->pins.kept);
+    s->pins->n_kept--;
+    s->pins->n_kept_blocks -= own_blocks(s, pin, s->pins->kept);
     pin_free(pin);
 }
 
@@ -122,7 +123,7 @@ static void drop_kept(struct sched *s, struct pin **link)
 static struct pin **least_kept(struct sched *s)
 {
     struct pin **least = NULL;
-    for (struct pin **link = &s->pins.kept; *link; link = &(*link)->next)
+    for (struct pin **link = &s->pins->kept; *link; link = &(*link)->next)
         if (!least || worth(*link) <= worth(*least))
             least = link;
     return least;
@@ -131,14 +132,14 @@ static struct pin **least_kept(struct sched *s)
 /* Drops cached answers, because other pins have priority in the share. */
 static void make_way(struct sched *s)
 {
-    while (s->pins.n_kept > 0 && s->pins.n_blocks + s->pins.n_kept_blocks > most_blocks(s))
+    while (s->pins->n_kept > 0 && s->pins->n_blocks + s->pins->n_kept_blocks > most_blocks(s))
         drop_kept(s, least_kept(s));
 }
 
 /* Merges pins that it extends. Returns false if another pin covers it. */
 static bool join_others(struct sched *s, struct pin *pin)
 {
-    for (struct pin **link = &s->pins.kept; *link;) {
+    for (struct pin **link = &s->pins->kept; *link;) {
         struct pin *old = *link;
         uint32_t n = n_common(s, pin, old);
         if (n == pin->n_blocks) {
@@ -159,14 +160,14 @@ static bool join_others(struct sched *s, struct pin *pin)
 /* Returns false if the existing pins have a higher rank. */
 static bool find_share(struct sched *s, const struct pin *pin)
 {
-    const uint32_t share = most_blocks(s), n_others = s->pins.n_blocks;
-    uint32_t own = own_blocks(s, pin, s->pins.kept);
-    while (s->pins.n_kept == SCHED_MAX_KEPT || n_others + s->pins.n_kept_blocks + own > share) {
+    const uint32_t share = most_blocks(s), n_others = s->pins->n_blocks;
+    uint32_t own = own_blocks(s, pin, s->pins->kept);
+    while (s->pins->n_kept == SCHED_MAX_KEPT || n_others + s->pins->n_kept_blocks + own > share) {
         struct pin **least = least_kept(s);
         if (!least || worth(*least) > worth(pin))
             return false;
         drop_kept(s, least);
-        own = own_blocks(s, pin, s->pins.kept);
+        own = own_blocks(s, pin, s->pins->kept);
     }
     return true;
 }
@@ -176,63 +177,64 @@ void pins_keep(struct sched *s, const struct sequence *q)
     const struct sched_job *job = q->job;
     const uint32_t n_blocks = q->n_published;
     /* If it exceeds the whole share, nothing is dropped for it. */
-    if (s->config.max_pinned_percent == 0 || job->n > 1 || n_blocks == 0 ||
-        s->pins.n_blocks + n_blocks > most_blocks(s))
+    if (s->config->max_pinned_percent == 0 || job->n > 1 || n_blocks == 0 ||
+        s->pins->n_blocks + n_blocks > most_blocks(s))
         return;
     struct pin *pin = pin_new(s, n_blocks);
     if (!pin)
         return;
     pin->tenant = q->key.tenant;
     pin->name = job->keep_name;
-    pin->due_us = s->now_us + job->keep_us;
-    pin->last = q->hashes[n_blocks - 1];
+    pin->due_us = s->waits->now_us + job->keep_us;
+    pin->last = seq_hashes(q)[n_blocks - 1];
     if (!fill(s, pin, q) || !join_others(s, pin) || !find_share(s, pin)) {
         pin_free(pin);
         return;
     }
-    s->pins.n_kept_blocks += own_blocks(s, pin, s->pins.kept);
-    pin->next = s->pins.kept;
-    s->pins.kept = pin;
-    s->pins.n_kept++;
+    s->pins->n_kept_blocks += own_blocks(s, pin, s->pins->kept);
+    pin->next = s->pins->kept;
+    s->pins->kept = pin;
+    s->pins->n_kept++;
 }
 
 void sched_served(struct sched *s, const uint32_t *served, uint32_t n_served)
 {
     for (uint32_t i = 0; i < n_served; i++, served += 3) {
         const uint64_t name = served[0] | (uint64_t)served[1] << 32;
-        while (name == 0 && s->pins.kept)
-            drop_kept(s, &s->pins.kept);
-        for (struct pin *pin = s->pins.kept; pin; pin = pin->next)
+        while (name == 0 && s->pins->kept)
+            drop_kept(s, &s->pins->kept);
+        for (struct pin *pin = s->pins->kept; pin; pin = pin->next)
             if (pin->name == name)
                 pin->n_given = served[2];
     }
+    SCHED_CHECKED(s);
 }
 
 /* ---- pins that are asked for ----------------------------------------------------------------- */
 
 int pins_make(struct sched *s, const struct sched_request *r, struct pin **out, struct quire_error *err)
 {
-    uint32_t n_blocks = r->n_prompt / s->config.kv.block_tokens;
+    uint32_t n_blocks = r->n_prompt / s->config->kv.block_tokens;
     *out = NULL;
-    if (!s->config.kv.prefix_caching)
+    if (!s->config->kv.prefix_caching)
         return quire_fail(err, QUIRE_INVALID, "pin: needs prefix caching");
     if (n_blocks == 0)
         return quire_fail(err, QUIRE_INVALID, "pin: a prompt of %u tokens does not fill a block", r->n_prompt);
     /* Expires pins here, because nothing is planned while there are no sequences, not even if this one is rejected. */
     pins_expire(s, r->arrival_us);
-    if (s->pins.n + s->pins.n_promised == SCHED_MAX_PINS)
+    if (s->pins->n + s->pins->n_promised == SCHED_MAX_PINS)
         return quire_fail(err, QUIRE_EXHAUSTED, "pin: the limit of %u pins is reached", SCHED_MAX_PINS);
-    if (s->pins.n_blocks + n_blocks > most_blocks(s))
+    if (s->pins->n_blocks + n_blocks > most_blocks(s))
         return quire_fail(err, QUIRE_EXHAUSTED, "pin: needs %u blocks; %u of at most %u are pinned", n_blocks,
-                          s->pins.n_blocks, most_blocks(s));
+                          s->pins->n_blocks, most_blocks(s));
     struct pin *pin = pin_new(s, n_blocks);
     if (!pin)
         return quire_fail(err, QUIRE_NO_MEMORY, "pin: out of memory");
     pin->tenant = r->tenant;
     pin->ttl_us = r->pin_us;
     pin->last = r->hashes[n_blocks - 1];
-    s->pins.n_promised++;
-    s->pins.n_blocks += n_blocks;
+    s->pins->n_promised++;
+    s->pins->n_blocks += n_blocks;
     make_way(s);
     *out = pin;
     return QUIRE_OK;
@@ -242,16 +244,16 @@ void pins_forget(struct sched *s, struct pin *pin)
 {
     if (!pin)
         return;
-    s->pins.n_promised--;
+    s->pins->n_promised--;
     destroy(s, pin);
 }
 
 void pins_fill(struct sched *s, struct pin *pin, const struct sequence *q)
 {
-    for (struct pin *old = s->pins.first; old; old = old->next)
+    for (struct pin *old = s->pins->first; old; old = old->next)
         if (old->n_blocks == pin->n_blocks && same(&old->last, &pin->last)) {
             old->ttl_us = pin->ttl_us;
-            old->due_us = s->now_us + pin->ttl_us;
+            old->due_us = s->waits->now_us + pin->ttl_us;
             pins_forget(s, pin);
             return;
         }
@@ -259,38 +261,38 @@ void pins_fill(struct sched *s, struct pin *pin, const struct sequence *q)
         pins_forget(s, pin);
         return;
     }
-    pin->due_us = s->now_us + pin->ttl_us;
-    pin->next = s->pins.first;
-    s->pins.first = pin;
-    s->pins.n_promised--;
-    s->pins.n++;
+    pin->due_us = s->waits->now_us + pin->ttl_us;
+    pin->next = s->pins->first;
+    s->pins->first = pin;
+    s->pins->n_promised--;
+    s->pins->n++;
 }
 
 void pins_used(struct sched *s, const struct sequence *q, uint32_t n_blocks, uint64_t now_us)
 {
-    for (struct pin *pin = s->pins.first; pin; pin = pin->next)
-        if (pin->n_blocks <= n_blocks && same(&q->hashes[pin->n_blocks - 1], &pin->last))
+    for (struct pin *pin = s->pins->first; pin; pin = pin->next)
+        if (pin->n_blocks <= n_blocks && same(&seq_hashes(q)[pin->n_blocks - 1], &pin->last))
             pin->due_us = now_us + pin->ttl_us;
-    for (struct pin *pin = s->pins.kept; pin && !q->was_admitted; pin = pin->next)
-        pin->n_hits += pin->n_blocks <= n_blocks && same(&q->hashes[pin->n_blocks - 1], &pin->last);
+    for (struct pin *pin = s->pins->kept; pin && !q->was_admitted; pin = pin->next)
+        pin->n_hits += pin->n_blocks <= n_blocks && same(&seq_hashes(q)[pin->n_blocks - 1], &pin->last);
 }
 
 static void drop(struct sched *s, struct pin **link)
 {
     struct pin *pin = *link;
     *link = pin->next;
-    s->pins.n--;
+    s->pins->n--;
     destroy(s, pin);
 }
 
 void pins_expire(struct sched *s, uint64_t now_us)
 {
-    for (struct pin **link = &s->pins.first; *link;)
+    for (struct pin **link = &s->pins->first; *link;)
         if ((*link)->due_us <= now_us)
             drop(s, link);
         else
             link = &(*link)->next;
-    for (struct pin **link = &s->pins.kept; *link;)
+    for (struct pin **link = &s->pins->kept; *link;)
         if ((*link)->due_us <= now_us)
             drop_kept(s, link);
         else
@@ -299,8 +301,8 @@ void pins_expire(struct sched *s, uint64_t now_us)
 
 bool pins_drop_one(struct sched *s)
 {
-    struct pin **soonest = &s->pins.first;
-    if (s->pins.kept) {
+    struct pin **soonest = &s->pins->first;
+    if (s->pins->kept) {
         drop_kept(s, least_kept(s));
         return true;
     }
@@ -313,18 +315,25 @@ bool pins_drop_one(struct sched *s)
     return true;
 }
 
-uint32_t sched_unpin(struct sched *s, uint32_t tenant)
+uint32_t pins_drop(struct sched *s, uint32_t tenant)
 {
-    uint32_t n = s->pins.n + s->pins.n_kept;
-    for (struct pin **link = &s->pins.first; *link;)
+    uint32_t n = s->pins->n + s->pins->n_kept;
+    for (struct pin **link = &s->pins->first; *link;)
         if (tenant == UINT32_MAX || (*link)->tenant == tenant)
             drop(s, link);
         else
             link = &(*link)->next;
-    for (struct pin **link = &s->pins.kept; *link;)
+    for (struct pin **link = &s->pins->kept; *link;)
         if (tenant == UINT32_MAX || (*link)->tenant == tenant)
             drop_kept(s, link);
         else
             link = &(*link)->next;
-    return n - s->pins.n - s->pins.n_kept;
+    return n - s->pins->n - s->pins->n_kept;
+}
+
+uint32_t sched_unpin(struct sched *s, uint32_t tenant)
+{
+    uint32_t n = pins_drop(s, tenant);
+    SCHED_CHECKED(s);
+    return n;
 }

@@ -54,6 +54,8 @@ void pins_fill(struct sched *s, struct pin *pin, const struct sequence *q);
 /* An admission hit n_blocks of q's names: renews the pins among them and raises the rank of cached answers among them.
  */
 void pins_used(struct sched *s, const struct sequence *q, uint32_t n_blocks, uint64_t now_us);
+/* Drops the pins of a tenant (UINT32_MAX: of all); returns their number. */
+uint32_t pins_drop(struct sched *s, uint32_t tenant);
 /* Drops expired pins. */
 void pins_expire(struct sched *s, uint64_t now_us);
 /* A sequence of a request with keep_us ended by itself. If memory is short, nothing is pinned. */

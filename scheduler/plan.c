@@ -11,13 +11,14 @@
 #include "memory/kv_table.h"
 #include "scheduler/planner.h"
 #include "scheduler/sequence.h"
+#include "scheduler/state/checked.h"
 
 /* ---- chunks and admissions ---- */
 
 static void serve_chunk(struct planner *p, uint32_t i)
 {
     struct sched *s = p->s;
-    struct prefill *chunk = &s->prefills[i];
+    struct prefill *chunk = &s->scratch.prefills[i];
     struct sequence *q = &s->seqs[chunk->name];
     uint32_t count = planner_count(p, q, p->logits - --p->n_chunks_left);
     if (count > chunk->want)
@@ -30,12 +31,12 @@ static void serve_chunk(struct planner *p, uint32_t i)
 static void note_shortage(const struct planner *p)
 {
     struct sched *s = p->s;
-    if (s->queue.n == 0 || s->shortage != SCHED_SHORT_OF_NOTHING)
+    if (s->flows->queue.n == 0 || s->waits->shortage != SCHED_SHORT_OF_NOTHING)
         return;
     if (p->short_of_blocks)
-        s->shortage = SCHED_SHORT_OF_BLOCKS;
+        s->waits->shortage = SCHED_SHORT_OF_BLOCKS;
     else if (p->budget == 0)
-        s->shortage = SCHED_SHORT_OF_BUDGET;
+        s->waits->shortage = SCHED_SHORT_OF_BUDGET;
 }
 
 static void serve_prompts(struct planner *p)
@@ -51,8 +52,8 @@ static void serve_prompts(struct planner *p)
         struct sequence *waiting = top != QUEUE_NONE ? &s->seqs[top] : NULL;
         if (!waiting && i == p->n_prefills)
             break;
-        if (!waiting ||
-            (i < p->n_prefills && queue_before(&s->queue, &s->seqs[s->prefills[i].name].key, &waiting->key))) {
+        if (!waiting || (i < p->n_prefills &&
+                         queue_before(&s->flows->queue, &s->seqs[s->scratch.prefills[i].name].key, &waiting->key))) {
             serve_chunk(p, i++);
         } else if (planner_waits_for_prefix(p, waiting)) {
             open = n_aside < SCHED_MAX_ASIDE;
@@ -65,7 +66,7 @@ static void serve_prompts(struct planner *p)
             p->head_may_come = open;
         }
     }
-    queue_pass_none(&s->queue);
+    queue_pass_none(&s->flows->queue);
     planner_put_back(p, aside, n_aside);
     note_shortage(p);
 }
@@ -74,12 +75,12 @@ static void serve_prompts(struct planner *p)
 static bool head_may_come(const struct planner *p)
 {
     const struct sched *s = p->s;
-    const struct sched_config *c = &s->config;
-    if (p->share == 0 || s->queue.n == 0)
+    const struct sched_config *c = s->config;
+    if (p->share == 0 || s->flows->queue.n == 0)
         return false;
-    if (c->batching != SCHED_CONTINUOUS && s->batch_left == 0 && s->n_listed > 0)
+    if (c->batching != SCHED_CONTINUOUS && s->admission->batch_left == 0 && s->n_listed > 0)
         return false;
-    return s->seqs[queue_top(&s->queue)].key.order != s->blocked_order;
+    return s->seqs[queue_top(&s->flows->queue)].key.order != s->admission->blocked_order;
 }
 
 /* ---- drafts ---- */
@@ -88,12 +89,12 @@ static bool head_may_come(const struct planner *p)
 static uint32_t reserve_drafts(const struct planner *p, struct sequence *q, uint32_t end)
 {
     struct sched *s = p->s;
-    uint32_t bt = s->config.kv.block_tokens, reserved = (end + bt - 1) / bt * bt;
+    uint32_t bt = s->config->kv.block_tokens, reserved = (end + bt - 1) / bt * bt;
     int64_t slack[KV_MAX_GROUPS];
     if (end <= q->n_reserved)
         return end;
     planner_slack(p, slack);
-    for (uint32_t g = 0; g < s->config.kv.n_groups; g++)
+    for (uint32_t g = 0; g < s->config->kv.n_groups; g++)
         if ((reserved - q->n_reserved) / bt > slack[g])
             return q->n_reserved;
     if (kv_table_reserve(q->table, q->n_computed, end))
@@ -110,7 +111,7 @@ static void add_drafts(struct planner *p, struct sched_row *row, struct sequence
     n = n < p->budget ? n : p->budget;
     n = n < p->logits ? n : p->logits;
     if (n > 0 && p->target_us > 0)
-        n = sched_cost_fit(&p->s->config.cost, &p->shape, end, n, p->target_us);
+        n = sched_cost_fit(&p->s->config->cost, &p->shape, end, n, p->target_us);
     if (n > 0)
         n = reserve_drafts(p, q, end + n) - end;
     row->count += n;
@@ -122,7 +123,7 @@ static void add_drafts(struct planner *p, struct sched_row *row, struct sequence
     p->budget -= n;
     p->logits -= n;
     p->n_drafts += n;
-    if (n > 0 && p->s->config.cost.n_points > 0)
+    if (n > 0 && p->s->config->cost.n_points > 0)
         sched_shape_extend(&p->shape, end, n);
 }
 
@@ -155,20 +156,9 @@ static void release_followers(struct sched *s, const struct plan_slot *slot)
 {
     for (uint32_t i = 0; i < slot->plan.n_rows; i++) {
         struct sequence *q = &s->seqs[slot->rows[i].seq];
-        if (q->leads && q->n_planned >= q->n_prompt)
+        if (q->leads && q->n_planned >= q->key.n_prompt)
             sched_release_followers(s, q);
     }
-}
-
-/* Attributes the time since the last plan to the shortage that the head of the queue had then. */
-static void pass_time(struct sched *s, uint64_t now_us)
-{
-    if (now_us > s->now_us) {
-        if (s->now_us > 0)
-            s->short_us[s->shortage] += now_us - s->now_us;
-        s->now_us = now_us;
-    }
-    s->shortage = SCHED_SHORT_OF_NOTHING;
 }
 
 /* A background prompt that fills a whole step would delay a live request that arrives meanwhile by the whole step. */
@@ -183,16 +173,16 @@ static void begin(struct planner *p, struct sched *s, uint64_t now_us)
     *p = (struct planner){.s = s,
                           .slot = sched_slot(s, s->step + 1),
                           .now_us = now_us,
-                          .budget = s->config.max_num_batched_tokens,
-                          .logits = s->config.max_logit_rows,
-                          .background = background_tokens(&s->config),
-                          .target_us = budget_target_us(&s->budget)};
+                          .budget = s->config->max_num_batched_tokens,
+                          .logits = s->config->max_logit_rows,
+                          .background = background_tokens(s->config),
+                          .target_us = budget_target_us(s->budget)};
     p->slot->plan = (struct sched_plan){.rows = p->slot->rows,
                                         .preempted = p->slot->preempted,
                                         .admitted = p->slot->admitted,
                                         .refused = p->slot->refused};
-    if (s->config.policy->prefill_share)
-        p->share = s->config.policy->prefill_share(s->policy_state);
+    if (s->flows->policy->prefill_share)
+        p->share = s->flows->policy->prefill_share(s->flows->state);
 }
 
 static void finish(struct planner *p)
@@ -203,11 +193,11 @@ static void finish(struct planner *p)
         release_followers(s, p->slot);
     plan->moves = kv_cache_moves(s->kv, &plan->n_moves);
     p->shape.n_block_copies = plan->n_moves;
-    double predicted = s->config.cost.n_points ? sched_cost_us(&s->config.cost, &p->shape) : 0;
+    double predicted = s->config->cost.n_points ? sched_cost_us(&s->config->cost, &p->shape) : 0;
     if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;
-        budget_end(&s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens - p->n_drafts > plan->n_rows,
+        budget_end(s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens - p->n_drafts > plan->n_rows,
                    predicted);
     }
 }
@@ -215,7 +205,7 @@ static void finish(struct planner *p)
 /* The limit of the step, for people: the token budget, or less under the time target. */
 static uint32_t token_budget(const struct planner *p)
 {
-    const struct sched_config *c = &p->s->config;
+    const struct sched_config *c = p->s->config;
     uint32_t given = p->slot->plan.n_tokens;
     if (p->target_us == 0)
         return c->max_num_batched_tokens;
@@ -234,12 +224,12 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, 
 {
     struct planner p;
     *out = NULL;
-    if (s->step - s->committed > s->config.overlap_depth)
+    if (s->step - s->committed > s->config->overlap_depth)
         return quire_fail(err, QUIRE_INVALID, "scheduler: step %llu must be committed first",
                           (unsigned long long)(s->committed + 1));
     kv_cache_clear_moves(s->kv);
-    pass_time(s, now_us);
-    budget_begin(&s->budget, now_us, s->committed);
+    waits_pass_time(s->waits, now_us);
+    budget_begin(s->budget, now_us, s->committed);
     pins_expire(s, now_us);
     planner_rerank(s);
     begin(&p, s, now_us);
@@ -252,6 +242,7 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, 
     serve_prompts(&p);
     serve_drafts(&p);
     finish(&p);
+    SCHED_CHECKED(s);
     *out = &p.slot->plan;
     return QUIRE_OK;
 }

@@ -16,10 +16,10 @@ struct planner {
     double target_us;             /* 0 = none */
     struct sched_shape shape;     /* of the rows so far */
     uint32_t n_decodes;           /* running sequences that need one token */
-    uint32_t n_prefills;          /* in s->prefills: they have blocks but no rows yet */
+    uint32_t n_prefills;          /* in s->scratch.prefills: they have blocks but no rows yet */
     uint32_t n_chunks_left;       /* of those, the rows still to add; a logit row is reserved for each */
     uint32_t n_partial;           /* sequences with a partly computed prompt */
-    uint32_t n_computing;         /* in s->computing */
+    uint32_t n_computing;         /* in s->scratch.computing */
     uint32_t n_drafts;            /* draft tokens in the rows */
     bool live_first;              /* a live request waits or computes its prompt: the background gets no row */
     uint32_t n_held;              /* running background sequences, at the end of the list, without a row */

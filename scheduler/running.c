@@ -22,17 +22,17 @@
 static uint64_t wanted_by_others(const struct planner *p, uint32_t flow)
 {
     const struct sched *s = p->s;
-    const struct sched_config *c = &s->config;
-    uint32_t background = s->queue.n_flows;
+    const struct sched_config *c = s->config;
+    uint32_t background = s->flows->queue.n_flows;
     bool waiting = p->head_may_come && s->n_listed < c->max_num_seqs &&
                    (c->max_partial_prefills == 0 || p->n_partial < c->max_partial_prefills);
-    uint64_t n = p->wanted - s->flow_wants[flow];
+    uint64_t n = p->wanted - s->flows->wants[flow];
     if (flow != background)
-        n -= s->flow_wants[background];
+        n -= s->flows->wants[background];
     if (waiting)
-        n += s->queue.n_tokens - s->queue.heaps[flow].n_tokens;
+        n += s->flows->queue.n_tokens - s->flows->queue.heaps[flow].n_tokens;
     if (waiting && flow != background)
-        n -= s->queue.heaps[background].n_tokens;
+        n -= s->flows->queue.heaps[background].n_tokens;
     return n;
 }
 
@@ -42,7 +42,7 @@ static uint64_t wanted_by_others(const struct planner *p, uint32_t flow)
 static uint32_t share_left(const struct planner *p, const struct sequence *q)
 {
     const struct sched *s = p->s;
-    uint32_t flow = q->key.flow, given = s->flow_given[flow];
+    uint32_t flow = q->key.flow, given = s->flows->given[flow];
     bool bounded = p->share > 0 && q->state == SEQ_RUNNING;
     uint64_t others = bounded ? wanted_by_others(p, flow) : 0;
     if (others == 0)
@@ -59,15 +59,15 @@ static uint32_t share_left(const struct planner *p, const struct sequence *q)
  * shared, too, and the first such row of a flow gets all of its part. */
 static double shared_target(const struct planner *p, uint32_t flow)
 {
-    double spent = sched_cost_us(&p->s->config.cost, &p->shape);
+    double spent = sched_cost_us(&p->s->config->cost, &p->shape);
     double left = p->target_us > spent ? p->target_us - spent : 0;
-    return p->s->flow_given[flow] > 0 ? spent : spent + left * p->share / 100;
+    return p->s->flows->given[flow] > 0 ? spent : spent + left * p->share / 100;
 }
 
 /* The tokens that fit into the step until then, but always a few. */
 static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count, double until_us)
 {
-    uint32_t room = sched_cost_fit(&p->s->config.cost, &p->shape, q->n_planned, count, until_us);
+    uint32_t room = sched_cost_fit(&p->s->config->cost, &p->shape, q->n_planned, count, until_us);
     uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
     uint32_t least = given < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK - given : 0;
     if (room < least)
@@ -78,7 +78,7 @@ static uint32_t bound_time(const struct planner *p, const struct sequence *q, ui
 /* Limits of rows of more than one token. */
 static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, uint32_t count)
 {
-    const struct sched_config *c = &p->s->config;
+    const struct sched_config *c = p->s->config;
     if (c->long_prefill_token_threshold && count > c->long_prefill_token_threshold)
         count = c->long_prefill_token_threshold;
     if (p->target_us > 0)
@@ -100,13 +100,13 @@ FOR_DECODES uint32_t bound_row(const struct planner *p, const struct sequence *q
 {
     if (count > p->budget)
         count = p->budget;
-    if (p->s->config.whole_prompts)
+    if (p->s->config->whole_prompts)
         return count < seq_remaining(q) ? 0 : count;
     if (q->key.background && count > p->background)
         count = p->background;
     if (count > 1)
         count = bound_chunk(p, q, count);
-    if (q->prompt_logits && q->n_prompt_logits < q->n_prompt) {
+    if (q->n_prompt_logits < q->key.n_prompt) {
         uint32_t given = q->n_prompt_logits > q->n_planned ? q->n_prompt_logits - q->n_planned : 0;
         if (count > given && count - given > logits)
             count = given + logits;
@@ -130,26 +130,26 @@ FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t cou
     struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
     uint32_t first = q->n_planned, end = first + count;
     uint32_t fresh = end > q->n_reached ? end - (first > q->n_reached ? first : q->n_reached) : 0;
-    uint32_t of_prompt = end < q->n_prompt ? end : q->n_prompt;
+    uint32_t of_prompt = end < q->key.n_prompt ? end : q->key.n_prompt;
     uint32_t prompt_from = first > q->n_reached ? first : q->n_reached;
     struct sched_service service = {.n_prompt = of_prompt > prompt_from ? of_prompt - prompt_from : 0,
                                     .n_recomputed = count - fresh,
                                     .n_generated = samples};
-    if (count > 1 || first < q->n_prompt)
-        q->account.n_chunks++;
+    if (count > 1 || first < q->key.n_prompt)
+        seq_waits(s, q)->account.n_chunks++;
     if (service.n_recomputed > 0) {
-        q->account.n_recomputed += service.n_recomputed;
+        seq_waits(s, q)->account.n_recomputed += service.n_recomputed;
         s->stats.n_recomputed += service.n_recomputed;
     }
     tenant->n_prompt_tokens += service.n_prompt;
     if (count > 1) {
-        s->flow_given[q->key.flow] += count;
+        s->flows->given[q->key.flow] += count;
         p->wanted -= p->wanted < count ? p->wanted : count;
-        uint64_t *wants = &s->flow_wants[q->key.flow];
+        uint64_t *wants = &s->flows->wants[q->key.flow];
         *wants -= *wants < count ? *wants : count;
     }
-    if (s->config.policy->served)
-        s->config.policy->served(s->policy_state, &q->key, &service);
+    if (s->flows->policy->served)
+        s->flows->policy->served(s->flows->state, &q->key, &service);
     if (end > q->n_reached)
         q->n_reached = end;
 }
@@ -162,7 +162,7 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     bool samples = seq_samples(q, end);
     uint32_t first_logit = samples ? end - 1 : end;
     bool scores = false;
-    if (q->prompt_logits && q->n_prompt_logits < q->n_prompt) {
+    if (q->n_prompt_logits < q->key.n_prompt) {
         first_logit = first > q->n_prompt_logits ? first : q->n_prompt_logits;
         if (first_logit > end)
             first_logit = end;
@@ -177,7 +177,7 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     row->n_draft = 0;
     row->first_logit = first_logit;
     row->outputs = (struct sched_outputs){
-        .tokens = samples, .scores = scores, .vector = q->vector && first < q->n_prompt && end >= q->n_prompt};
+        .tokens = samples, .scores = scores, .vector = q->vector && first < q->key.n_prompt && end >= q->key.n_prompt};
     row->adapter = q->adapter;
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;
@@ -185,7 +185,7 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     if (q->key.background)
         p->background -= count < p->background ? count : p->background;
     p->logits -= end - first_logit;
-    if (s->config.cost.n_points > 0)
+    if (s->config->cost.n_points > 0)
         sched_shape_add(&p->shape, first, count, end - first_logit);
     account_row(p, q, count, samples);
     for (uint32_t i = q->n_known; i < end; i++)
@@ -194,7 +194,7 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     q->n_sampling += samples;
     q->last_step = s->step + 1;
     q->last_first = first;
-    p->prompt_planned |= q->leads && end >= q->n_prompt;
+    p->prompt_planned |= q->leads && end >= q->key.n_prompt;
 }
 
 void planner_add_row(struct planner *p, struct sequence *q, uint32_t count)
@@ -208,14 +208,14 @@ void planner_add_row(struct planner *p, struct sequence *q, uint32_t count)
  */
 static uint32_t promised(const struct sched *s, const struct sequence *q)
 {
-    if (s->config.preemption == SCHED_PREEMPT_NEVER)
+    if (s->config->preemption == SCHED_PREEMPT_NEVER)
         return q->n_positions;
     return q->n_planned + seq_remaining(q);
 }
 
 uint32_t planner_owed(const struct planner *p, const struct sequence *q, uint32_t group)
 {
-    const struct kv_config *kv = &p->s->config.kv;
+    const struct kv_config *kv = &p->s->config->kv;
     uint32_t n = kv_blocks_needed(kv, group, promised(p->s, q), sched_reach(p->s));
     uint32_t held = kv_table_held(q->table, group);
     n += q->n_shared[group];
@@ -226,7 +226,7 @@ void planner_add_owed(struct planner *p, const struct sequence *q)
 {
     if (promised(p->s, q) <= q->n_reserved)
         return;
-    for (uint32_t g = 0; g < p->s->config.kv.n_groups; g++)
+    for (uint32_t g = 0; g < p->s->config->kv.n_groups; g++)
         p->owed[g] += planner_owed(p, q, g);
 }
 
@@ -268,7 +268,7 @@ bool planner_give_way(struct planner *p)
 static bool make_space(struct planner *p, struct sequence *q, uint32_t n_tokens)
 {
     struct sched *s = p->s;
-    uint32_t bt = s->config.kv.block_tokens;
+    uint32_t bt = s->config->kv.block_tokens;
     if (n_tokens <= q->n_reserved)
         return true;
     while (kv_table_reserve(q->table, q->n_computed, n_tokens)) {
@@ -286,7 +286,7 @@ static bool make_space(struct planner *p, struct sequence *q, uint32_t n_tokens)
 
 uint32_t planner_left_for_prompts(const struct planner *p)
 {
-    uint32_t most = p->s->config.max_num_batched_tokens;
+    uint32_t most = p->s->config->max_num_batched_tokens;
     return most > p->n_decodes ? most - p->n_decodes : 0;
 }
 
@@ -300,9 +300,9 @@ static bool prepare_chunk(struct planner *p, struct sequence *q, uint32_t logits
         return true;
     if (!make_space(p, q, q->n_planned + want))
         return false;
-    p->s->prefills[p->n_prefills++] = (struct prefill){.name = sched_name(p->s, q), .want = want};
+    p->s->scratch.prefills[p->n_prefills++] = (struct prefill){.name = sched_name(p->s, q), .want = want};
     *prompt_left -= want;
-    p->s->flow_given[q->key.flow] += want;
+    p->s->flows->given[q->key.flow] += want;
     return true;
 }
 
@@ -315,8 +315,8 @@ void planner_serve_running(struct planner *p)
         uint32_t left = seq_remaining(q);
         /* One logit row is reserved for each sequence after this one. */
         uint32_t logits = p->logits - (s->n_listed - p->n_held - 1 - i);
-        if (q->n_computed < q->n_prompt)
-            s->computing[p->n_computing++] = sched_name(s, q);
+        if (q->n_computed < q->key.n_prompt)
+            s->scratch.computing[p->n_computing++] = sched_name(s, q);
         if (left == 1) {
             if (bound_row(p, q, 1, logits) > 0) {
                 if (q->n_planned >= q->n_reserved && !make_space(p, q, q->n_planned + 1))
@@ -331,5 +331,5 @@ void planner_serve_running(struct planner *p)
             planner_add_owed(p, q);
     }
     /* Promised so far; assigned in their turn. */
-    memset(s->flow_given, 0, (s->queue.n_flows + 1) * sizeof *s->flow_given);
+    memset(s->flows->given, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->given);
 }

@@ -23,6 +23,7 @@
  * 13. The invariants of memory/kv_cache.h. */
 #include "memory/kv_table.h"
 #include "scheduler/sequence.h"
+#include "scheduler/state/checked.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
 
@@ -64,85 +65,18 @@ static int check_config(const struct sched_config *c, struct quire_error *err)
 
 /* ---- the policy and its flows ---- */
 
-/* A policy's state and its queue. On an error both are freed. */
-struct policy_parts {
-    void *state;
-    struct queue queue;
-    uint32_t *flow_live, *flow_order, *flow_at, *flow_given;
-    uint64_t *flow_wants;
-};
-
-static void free_parts(const struct sched_policy *policy, struct policy_parts *p)
-{
-    queue_free(&p->queue);
-    free(p->flow_live);
-    free(p->flow_order);
-    free(p->flow_at);
-    free(p->flow_given);
-    free(p->flow_wants);
-    if (policy->destroy)
-        policy->destroy(p->state);
-    *p = (struct policy_parts){0};
-}
-
-static int make_parts(const struct sched *s, const struct sched_policy *policy,
-                      const struct sched_policy_options *options, struct policy_parts *p, struct quire_error *err)
-{
-    *p = (struct policy_parts){0};
-    int status = policy->create ? policy->create(options, &p->state, err) : QUIRE_OK;
-    if (status)
-        return status;
-    uint32_t n = policy->n_flows ? policy->n_flows(p->state) : 1;
-    p->flow_live = calloc(n + 1, sizeof *p->flow_live);
-    p->flow_order = calloc(n + 1, sizeof *p->flow_order);
-    p->flow_at = calloc(n + 1, sizeof *p->flow_at);
-    p->flow_given = calloc(n + 1, sizeof *p->flow_given);
-    p->flow_wants = calloc(n + 1, sizeof *p->flow_wants);
-    if (!p->flow_live || !p->flow_order || !p->flow_at || !p->flow_given || !p->flow_wants ||
-        queue_init(&p->queue, n, s->seqs, policy, p->state)) {
-        free_parts(policy, p);
-        return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
-    }
-    for (uint32_t i = 0; i <= n; i++)
-        p->flow_order[i] = i;
-    return QUIRE_OK;
-}
-
-static void take_parts(struct sched *s, const struct sched_policy *policy, const struct policy_parts *p)
-{
-    s->config.policy = policy;
-    s->policy_state = p->state;
-    s->queue = p->queue;
-    s->flow_live = p->flow_live;
-    s->flow_order = p->flow_order;
-    s->flow_at = p->flow_at;
-    s->flow_given = p->flow_given;
-    s->flow_wants = p->flow_wants;
-}
-
-static struct policy_parts parts_of(const struct sched *s)
-{
-    return (struct policy_parts){.state = s->policy_state,
-                                 .queue = s->queue,
-                                 .flow_live = s->flow_live,
-                                 .flow_order = s->flow_order,
-                                 .flow_at = s->flow_at,
-                                 .flow_given = s->flow_given,
-                                 .flow_wants = s->flow_wants};
-}
-
 /* Counts the live sequences by their flow under the new policy and reserves space for all of them. */
-static int reserve_flows(struct sched *s, const struct sched_policy *policy, struct policy_parts *p)
+static int reserve_flows(const struct sched *s, struct sched_flows *f)
 {
     for (uint32_t i = 0; i < s->n_names; i++) {
-        struct sequence *q = &s->seqs[i];
+        const struct sequence *q = &s->seqs[i];
         if (!q->job)
             continue;
-        uint32_t flow = policy->flow ? policy->flow(p->state, &q->key) : 0;
-        p->flow_live[q->key.background ? p->queue.n_flows : flow]++;
+        uint32_t flow = f->policy->flow ? f->policy->flow(f->state, &q->key) : 0;
+        f->live[q->key.background ? f->queue.n_flows : flow]++;
     }
-    for (uint32_t i = 0; i <= p->queue.n_flows; i++)
-        if (queue_reserve(&p->queue, i, p->flow_live[i]))
+    for (uint32_t i = 0; i <= f->queue.n_flows; i++)
+        if (queue_reserve(&f->queue, i, f->live[i]))
             return QUIRE_NO_MEMORY;
     return QUIRE_OK;
 }
@@ -151,17 +85,17 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
                      struct quire_error *err)
 {
     struct sched_policy_options changed = *options;
-    struct policy_parts parts, old = parts_of(s);
+    struct sched_flows *flows;
     changed.n_tenants = s->n_tenants;
-    int status = make_parts(s, policy, &changed, &parts, err);
+    int status = flows_create(policy, &changed, s->seqs, &flows, err);
     if (status)
         return status;
-    if (reserve_flows(s, policy, &parts)) {
-        free_parts(policy, &parts);
+    if (reserve_flows(s, flows)) {
+        flows_destroy(flows);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }
-    const struct sched_policy *before = s->config.policy;
-    take_parts(s, policy, &parts);
+    flows_destroy(s->flows);
+    s->flows = flows;
     for (uint32_t i = 0; i < s->n_names; i++) {
         struct sequence *q = &s->seqs[i];
         bool queued = q->queue_index != QUEUE_NONE;
@@ -172,30 +106,62 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
         if (queued)
             sched_queue_push(s, q);
     }
-    s->config.policy_options = changed;
-    s->config.policy_options.tenant_weights = NULL; /* the policy has its copy */
-    s->blocked_order = 0;
-    free_parts(before, &old);
+    s->admission->blocked_order = 0;
+    SCHED_CHECKED(s);
     return QUIRE_OK;
 }
 
 const struct sched_policy *sched_policy_of(const struct sched *s)
 {
-    return s->config.policy;
+    return s->flows->policy;
 }
 
 double sched_policy_figure(const struct sched *s, const char **name)
 {
     *name = NULL;
-    return s->config.policy->figure ? s->config.policy->figure(s->policy_state, name) : 0;
+    return s->flows->policy->figure ? s->flows->policy->figure(s->flows->state, name) : 0;
 }
 
 /* ---- creation ---- */
 
+/* The plans' memory. */
+static bool allocate_slots(struct sched *s)
+{
+    size_t n = s->config->max_num_seqs;
+    s->slots = calloc(s->config->overlap_depth + 2, sizeof *s->slots);
+    bool ok = s->slots != NULL;
+    for (uint32_t i = 0; ok && i < s->config->overlap_depth + 2; i++) {
+        struct plan_slot *slot = &s->slots[i];
+        slot->rows = calloc(n, sizeof *slot->rows);
+        slot->preempted = calloc(n, sizeof *slot->preempted);
+        slot->admitted = calloc(n, sizeof *slot->admitted);
+        slot->refused = calloc(SCHED_MAX_REFUSED, sizeof *slot->refused);
+        ok = slot->rows && slot->preempted && slot->admitted && slot->refused;
+    }
+    s->scratch.order = calloc(n, sizeof *s->scratch.order);
+    s->scratch.prefills = calloc(n, sizeof *s->scratch.prefills);
+    s->scratch.computing = calloc(n, sizeof *s->scratch.computing);
+    return ok && s->scratch.order && s->scratch.prefills && s->scratch.computing;
+}
+
+/* The parts that have headers of their own, without the flows. */
+static bool allocate_parts(struct sched *s)
+{
+    s->waits = calloc(1, sizeof *s->waits);
+    s->admission = calloc(1, sizeof *s->admission);
+    s->pins = calloc(1, sizeof *s->pins);
+    s->budget = calloc(1, sizeof *s->budget);
+    if (!s->waits || !s->admission || !s->pins || !s->budget)
+        return false;
+    s->waits->seqs = calloc(s->n_names, sizeof *s->waits->seqs);
+    budget_init(s->budget, s->config->step_target_us, s->config->adaptive_budget);
+    return s->waits->seqs != NULL;
+}
+
 /* Allocates everything of fixed size. After an error, sched_destroy frees it. */
 static int allocate(struct sched *s, struct quire_error *err)
 {
-    const struct sched_config *c = &s->config;
+    const struct sched_config *c = s->config;
     int status = kv_cache_create(&c->kv, &s->kv, err);
     if (status)
         return status;
@@ -203,40 +169,25 @@ static int allocate(struct sched *s, struct quire_error *err)
     s->free_names = calloc(s->n_names, sizeof *s->free_names);
     s->retired = calloc(s->n_names, sizeof *s->retired);
     s->running = calloc(c->max_num_seqs, sizeof *s->running);
-    s->scratch = calloc(c->max_num_seqs, sizeof *s->scratch);
-    s->prefills = calloc(c->max_num_seqs, sizeof *s->prefills);
-    s->computing = calloc(c->max_num_seqs, sizeof *s->computing);
     s->tenants = calloc(s->n_tenants, sizeof *s->tenants);
     s->tables = calloc((size_t)c->max_num_seqs * (c->overlap_depth + 1), sizeof *s->tables);
-    bool ok = s->seqs && s->free_names && s->retired && s->running && s->tables && s->scratch && s->prefills &&
-              s->computing && s->tenants;
-    for (uint32_t i = 0; i < c->overlap_depth + 2; i++) {
-        s->slots[i].rows = calloc(c->max_num_seqs, sizeof *s->slots[i].rows);
-        s->slots[i].preempted = calloc(c->max_num_seqs, sizeof *s->slots[i].preempted);
-        s->slots[i].admitted = calloc(c->max_num_seqs, sizeof *s->slots[i].admitted);
-        s->slots[i].refused = calloc(SCHED_MAX_REFUSED, sizeof *s->slots[i].refused);
-        ok = ok && s->slots[i].rows && s->slots[i].preempted && s->slots[i].admitted && s->slots[i].refused;
-    }
-    if (!ok)
+    bool ok = s->seqs && s->free_names && s->retired && s->running && s->tables && s->tenants;
+    if (!allocate_parts(s) || !allocate_slots(s) || !ok)
         return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
-    struct policy_parts parts;
-    status = make_parts(s, c->policy, &c->policy_options, &parts, err);
-    if (!status)
-        take_parts(s, c->policy, &parts);
-    return status;
+    return flows_create(c->policy, &c->policy_options, s->seqs, &s->flows, err);
 }
 
 /* Block tables for everything that can hold blocks at the same time: running sequences, and those that a launched step
  * still touches. Each has space for the longest sequence, so a step never allocates. */
 static int create_tables(struct sched *s, struct quire_error *err)
 {
-    uint32_t n = s->config.max_num_seqs * (s->config.overlap_depth + 1);
+    uint32_t n = s->config->max_num_seqs * (s->config->overlap_depth + 1);
     while (s->n_tables < n) {
         int status = kv_table_create(s->kv, &s->tables[s->n_tables], err);
         if (status)
             return status;
         s->n_tables++;
-        if (kv_table_prepare(s->tables[s->n_tables - 1], s->config.max_model_len))
+        if (kv_table_prepare(s->tables[s->n_tables - 1], s->config->max_model_len))
             return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory for block tables");
     }
     s->n_spare = s->n_tables;
@@ -250,19 +201,23 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
     if (status)
         return status;
     struct sched *s = calloc(1, sizeof *s);
-    if (!s)
+    struct sched_config *own = malloc(sizeof *own);
+    if (!s || !own) {
+        free(s);
+        free(own);
         return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
-    s->config = *config;
+    }
+    *own = *config;
+    s->config = own;
     s->next_order = 1;
     s->n_tenants = config->policy_options.n_tenants ? config->policy_options.n_tenants : 1;
-    s->config.policy_options.n_tenants = s->config.kv.n_tenants = s->n_tenants;
-    budget_init(&s->budget, config->step_target_us, config->adaptive_budget);
+    own->policy_options.n_tenants = own->kv.n_tenants = s->n_tenants;
     /* Waiting, running, and sequences that are over but touched or not yet collected. */
     s->n_names = config->max_queued_requests + config->max_num_seqs * (config->overlap_depth + 2);
     status = allocate(s, err);
     if (!status)
         status = create_tables(s, err);
-    s->config.policy_options.tenant_weights = NULL; /* the policy has its copy */
+    own->policy_options.tenant_weights = NULL; /* the policy has its copy */
     if (status) {
         sched_destroy(s);
         return status;
@@ -275,10 +230,9 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
     return QUIRE_OK;
 }
 
-void sched_destroy(struct sched *s)
+/* The live requests, with their blocks. */
+static void end_requests(struct sched *s)
 {
-    if (!s)
-        return;
     for (uint32_t i = 0; s->seqs && i < s->n_names; i++) {
         if (s->seqs[i].table)
             sched_drop_table(s, &s->seqs[i]);
@@ -289,23 +243,40 @@ void sched_destroy(struct sched *s)
         pins_forget(s, job->pin);
         free(job);
     }
-    sched_unpin(s, UINT32_MAX);
-    for (uint32_t i = 0; i < s->n_tables; i++)
-        kv_table_destroy(s->tables[i]);
-    for (uint32_t i = 0; i < PLAN_SLOTS_MAX; i++) {
+    if (s->pins)
+        pins_drop(s, UINT32_MAX);
+}
+
+static void free_slots(struct sched *s)
+{
+    for (uint32_t i = 0; s->slots && i < s->config->overlap_depth + 2; i++) {
         free(s->slots[i].rows);
         free(s->slots[i].preempted);
         free(s->slots[i].admitted);
         free(s->slots[i].refused);
     }
-    if (s->flow_order) { /* the policy was created */
-        struct policy_parts parts = parts_of(s);
-        free_parts(s->config.policy, &parts);
-    }
+    free(s->slots);
+    free(s->scratch.order);
+    free(s->scratch.prefills);
+    free(s->scratch.computing);
+}
+
+void sched_destroy(struct sched *s)
+{
+    if (!s)
+        return;
+    end_requests(s);
+    for (uint32_t i = 0; i < s->n_tables; i++)
+        kv_table_destroy(s->tables[i]);
+    free_slots(s);
+    flows_destroy(s->flows);
+    if (s->waits)
+        free(s->waits->seqs);
+    free(s->waits);
+    free(s->admission);
+    free(s->pins);
+    free(s->budget);
     free(s->tenants);
-    free(s->computing);
-    free(s->prefills);
-    free(s->scratch);
     free(s->tables);
     free(s->running);
     id_map_free(&s->jobs);
@@ -313,6 +284,7 @@ void sched_destroy(struct sched *s)
     free(s->free_names);
     free(s->seqs);
     kv_cache_destroy(s->kv);
+    free((void *)s->config);
     free(s);
 }
 
@@ -333,22 +305,22 @@ const uint32_t *sched_blocks(const struct sched *s, uint32_t seq, uint32_t group
 
 uint32_t sched_cached_tokens(const struct sched *s, uint32_t seq)
 {
-    return s->seqs[seq].account.n_cached;
+    return s->waits->seqs[seq].account.n_cached;
 }
 
 struct sched_account sched_account(const struct sched *s, uint32_t seq)
 {
-    return s->seqs[seq].account;
+    return s->waits->seqs[seq].account;
 }
 
 struct sched_stats sched_stats(const struct sched *s)
 {
     struct sched_stats stats = s->stats;
-    stats.n_pins = s->pins.n;
-    stats.n_pinned_blocks = s->pins.n_blocks;
-    stats.n_kept = s->pins.n_kept;
-    stats.n_kept_blocks = s->pins.n_kept_blocks;
-    stats.budget_ratio = s->budget.ratio;
+    stats.n_pins = s->pins->n;
+    stats.n_pinned_blocks = s->pins->n_blocks;
+    stats.n_kept = s->pins->n_kept;
+    stats.n_kept_blocks = s->pins->n_kept_blocks;
+    stats.budget_ratio = s->budget->ratio;
     return stats;
 }
 

@@ -119,7 +119,9 @@ struct kv_usage sched_kv_usage(const struct sched *s, uint32_t group);
 /* Returns whether no sequence lives or waits for sched_next_retired, and no plan is uncommitted. */
 bool sched_idle(const struct sched *s);
 
-/* Checks the numbered invariants in scheduler.c, and kv_cache_check(). */
+/* Checks the numbered invariants in scheduler.c, and kv_cache_check(). QUIRE_INTERNAL names the first broken one.
+ * Allocates nothing. O(names + tenants + blocks) while no sequence lives, otherwise quadratic in the running sequences.
+ * Debug builds call it after every call that changes state. */
 int sched_check(const struct sched *s, struct quire_error *err);
 
 #endif

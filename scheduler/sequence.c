@@ -7,27 +7,27 @@
 
 void sched_rank(struct sched *s, struct sequence *q)
 {
-    const struct sched_policy *policy = s->config.policy;
-    uint32_t bt = s->config.kv.block_tokens;
+    const struct sched_policy *policy = s->flows->policy;
+    uint32_t bt = s->config->kv.block_tokens;
     if (!policy->ranks_by_cache)
         q->key.n_cached = 0; /* another policy may have set it */
     else if (seq_may_hit(s, q))
-        q->key.n_cached = bt * kv_cache_peek(s->kv, q->hashes, q->n_hashes, q->key.n_cached / bt);
+        q->key.n_cached = bt * kv_cache_peek(s->kv, seq_hashes(q), q->n_hashes, q->key.n_cached / bt);
     if (q->key.background)
-        q->key.flow = s->queue.n_flows;
+        q->key.flow = s->flows->queue.n_flows;
     else
-        q->key.flow = policy->flow ? policy->flow(s->policy_state, &q->key) : 0;
-    q->key.rank = policy->rank ? policy->rank(s->policy_state, &q->key) : 0;
+        q->key.flow = policy->flow ? policy->flow(s->flows->state, &q->key) : 0;
+    q->key.rank = policy->rank ? policy->rank(s->flows->state, &q->key) : 0;
 }
 
 void sched_queue_push(struct sched *s, struct sequence *q)
 {
-    queue_push(&s->queue, sched_name(s, q));
+    queue_push(&s->flows->queue, sched_name(s, q));
 }
 
 void sched_queue_remove(struct sched *s, struct sequence *q)
 {
-    queue_remove(&s->queue, sched_name(s, q));
+    queue_remove(&s->flows->queue, sched_name(s, q));
 }
 
 void sched_enqueue(struct sched *s, struct sequence *q)
@@ -55,10 +55,10 @@ void sched_stops_running(struct sched *s, struct sequence *q)
     s->n_live_waiting += !q->key.background;
     s->tenants[q->key.tenant].n_running--;
     s->tenants[q->key.tenant].n_waiting++;
-    s->batch_left += s->config.batching != SCHED_CONTINUOUS;
-    q->account.n_preemptions++;
+    s->admission->batch_left += s->config->batching != SCHED_CONTINUOUS;
+    seq_waits(s, q)->account.n_preemptions++;
     seq_drop_proposal(s, q);
-    q->waits_since_us = s->now_us;
+    seq_waits(s, q)->since_us = s->waits->now_us;
 }
 
 void sched_release_followers(struct sched *s, struct sequence *leader)
@@ -69,7 +69,7 @@ void sched_release_followers(struct sched *s, struct sequence *leader)
         struct sequence *q = &s->seqs[job->seqs[i]];
         if (q->job != job || q->state != SEQ_FOLLOWING)
             continue;
-        s->batch_left += s->config.batching != SCHED_CONTINUOUS;
+        s->admission->batch_left += s->config->batching != SCHED_CONTINUOUS;
         sched_enqueue(s, q);
     }
 }
@@ -105,7 +105,7 @@ static void pass_on_lead(struct sched *s, const struct sched_job *job)
         if (q->job != job || q->state != SEQ_FOLLOWING)
             continue;
         q->leads = true;
-        q->prompt_logits = job->prompt_logprobs;
+        q->n_prompt_logits = job->prompt_logprobs ? 0 : SEQ_NO_LOGITS;
         sched_enqueue(s, q);
         return;
     }
@@ -140,11 +140,11 @@ void sched_end(struct sched *s, struct sequence *q)
     }
     if (q->queue_index != QUEUE_NONE) {
         sched_queue_remove(s, q);
-        s->batch_left -= s->batch_left > 0; /* it may have been one that was to join */
+        s->admission->batch_left -= s->admission->batch_left > 0; /* it may have been one that was to join */
     }
-    s->flow_live[q->key.flow]--;
+    s->flows->live[q->key.flow]--;
     seq_drop_proposal(s, q);
-    s->n_new -= !q->was_admitted;
+    s->waits->n_new -= !q->was_admitted;
     q->state = SEQ_ENDING;
     leave_job(s, q);
     if (q->table && q->last_step > s->committed) {

@@ -18,7 +18,7 @@ static inline uint32_t seq_remaining(const struct sequence *q)
 /* Returns whether a row that ends before position `end`, without drafts, gives the next token. */
 static inline bool seq_samples(const struct sequence *q, uint32_t end)
 {
-    return end == q->n_known + q->n_sampling && q->max_tokens > 0;
+    return end == q->n_known + q->n_sampling && q->key.max_tokens > 0;
 }
 
 static inline void seq_drop_proposal(struct sched *s, struct sequence *q)
@@ -30,7 +30,7 @@ static inline void seq_drop_proposal(struct sched *s, struct sequence *q)
 /* Returns whether the sequence may take blocks from the prefix cache. */
 static inline bool seq_may_hit(const struct sched *s, const struct sequence *q)
 {
-    return s->config.kv.prefix_caching && !q->job->no_prefix_hits;
+    return s->config->kv.prefix_caching && !q->job->no_prefix_hits;
 }
 
 /* Maximum of prompt positions that a hit may cover. The last known position is computed for its logits, and so are
@@ -38,7 +38,7 @@ static inline bool seq_may_hit(const struct sched *s, const struct sequence *q)
 static inline uint32_t seq_most_hit(const struct sequence *q)
 {
     uint32_t most = q->n_known - 1;
-    return q->prompt_logits && most > q->n_prompt_logits ? q->n_prompt_logits : most;
+    return most > q->n_prompt_logits ? q->n_prompt_logits : most;
 }
 
 /* Gets flow and rank from the policy. Not while the sequence is queued. */

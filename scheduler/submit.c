@@ -1,5 +1,6 @@
 /* Entry and exit of requests: submit, cancel, propose, collect. */
 #include "scheduler/sequence.h"
+#include "scheduler/state/checked.h"
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
 
@@ -19,7 +20,7 @@ static uint32_t positions_of(const struct sched_request *r)
 /* Returns an error if the request can never run. */
 static int check_request(const struct sched *s, const struct sched_request *r, struct quire_error *err)
 {
-    const struct sched_config *c = &s->config;
+    const struct sched_config *c = s->config;
     if (r->n_prompt == 0 || !r->prompt)
         return quire_fail(err, QUIRE_INVALID, "prompt: must have at least one token");
     if (r->n == 0 || r->n > c->max_queued_requests)
@@ -47,7 +48,7 @@ static int check_request(const struct sched *s, const struct sched_request *r, s
 /* Returns an error if there is no space for the request now. */
 static int check_space(const struct sched *s, const struct sched_request *r, struct quire_error *err)
 {
-    const struct sched_config *c = &s->config;
+    const struct sched_config *c = s->config;
     if (s->stats.n_waiting > c->max_queued_requests - r->n)
         return quire_fail(err, QUIRE_EXHAUSTED, "%u requests are waiting, the limit is %u", s->stats.n_waiting,
                           c->max_queued_requests);
@@ -77,10 +78,10 @@ static uint32_t *make_tokens(const struct sched_request *r, bool owned, size_t n
 /* Fills a free sequence, except for its queue position. On QUIRE_NO_MEMORY it stays free. */
 static int start_sequence(struct sched *s, struct sequence *q, const struct sched_request *r, bool owned)
 {
-    uint32_t bt = s->config.kv.block_tokens;
-    uint32_t n_prompt_hashes = s->config.kv.prefix_caching ? r->n_prompt / bt : 0;
+    uint32_t bt = s->config->kv.block_tokens;
+    uint32_t n_prompt_hashes = s->config->kv.prefix_caching ? r->n_prompt / bt : 0;
     size_t n_tokens = (size_t)r->n_prompt + r->max_tokens;
-    size_t n_hashes = s->config.kv.prefix_caching ? positions_of(r) / bt : 0;
+    size_t n_hashes = s->config->kv.prefix_caching ? positions_of(r) / bt : 0;
     uint32_t *tokens = make_tokens(r, owned, n_tokens * sizeof *tokens + n_hashes * sizeof(struct key256));
     if (!tokens)
         return QUIRE_NO_MEMORY;
@@ -98,29 +99,14 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
                 .expected_tokens = r->expected_tokens,
                 .background = r->background},
         .tokens = tokens,
-        .n_prompt = r->n_prompt,
-        .max_tokens = r->max_tokens,
         .n_positions = positions_of(r),
         .n_known = r->n_prompt,
-        .hashes = (struct key256 *)(void *)(tokens + n_tokens),
-        .chain_first = r->chain_first,
         .n_hashes = n_prompt_hashes,
+        .n_prompt_logits = SEQ_NO_LOGITS,
         .adapter = r->adapter,
-        .waits_since_us = r->arrival_us,
-        .n_admissions_before = s->n_admissions,
     };
-    q->account.arrival_us = r->arrival_us;
-    /* The current shortage of the head counts for this sequence only from its arrival. If it arrived before the last
-     * plan, the time before that plan is not counted. */
-    memcpy(q->short_before, s->short_us, sizeof q->short_before);
-    if (s->now_us == 0)
-        s->now_us = r->arrival_us;
-    if (r->arrival_us > s->now_us)
-        q->short_before[s->shortage] += r->arrival_us - s->now_us;
-    else
-        q->short_before[SCHED_SHORT_OF_NOTHING] -= s->now_us - r->arrival_us;
     if (n_prompt_hashes > 0)
-        memcpy(q->hashes, r->hashes, n_prompt_hashes * sizeof *q->hashes);
+        memcpy(seq_hashes(q), r->hashes, n_prompt_hashes * sizeof(struct key256));
     return QUIRE_OK;
 }
 
@@ -144,7 +130,7 @@ static int start_all(struct sched *s, struct sched_job *job, const struct sched_
             return QUIRE_NO_MEMORY;
         }
         s->seqs[name].job = job;
-        s->seqs[name].n_new_before = s->n_new + i;
+        waits_begin(s->waits, name, r->arrival_us, s->waits->n_new + i);
         job->seqs[i] = name;
     }
     return QUIRE_OK;
@@ -152,11 +138,11 @@ static int start_all(struct sched *s, struct sched_job *job, const struct sched_
 
 struct sched_load sched_load_of(const struct sched *s, const struct sequence *q, uint64_t now_us)
 {
-    struct sched_load load = {.now_us = now_us, .us_per_token = s->budget.us_per_token};
-    const struct sched_config *c = &s->config;
-    uint32_t left = q->n_prompt > q->key.n_cached ? q->n_prompt - q->key.n_cached : 1;
+    struct sched_load load = {.now_us = now_us, .us_per_token = s->budget->us_per_token};
+    const struct sched_config *c = s->config;
+    uint32_t left = q->key.n_prompt > q->key.n_cached ? q->key.n_prompt - q->key.n_cached : 1;
     if (c->cost.n_points > 0)
-        load.prefill_us = sched_cost_prefill_us(&c->cost, q->n_prompt - left, left, c->max_num_batched_tokens);
+        load.prefill_us = sched_cost_prefill_us(&c->cost, q->key.n_prompt - left, left, c->max_num_batched_tokens);
     return load;
 }
 
@@ -171,7 +157,7 @@ static uint64_t tokens_before(const struct sched *s, const struct queue_heap *he
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < heap->n; i += step, n_looked++) {
         const struct sched_candidate *other = &s->seqs[heap->names[i]].key;
-        if (queue_before(&s->queue, other, &q->key))
+        if (queue_before(&s->flows->queue, other, &q->key))
             n_tokens += other->n_known;
     }
     return n_tokens * heap->n / n_looked;
@@ -180,13 +166,13 @@ static uint64_t tokens_before(const struct sched *s, const struct queue_heap *he
 /* Returns whether the policy rejects it at its rank among the waiting sequences. */
 static uint64_t ask_policy(const struct sched *s, const struct sequence *q)
 {
-    const struct sched_policy *policy = s->config.policy;
+    const struct sched_policy *policy = s->flows->policy;
     if (!policy->refuse)
         return 0;
     struct sched_load load = sched_load_of(s, q, q->key.arrival_us);
-    for (uint32_t i = 0; i < s->queue.n_active; i++)
-        load.n_tokens_before += tokens_before(s, &s->queue.heaps[s->queue.active[i]], q);
-    return policy->refuse(s->policy_state, &q->key, &load);
+    for (uint32_t i = 0; i < s->flows->queue.n_active; i++)
+        load.n_tokens_before += tokens_before(s, &s->flows->queue.heaps[s->flows->queue.active[i]], q);
+    return policy->refuse(s->flows->state, &q->key, &load);
 }
 
 /* Everything that can fail. On an error nothing remains. */
@@ -203,8 +189,9 @@ static int make_job(struct sched *s, const struct sched_request *r, uint32_t flo
                               .prompt_logprobs = r->prompt_logprobs,
                               .no_prefix_hits = r->no_prefix_hits,
                               .keep_us = r->keep_us,
-                              .keep_name = r->keep_name};
-    int status = queue_reserve(&s->queue, flow, s->flow_live[flow] + r->n);
+                              .keep_name = r->keep_name,
+                              .chain_first = r->chain_first};
+    int status = queue_reserve(&s->flows->queue, flow, s->flows->live[flow] + r->n);
     if (!status)
         status = id_map_add(&s->jobs, r->id, (uintptr_t)job);
     if (status)
@@ -225,15 +212,15 @@ static int make_job(struct sched *s, const struct sched_request *r, uint32_t flo
 
 static uint32_t flow_of(const struct sched *s, const struct sched_request *r)
 {
-    const struct sched_policy *policy = s->config.policy;
+    const struct sched_policy *policy = s->flows->policy;
     const struct sched_candidate c = {.priority = r->priority, .tenant = r->tenant, .class_index = r->class_index};
     if (r->background)
-        return s->queue.n_flows;
-    return policy->flow ? policy->flow(s->policy_state, &c) : 0;
+        return s->flows->queue.n_flows;
+    return policy->flow ? policy->flow(s->flows->state, &c) : 0;
 }
 
-int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs, uint64_t *retry_us,
-                 struct quire_error *err)
+static int submit(struct sched *s, const struct sched_request *r, uint32_t *seqs, uint64_t *retry_us,
+                  struct quire_error *err)
 {
     struct sched_job *job = NULL;
     if (retry_us)
@@ -271,27 +258,35 @@ int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs,
         s->seqs[seqs[i]].gates = r->host_gated ? SEQ_GATE_SAMPLER : 0;
         s->seqs[seqs[i]].vector = r->vector;
     }
-    s->flow_live[flow] += r->n;
-    s->n_new += r->n;
+    s->flows->live[flow] += r->n;
+    s->waits->n_new += r->n;
     leader->leads = true;
-    leader->prompt_logits = r->prompt_logprobs;
+    leader->n_prompt_logits = r->prompt_logprobs ? 0 : SEQ_NO_LOGITS;
     /* Time without live sequences is not the last step's time. */
     if (s->stats.n_running + s->stats.n_waiting == 0)
-        s->budget.committed = s->committed;
+        s->budget->committed = s->committed;
     sched_enqueue(s, leader);
     s->stats.n_waiting += r->n;
     s->n_live_waiting += r->background ? 0 : r->n;
     s->tenants[r->tenant].n_waiting += r->n;
     s->stats.n_waiting_tokens += r->n_prompt;
-    s->no_more = false;
+    s->admission->no_more = false;
     if (r->owned_prompt)
         *r->owned_prompt = NULL;
     return QUIRE_OK;
 }
 
+int sched_submit(struct sched *s, const struct sched_request *r, uint32_t *seqs, uint64_t *retry_us,
+                 struct quire_error *err)
+{
+    int status = submit(s, r, seqs, retry_us, err);
+    SCHED_CHECKED(s);
+    return status;
+}
+
 void sched_no_more(struct sched *s)
 {
-    s->no_more = true;
+    s->admission->no_more = true;
 }
 
 void sched_cancel(struct sched *s, uint64_t id)
@@ -308,12 +303,14 @@ void sched_cancel(struct sched *s, uint64_t id)
         n_live--;
         sched_end(s, q);
     }
+    SCHED_CHECKED(s);
 }
 
 void sched_cancel_seq(struct sched *s, uint32_t seq)
 {
     if (seq < s->n_names && s->seqs[seq].job)
         sched_end(s, &s->seqs[seq]);
+    SCHED_CHECKED(s);
 }
 
 uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, uint32_t n)
@@ -328,6 +325,7 @@ uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, ui
     s->n_proposals += q->n_proposed > 0;
     if (q->n_proposed > 0)
         memcpy(q->tokens + q->n_known, tokens, q->n_proposed * sizeof *tokens);
+    SCHED_CHECKED(s);
     return q->n_proposed;
 }
 
@@ -337,6 +335,7 @@ bool sched_gate(struct sched *s, uint32_t seq, bool gated)
     if (!q || !q->job || gated == ((q->gates & SEQ_GATE_DRAFTS) != 0))
         return false;
     q->gates ^= SEQ_GATE_DRAFTS;
+    SCHED_CHECKED(s);
     return true;
 }
 
@@ -348,5 +347,6 @@ bool sched_next_retired(struct sched *s, uint32_t *seq)
     s->retired_head = (s->retired_head + 1) % s->n_names;
     s->n_retired--;
     free_name(s, *seq);
+    SCHED_CHECKED(s);
     return true;
 }

@@ -40,6 +40,8 @@ static int parse(const char *text, size_t n_bytes, size_t flags, unsigned max_de
     json_error_t at;
     json_t *value = json_loadb(text, n_bytes, JSON_DECODE_ANY | flags, &at);
     *out = NULL;
+    if (!value && at.text[0] == '\0') /* jansson describes every fault of the text, but no failed allocation */
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", where);
     if (!value) {
         /* jansson quotes what it could not read; nobody vouched for those bytes. */
         for (char *c = at.text; *c; c++)

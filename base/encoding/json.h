@@ -16,7 +16,7 @@
 
 /* Parses one JSON value of any kind. Refuses bytes that are not UTF-8, duplicate keys, trailing
  * text, and nesting deeper than max_depth. `where` begins the error text ("request body"). The
- * caller owns *out (json_decref). */
+ * caller owns *out (json_decref). QUIRE_NO_MEMORY; if jansson fails to allocate a string, it reports invalid JSON instead. */
 int quire_json_parse(const char *text, size_t n_bytes, unsigned max_depth, const char *where, json_t **out,
                      struct quire_error *err);
 

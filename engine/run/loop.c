@@ -25,6 +25,11 @@
 /* How often an idle engine looks whether the other ranks live. */
 #define LOOK_AFTER_RANKS_US 200000u
 
+/* An engine that was idle for this long checks the invariants of its scheduler and its KV cache, and again after the same
+ * time. The check takes at most a thousandth of an idle engine's time. */
+#define CHECK_IDLE_US 2000000u
+#define CHECK_IDLE_PART 1000u
+
 struct loop {
     bool is_static;
     bool dead;
@@ -467,32 +472,54 @@ static bool has_work(const struct engine *e)
     return !e->run->loop->dead && !sched_idle(e->run->sched);
 }
 
-/* Until when to wait for mail; 0 = not at all. */
-static uint64_t wait_until(const struct engine *e)
+/* A reference too many loses a KV block, and one too few gives a request the keys and values of another. Such an engine
+ * ends as with any other fault, before it computes the next request. */
+static int check_idle(const struct engine *e, uint64_t *due_us, struct quire_error *err)
 {
-    const uint64_t until = has_work(e) ? e->run->loop->sleep_until_us : MAILBOX_FOREVER;
-    const uint64_t look = e->ranks && !e->run->loop->dead && until > 0 ? quire_now_us() + LOOK_AFTER_RANKS_US
-                                                                       : MAILBOX_FOREVER;
+    const uint64_t now_us = quire_now_us();
+    int status = QUIRE_OK;
+    uint64_t took_us = 0;
+    if (!e->run->loop->dead && sched_idle(e->run->sched)) {
+        if (now_us < *due_us)
+            return QUIRE_OK;
+        status = sched_check(e->run->sched, err);
+        took_us = quire_now_us() - now_us;
+    }
+    const uint64_t pause_us = took_us * CHECK_IDLE_PART;
+    *due_us = now_us + (pause_us > CHECK_IDLE_US ? pause_us : CHECK_IDLE_US);
+    if (status)
+        quire_error_prefix(err, "a check of the idle engine found an internal error; please report it: ");
+    return status;
+}
+
+/* Until when to wait for mail; 0 = not at all. check_us: when the next check of the idle engine is due. */
+static uint64_t wait_until(const struct engine *e, uint64_t check_us)
+{
+    const struct loop *loop = e->run->loop;
+    const uint64_t until = has_work(e) ? loop->sleep_until_us : loop->dead ? MAILBOX_FOREVER : check_us;
+    const uint64_t look = e->ranks && !loop->dead && until > 0 ? quire_now_us() + LOOK_AFTER_RANKS_US
+                                                               : MAILBOX_FOREVER;
     return look < until ? look : until;
 }
 
 /* A turn of what there is to do. */
-static int turn(struct engine *e, struct quire_error *err)
+static int turn(struct engine *e, uint64_t *check_us, struct quire_error *err)
 {
     if (e->ranks && !e->run->loop->dead && ranks_check(e->ranks, err) != QUIRE_OK)
         return QUIRE_UNAVAILABLE;
     int status = has_work(e) ? step(e, err) : QUIRE_OK;
     if (status == QUIRE_OK && e->ranks && !e->run->loop->dead)
         status = rank_look(e, !has_work(e), err);
-    return status;
+    return status == QUIRE_OK ? check_idle(e, check_us, err) : status;
 }
 
 void *engine_main(void *engine)
 {
     struct engine *e = engine;
+    uint64_t check_us = quire_now_us() + CHECK_IDLE_US;
     for (;;) {
         struct mailbox_mail mail;
-        mailbox_drain(e->mailbox, wait_until(e), &mail);
+        mailbox_drain(e->mailbox, wait_until(e, check_us), &mail);
         e->run->loop->sleep_until_us = 0;
         if (mail.closing)
             break;
@@ -503,7 +530,7 @@ void *engine_main(void *engine)
             event_order(e, mail.orders.number);
         }
         struct quire_error err;
-        if (turn(e, &err) != QUIRE_OK)
+        if (turn(e, &check_us, &err) != QUIRE_OK)
             die(e, err.text);
         engine_publish(e, quire_now_us() - begin);
         events_flush(e);

@@ -26,9 +26,9 @@
 #include "memory/kv_cache.h"
 #include "scheduler/pins.h"
 #include "scheduler/policy.h"
-#include "scheduler/types/account.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum seq_state {
@@ -55,6 +55,7 @@ struct sched_job {
     bool prompt_logprobs, no_prefix_hits;
     struct pin *pin;           /* takes over the prompt's blocks when choice 0 ends; NULL: no pin */
     uint64_t keep_us, keep_name; /* of its request */
+    struct key256 chain_first;   /* the link before the name of its first block */
     uint32_t seqs[];           /* [n] names; the name of a choice that is over may belong to another request */
 };
 
@@ -63,12 +64,10 @@ struct sequence {
     enum seq_state state;
     bool leads;           /* computes the prompt for the choices that follow; false after it is planned */
     uint8_t gates;        /* bits of seq_gate; a gated sequence is not planned past the known tokens */
-    bool prompt_logits;   /* needs logits of prompt positions [n_prompt_logits, n_prompt) */
     bool was_admitted;
     bool vector;          /* needs the vector of its prompt */
     uint8_t n_proposed;   /* drafts after the known tokens, for the next row that gives a token */
     uint8_t n_drafting;   /* drafts that a launched row verifies */
-    uint32_t n_prompt, max_tokens;
     uint32_t n_positions; /* positions to compute in all, without that of the last token */
     uint32_t n_known, n_sampling;
     uint32_t n_computed, n_planned;
@@ -77,28 +76,28 @@ struct sequence {
     uint32_t n_reached;   /* positions ever planned: below it, a row recomputes */
     uint32_t last_first;  /* first position of the last row */
     uint64_t last_step;   /* the last plan with a row of this sequence */
-    uint32_t *tokens;     /* [n_prompt + max_tokens]; one allocation with hashes, owned */
+    uint32_t *tokens;     /* [key.n_prompt + key.max_tokens], and after them the hashes; owned */
 
     struct sched_candidate key;
     struct sched_job *job; /* NULL after its end */
     struct kv_table *table;  /* NULL: holds no table */
 
-    struct key256 *hashes;   /* [n_positions / block_tokens] names of full blocks */
-    struct key256 chain_first;
-    uint32_t n_hashes;        /* known names */
-    uint32_t n_prompt_logits; /* prompt positions whose logits were in a plan */
+    uint32_t n_hashes;        /* known names of its blocks: seq_hashes() */
+    uint32_t n_prompt_logits; /* prompt positions whose logits were in a plan; SEQ_NO_LOGITS: none is needed */
     uint32_t queue_index;     /* QUEUE_NONE: not queued */
     uint32_t adapter;
 
     /* With reservation: blocks taken over at admission that other sequences hold, too. In a windowed group each holder
      * releases them and then needs one of its own. */
     uint32_t n_shared[KV_MAX_GROUPS];
-
-    struct sched_account account;
-    uint64_t short_before[SCHED_N_SHORTAGES]; /* the scheduler's sums when the sequence began to wait */
-    uint64_t waits_since_us;
-    uint64_t n_admissions_before; /* the scheduler's count when the sequence was submitted */
-    uint32_t n_new_before; /* the same, including earlier choices of its request */
 };
+
+#define SEQ_NO_LOGITS UINT32_MAX
+
+/* [n_positions / block_tokens] names of full blocks; n_hashes of them are known. */
+static inline struct key256 *seq_hashes(const struct sequence *q)
+{
+    return (struct key256 *)(void *)(q->tokens + (size_t)q->key.n_prompt + q->key.max_tokens);
+}
 
 #endif

@@ -217,9 +217,13 @@ static void fail(struct flight *f, struct failure how)
     release(f);
 }
 
+/* The source below still computes, and its events must not reach a flight that is over. */
 static void fail_no_memory(struct flight *f)
 {
     static const char why[] = "the response cache: out of memory";
+    struct response_cache *c = f->cache;
+    if (f->is_below)
+        c->below.cancel(c->below.self, f->below_id, -1);
     fail(f, (struct failure){.refuse = &(struct wire_refuse){
                                  .status = QUIRE_NO_MEMORY, .message = why, .n_message = sizeof why - 1}});
 }

@@ -1,42 +1,11 @@
 /* Every allocation in creation and submission fails once: the call must report it, leave the scheduler unchanged and
  * leak nothing. */
 #include "scheduler/driver.h"
+#include "tests/fault.h"
 #include "tests/scheduler/sched_harness.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
-
-/* The linker redirects every malloc, calloc and realloc of the program to these (--wrap). */
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t size);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t size);
-
-static long countdown = -1; /* the allocation that reaches 0 fails; negative: none fails */
-static long n_allocations;
-
-static bool fails_now(void)
-{
-    n_allocations++;
-    return countdown >= 0 && countdown-- == 0;
-}
-
-void *__wrap_malloc(size_t size)
-{
-    return fails_now() ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails_now() ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t size)
-{
-    return fails_now() ? NULL : __real_realloc(p, size);
-}
 
 static struct sched_policy_options some_options(void)
 {
@@ -57,9 +26,9 @@ static void create_under(const struct sched_policy *policy)
     c.policy_options = some_options();
     while (status) {
         struct quire_error err = {.text = ""};
-        countdown = n_failed;
+        fault_at(n_failed);
         status = sched_create(&c, &s, &err);
-        countdown = -1;
+        fault_end();
         if (status == QUIRE_OK)
             break;
         assert_int_equal(status, QUIRE_NO_MEMORY);
@@ -86,9 +55,9 @@ static void set_policy(struct sched *s, const struct sched_policy *policy)
     int status = QUIRE_NO_MEMORY;
     for (long n_failed = 0; status; n_failed++) {
         struct quire_error err = {.text = ""};
-        countdown = n_failed;
+        fault_at(n_failed);
         status = sched_set_policy(s, policy, &options, &err);
-        countdown = -1;
+        fault_end();
         assert_true(status == QUIRE_OK || status == QUIRE_NO_MEMORY);
         assert_ptr_equal(sched_policy_of(s), status ? old : policy);
         assert_true(status == QUIRE_OK || strstr(err.text, "memory"));
@@ -128,9 +97,9 @@ static void test_submit(void **state)
     r.n = 4;
     for (;; n_failed++) {
         struct quire_error err = {.text = ""};
-        countdown = n_failed;
+        fault_at(n_failed);
         int status = sched_submit(s, &r, seqs, NULL, &err);
-        countdown = -1;
+        fault_end();
         if (status == QUIRE_OK)
             break;
         assert_int_equal(status, QUIRE_NO_MEMORY);
@@ -167,9 +136,9 @@ static void test_driver(void **state)
     long n_failed = 0;
     for (;; n_failed++) {
         struct quire_error err = {.text = ""};
-        countdown = n_failed;
+        fault_at(n_failed);
         int status = sched_driver_create(s, &calls, NULL, &d, &err);
-        countdown = -1;
+        fault_end();
         if (status == QUIRE_OK)
             break;
         assert_int_equal(status, QUIRE_NO_MEMORY);
@@ -196,9 +165,9 @@ static void run_under(const struct sched_policy *policy)
         assert_int_equal(sched_driver_create(s, &calls, NULL, &d, NULL), QUIRE_OK);
         while (!sched_idle(s)) {
             const struct sched_plan *p;
-            long before = n_allocations;
+            long before = fault_n_allocations();
             int status = sched_driver_turn(d, 0, &p, NULL);
-            long after = n_allocations;
+            long after = fault_n_allocations();
             assert_int_equal(status, QUIRE_OK);
             assert_int_equal(after, before);
         }

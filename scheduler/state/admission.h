@@ -1,0 +1,20 @@
+/* What admission remembers from one plan to the next. admit.c owns it; the files that change the queue or the batch keep
+ * it up to date. */
+#ifndef QUIRE_SCHEDULER_STATE_ADMISSION_H
+#define QUIRE_SCHEDULER_STATE_ADMISSION_H
+
+#include "memory/kv_cache.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct sched_admission {
+    /* The head of the queue that did not fit, and the space at that time. */
+    uint64_t blocked_order; /* 0 = none */
+    int64_t blocked_slack[KV_MAX_GROUPS];
+    uint32_t rerank_cursor; /* names, round-robin */
+    bool no_more; /* nothing follows: incomplete static batches start */
+    uint32_t batch_left; /* sequences that may still join the running batch */
+};
+
+#endif

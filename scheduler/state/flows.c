@@ -1,0 +1,47 @@
+#include "scheduler/state/flows.h"
+
+#include <stdlib.h>
+
+int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options, struct sequence *seqs,
+                 struct sched_flows **out, struct quire_error *err)
+{
+    struct sched_flows *f = calloc(1, sizeof *f);
+    *out = NULL;
+    if (!f)
+        return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
+    f->policy = policy;
+    int status = policy->create ? policy->create(options, &f->state, err) : QUIRE_OK;
+    if (status) {
+        free(f);
+        return status;
+    }
+    uint32_t n = policy->n_flows ? policy->n_flows(f->state) : 1;
+    f->live = calloc(n + 1, sizeof *f->live);
+    f->order = calloc(n + 1, sizeof *f->order);
+    f->at = calloc(n + 1, sizeof *f->at);
+    f->given = calloc(n + 1, sizeof *f->given);
+    f->wants = calloc(n + 1, sizeof *f->wants);
+    if (!f->live || !f->order || !f->at || !f->given || !f->wants || queue_init(&f->queue, n, seqs, policy, f->state)) {
+        flows_destroy(f);
+        return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
+    }
+    for (uint32_t i = 0; i <= n; i++)
+        f->order[i] = i;
+    *out = f;
+    return QUIRE_OK;
+}
+
+void flows_destroy(struct sched_flows *f)
+{
+    if (!f)
+        return;
+    queue_free(&f->queue);
+    free(f->live);
+    free(f->order);
+    free(f->at);
+    free(f->given);
+    free(f->wants);
+    if (f->policy->destroy)
+        f->policy->destroy(f->state);
+    free(f);
+}

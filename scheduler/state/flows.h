@@ -1,0 +1,30 @@
+/* What a policy brings with it: its state, its queue, and the counts per flow. sched_set_policy() makes all of it anew
+ * and replaces the old one as a whole, between two plans. Owned by the scheduler; one thread at a time. */
+#ifndef QUIRE_SCHEDULER_STATE_FLOWS_H
+#define QUIRE_SCHEDULER_STATE_FLOWS_H
+
+#include "base/status.h"
+#include "scheduler/policy.h"
+#include "scheduler/queue.h"
+
+#include <stdint.h>
+
+struct sched_flows {
+    const struct sched_policy *policy;
+    void *state; /* the policy's, owned; NULL for policies without state */
+    struct queue queue;
+    /* [queue.n_flows + 1] each; the last is the background's */
+    uint32_t *live; /* live sequences */
+    uint32_t *order; /* in the order of the last plan */
+    uint32_t *at; /* scratch: counts, then positions, of the running sequences */
+    uint64_t *wants; /* scratch: prompt tokens that the running sequences of a flow need */
+    uint32_t *given; /* scratch: prompt tokens of a flow in this plan */
+};
+
+/* The policy reads the keys in seqs. On an error *out is NULL, and the old flows are not affected. */
+int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options, struct sequence *seqs,
+                 struct sched_flows **out, struct quire_error *err);
+/* NULL is allowed. */
+void flows_destroy(struct sched_flows *flows);
+
+#endif
