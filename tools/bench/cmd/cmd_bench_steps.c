@@ -24,13 +24,17 @@
 #define PROMPT_SHARE 0.12                  /* of the time: prompts, in each round */
 #define PROMPTS_OF_MOST 20                 /* a round's prompts have about this many times most_tokens */
 
-struct steps {
-    struct engine_options options;
+/* The command line. */
+struct steps_options {
+    struct engine_options *engine;
     double seconds;
     bool has_seconds;
     const char *output, *recording;
     bool json;
+};
 
+struct steps {
+    const struct steps_options *options;
     struct bench_steps *bench;
     struct bench_scene_bounds bounds;
     struct bench_scene *scenes;
@@ -81,13 +85,14 @@ static int choose_bounds(struct steps *s, struct quire_error *err)
             capacity = plan->groups[g].n_blocks * (double)plan->block_tokens;
     b->block_tokens = plan->block_tokens;
     b->max_seqs = plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs : plan->max_num_batched_tokens;
-    b->most_tokens = at_most(rate * s->seconds * PROMPT_SHARE / PROMPTS_OF_MOST + 16, plan->max_num_batched_tokens);
+    b->most_tokens = at_most(rate * s->options->seconds * PROMPT_SHARE / PROMPTS_OF_MOST + 16,
+                             plan->max_num_batched_tokens);
     b->most_tokens = at_most(plan->max_model_len / 4, b->most_tokens);
     b->most_logits = at_most(plan->max_logit_rows, plan->max_num_batched_tokens);
     b->max_context = plan->max_model_len / 2;
     for (uint32_t i = 0; i < b->max_seqs; i++)
         sum_of_shares += 1.0 / (i + 1);
-    b->n_cached = at_most(rate * s->seconds * FILL_SHARE / sum_of_shares, UINT32_MAX);
+    b->n_cached = at_most(rate * s->options->seconds * FILL_SHARE / sum_of_shares, UINT32_MAX);
     b->n_cached = at_most(capacity / 2 / sum_of_shares, b->n_cached);
     return QUIRE_OK;
 }
@@ -136,8 +141,8 @@ static int run_rounds(struct steps *s, double until, struct quire_error *err)
 static int measure(struct steps *s, struct quire_error *err)
 {
     double began = quire_now_s();
-    s->options.prefix_caching = true; /* contexts are computed once */
-    int status = bench_steps_open(&s->options, s->options.has_seed ? s->options.seed : 0, &s->bench, err);
+    const struct engine_options *options = s->options->engine;
+    int status = bench_steps_open(options, options->has_seed ? options->seed : 0, &s->bench, err);
     if (status == QUIRE_OK)
         status = choose_bounds(s, err);
     if (status == QUIRE_OK)
@@ -145,7 +150,7 @@ static int measure(struct steps *s, struct quire_error *err)
     if (status == QUIRE_OK)
         status = fill(s, err);
     if (status == QUIRE_OK)
-        status = run_rounds(s, began + s->seconds, err);
+        status = run_rounds(s, began + s->options->seconds, err);
     if (status == QUIRE_OK)
         status = bench_steps_medians(s->bench, &s->measured, &s->n_measured, err);
     return status;
@@ -204,7 +209,7 @@ static int fit_costs(struct steps *s, struct quire_error *err)
     compare_halves(s);
     int status = cost_fit(s->fitted, s->n_fitted, &s->cost, err);
     if (status == QUIRE_OK)
-        status = bench_copy(&s->options, bench_steps_info(s->bench), &s->cost.block_copy_us, err);
+        status = bench_copy(s->options->engine, bench_steps_info(s->bench), &s->cost.block_copy_us, err);
     if (status != QUIRE_OK)
         return status;
     cost_fit_errors(&s->cost, s->fitted, s->n_fitted, s->fit_errors);
@@ -300,7 +305,7 @@ static int save(const struct steps *s, struct quire_error *err)
              info->desc->architecture, info->plan->device, info->plan->n_threads,
              s->errors[COST_N_KINDS].mean_absolute * 100, s->errors[COST_N_KINDS].n);
     const struct cost_shape shape = shape_of(s);
-    return cost_file_write(s->output, &s->cost, about, &shape, err);
+    return cost_file_write(s->options->output, &s->cost, about, &shape, err);
 }
 
 static json_t *errors_json(const struct steps *s)
@@ -357,8 +362,8 @@ static void print_model(const struct sched_cost *cost)
 
 static void print_output(const struct steps *s)
 {
-    if (s->output)
-        printf("\nUse %s with --cost-model.\n", s->output);
+    if (s->options->output)
+        printf("\nUse %s with --cost-model.\n", s->options->output);
     else
         puts("\nWrite the model to a file with --output FILE.\n");
 }
@@ -403,7 +408,7 @@ static int fit_recording(struct steps *s, struct cost_sample *samples, size_t n,
     snprintf(about, sizeof about,
              "a recorded server: error of %.1f %% on the last %zu of %zu steps, which it was not fitted on",
              s->errors[COST_N_KINDS].mean_absolute * 100, n - n_first, n);
-    return s->output ? cost_file_write(s->output, &s->cost, about, NULL, err) : QUIRE_OK;
+    return s->options->output ? cost_file_write(s->options->output, &s->cost, about, NULL, err) : QUIRE_OK;
 }
 
 static int run_recording(struct steps *s)
@@ -411,16 +416,16 @@ static int run_recording(struct steps *s)
     struct quire_error err;
     struct cost_sample *samples;
     size_t n;
-    int status = bench_recorded_steps(s->recording, &samples, &n, &err);
+    int status = bench_recorded_steps(s->options->recording, &samples, &n, &err);
     if (status == QUIRE_OK)
         status = fit_recording(s, samples, n, &err);
     free(samples);
     if (status != QUIRE_OK)
         return command_fail(1, err.text);
-    if (s->json)
+    if (s->options->json)
         return command_print_json(json_pack("{s:o, s:o, s:I}", "cost", cost_file_json(&s->cost, NULL, NULL), "errors",
                                             errors_json(s), "steps", (json_int_t)n));
-    printf("%-34s %zu of %s\n\n", "Steps:", n, s->recording);
+    printf("%-34s %zu of %s\n\n", "Steps:", n, s->options->recording);
     print_errors(s);
     print_model(&s->cost);
     print_output(s);
@@ -433,7 +438,7 @@ static int run_all(struct steps *s)
     int status = measure(s, &err);
     if (status == QUIRE_OK)
         status = fit_costs(s, &err);
-    if (status == QUIRE_OK && s->output)
+    if (status == QUIRE_OK && s->options->output)
         status = save(s, &err);
     if (status != QUIRE_OK)
         return command_fail(1, err.text);
@@ -442,26 +447,26 @@ static int run_all(struct steps *s)
                 "quire: repeats of the same step differ by %.0f %%: other programs use this machine, and the model "
                 "cannot be better than that\n",
                 s->apart[COST_N_KINDS] * 100);
-    if (s->json)
+    if (s->options->json)
         return report_json(s);
     report_table(s);
     return 0;
 }
 
-static size_t own_flags(struct steps *s, struct cli_option *out)
+static size_t own_flags(struct steps_options *o, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Measuring:", .kind = CLI_GROUP},
-        {.names = "seconds", .kind = CLI_F64, .target = &s->seconds, .given = &s->has_seconds, .min = 0.1, .max = 86400, .value = "S",
+        {.names = "seconds", .kind = CLI_F64, .target = &o->seconds, .given = &o->has_seconds, .min = 0.1, .max = 86400, .value = "S",
          .common = true, .help = "Approximate duration of the measurement; default 60. More time gives longer contexts, larger steps "
                  "and more repeats."},
-        {.names = "recording", .kind = CLI_STRING, .target = &s->recording, .value = "FILE",
+        {.names = "recording", .kind = CLI_STRING, .target = &o->recording, .value = "FILE",
          .common = true, .help = "Use the steps of a server recorded with quire serve --record FILE instead of measuring. MODEL is "
                  "then not allowed; block copies get no price."},
-        {.names = "output", .kind = CLI_STRING, .target = &s->output, .value = "FILE",
+        {.names = "output", .kind = CLI_STRING, .target = &o->output, .value = "FILE",
          .common = true, .help = "Write the cost model to this file, for --cost-model."},
-        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .common = true, .help = "Print JSON with every step."},
+        {.names = "json", .kind = CLI_FLAG, .target = &o->json, .common = true, .help = "Print JSON with every step."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -470,16 +475,18 @@ static size_t own_flags(struct steps *s, struct cli_option *out)
 
 int bench_steps(int argc, char **argv)
 {
-    struct steps s = {.seconds = 60};
+    struct engine_options engine;
+    struct steps_options options = {.engine = &engine, .seconds = 60};
+    struct steps s = {.options = &options};
     struct cli_option rows[ENGINE_FLAGS_MAX + 7];
     struct hub_model model;
     struct quire_error err;
     bool given[ENGINE_FLAGS_MAX] = {false};
 
-    engine_options_default(&s.options);
-    size_t n = own_flags(&s, rows);
+    engine_options_default(&engine);
+    size_t n = own_flags(&options, rows);
     const size_t n_own = n;
-    n += engine_flags(&s.options, rows + n);
+    n += engine_flags(&engine, rows + n);
     rows[n] = (struct cli_option){0};
     cli_note_given(rows + n_own, n - n_own, given);
     const struct cli_command command = {
@@ -496,27 +503,28 @@ int bench_steps(int argc, char **argv)
                     "  quire bench steps ./model --max-num-seqs 16 --max-num-batched-tokens 256 --seconds 120 --json\n"
                     "  quire bench steps --recording monday.rec --output cost.json",
         .options = rows,
-        .positionals = {&s.options.model_dir},
+        .positionals = {&engine.model_dir},
         .first_names = FOREIGN_MODEL_NAMES,
         .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
-    if (s.recording && s.options.model_dir)
+    if (options.recording && engine.model_dir)
         return command_fail(2, "--recording has its own steps: leave MODEL out");
-    const char *of_engine = s.has_seconds ? "seconds" : cli_first_given(rows + n_own, n - n_own);
-    if (s.recording && of_engine) {
+    const char *of_engine = options.has_seconds ? "seconds" : cli_first_given(rows + n_own, n - n_own);
+    if (options.recording && of_engine) {
         quire_fail(&err, QUIRE_INVALID, "--%s has no effect on a recording; leave --%s out", of_engine, of_engine);
         return command_fail(2, err.text);
     }
-    if (s.recording)
+    if (options.recording)
         return run_recording(&s);
-    if (!s.options.model_dir)
+    if (!engine.model_dir)
         return command_fail(2, "MODEL is missing; usage: quire bench steps MODEL [options]");
-    if (hub_model_find(s.options.model_dir, false, &model, &err) != QUIRE_OK)
+    if (hub_model_find(engine.model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    s.options.model_dir = model.dir;
+    engine.model_dir = model.dir;
+    engine.prefix_caching = true; /* contexts are computed once */
 
     code = run_all(&s);
     bench_steps_close(s.bench);
