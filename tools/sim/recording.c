@@ -111,10 +111,10 @@ static int take_requests(struct sim_recording *r, size_t *places, struct quire_e
         }
         places[i] = r->workload->n;
         status = recording_read_at(r->file, q->offset, &e, err);
-        if (status == QUIRE_OK && find_domain(r->workload, &domains, e.submit.domain, &domain) != QUIRE_OK)
+        if (status == QUIRE_OK && find_domain(r->workload, &domains, e.submit->domain, &domain) != QUIRE_OK)
             status = out_of_memory(err);
         if (status == QUIRE_OK)
-            add(r, q, &e.submit.sched, domain);
+            add(r, q, &e.submit->sched, domain);
     }
     free(domains);
     return status;
@@ -144,10 +144,10 @@ static int follow_names(const struct sim_recording *r, struct recording_seqs *se
     int status = QUIRE_OK;
     if (e->kind == RECORDING_RETIRED)
         recording_seqs_drop(seqs, e->seq);
-    if (e->kind != RECORDING_SUBMIT || (*n_submits)++ >= r->run.n_requests || e->submit.status != QUIRE_OK)
+    if (e->kind != RECORDING_SUBMIT || (*n_submits)++ >= r->run.n_requests || e->submit->status != QUIRE_OK)
         return QUIRE_OK;
-    for (uint32_t i = 0; i < e->submit.sched.n && status == QUIRE_OK; i++)
-        status = recording_seqs_set(seqs, e->submit.seqs[i], *n_submits - 1, i);
+    for (uint32_t i = 0; i < e->submit->sched.n && status == QUIRE_OK; i++)
+        status = recording_seqs_set(seqs, e->submit->seqs[i], *n_submits - 1, i);
     return status;
 }
 
@@ -308,7 +308,7 @@ static void read_prompt(void *context, size_t i, uint32_t *out)
     struct recording_entry e;
     memset(out, 0, r->workload->requests[i].n_prompt * sizeof *out);
     if (recording_read_at(r->file, r->offsets[i], &e, NULL) == QUIRE_OK) /* unchanged since it was opened */
-        memcpy(out, e.submit.sched.prompt, e.submit.sched.n_prompt * sizeof *out);
+        memcpy(out, e.submit->sched.prompt, e.submit->sched.n_prompt * sizeof *out);
 }
 
 static int read_all(struct sim_recording *r, struct quire_error *err)

@@ -38,8 +38,8 @@ static int set_defaults(struct sim_settings *s, struct quire_error *err)
                                .setup = calloc(1, sizeof *s->setup)};
     if (!s->engine || !s->workload || !s->sched || !s->setup)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    *s->workload =
-        (struct sim_workload_options){.format = "mooncake", .rate_scale = 1, .burstiness = 1, .request_rate = 1};
+    *s->workload = (struct sim_workload_options){
+        .format = "mooncake", .rate_scale = 1, .burstiness = 1, .request_rate = 1};
     engine_options_default(s->engine);
     s->engine->scheduling_policy = NULL; /* fcfs, or the recording's own */
     s->engine->cost = *cost_default();

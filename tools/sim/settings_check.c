@@ -161,12 +161,14 @@ static void make_stages(struct sim_settings *s, const struct cost_link *link)
 {
     const uint32_t least = s->shape.micro_batch_tokens; /* without a value, a GPU's, as for the default model */
     s->setup->stages = (struct sim_stages){.n = s->n_stages,
-                                    .micro_batch_tokens = least ? least : k_planner_find("cuda")->micro_batch_tokens,
-                                    .call_us = link->call_us,
-                                    .token_us = 4.0 * s->shape.hidden_size / link->bytes_us,
-                                    .logit_us = 4.0 * s->shape.vocab_size / link->bytes_us};
+                                           .micro_batch_tokens = least ? least
+                                                                       : k_planner_find("cuda")->micro_batch_tokens,
+                                           .call_us = link->call_us,
+                                           .token_us = 4.0 * s->shape.hidden_size / link->bytes_us,
+                                           .logit_us = 4.0 * s->shape.vocab_size / link->bytes_us};
     for (uint32_t i = 0; i < s->n_stages; i++)
-        s->setup->stages.share[i] = (double)model_stage_layers(s->shape.n_layers, i, s->n_stages, true).n / s->shape.n_layers;
+        s->setup->stages.share[i] = (double)model_stage_layers(s->shape.n_layers, i, s->n_stages, true).n /
+                                    s->shape.n_layers;
 }
 
 /* Turns the cost of one process into that of several. */
