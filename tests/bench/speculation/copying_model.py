@@ -2,7 +2,7 @@
 """Writes a checkpoint that copies: the shape, and so the cost, of Qwen2.5-0.5B, with constructed weights instead of
 trained ones.
 
-    python tests/bench/copying_model.py build/bench/models/copying [--gguf]
+    python tests/bench/speculation/copying_model.py build/bench/models/copying [--gguf]
 
 It continues with the word that followed the last eight words before, and replaces a few words (EDITS): it copies a
 document with edits, and does nothing else. Speculation can thus be measured on repetitive text, at the cost of a real
@@ -26,7 +26,7 @@ import numpy
 from safetensors.numpy import load_file, save_file
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 VOCAB, HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD, MLP = 151936, 896, 24, 14, 2, 64, 4864
 # So steep that the first few dimensions of a head distinguish positions, and the others, from SLOW on, do not rotate.
 THETA = 1e15

@@ -2,7 +2,7 @@
 """The effect of each dtype of --kv-cache-dtype on a model's distributions, compared with float16:
 docs/benchmarks/kv-cache.jsonl and .md.
 
-    python tests/bench/kv_cache.py [--model DIR TEXT WINDOW]...
+    python tests/bench/kv/kv_cache.py [--model DIR TEXT WINDOW]...
 
 Runs build/tests/bench/kv_divergence over 8,000 tokens: the demo model and its draft model on stories and chats that they were not
 trained on, four windows of what they take; each further DIR on the first tokens of TEXT, as many windows as make 8,000.
@@ -23,7 +23,7 @@ import sys
 import numpy
 from safetensors.numpy import load_file, save_file
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEMO = ROOT / "tools" / "demo_model"
 OUT = ROOT / "docs" / "benchmarks"
 WORK = ROOT / "build" / "bench" / "kv_cache"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The default number of compute threads compared with fixed numbers, while other processes are busy.
 
-    python3 tests/bench/neighbours.py [--quire build/quire] [--model DIR] [--neighbours 0,1,2,4] [--streams 1,16,64]
+    python3 tests/bench/server/neighbours.py [--quire build/quire] [--model DIR] [--neighbours 0,1,2,4] [--streams 1,16,64]
 
 A server with the default and one for each --threads run at once; idle ones use no CPU. With each number of
 neighbours, processes that compute without end, they alternate: streams of 64 tokens, each finished stream followed by
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 class Server:

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Embeddings: texts per second and the difference from sentence-transformers, compared with other engines.
 
-    python3 tests/bench/embeddings.py speed MODEL --peers VENV [--onnx FILE] [--gguf FILE --llama-server FILE] [--rounds 5] [--json FILE]
-    python3 tests/bench/embeddings.py numbers MODEL --peers VENV
+    python3 tests/bench/similar/embeddings.py speed MODEL --peers VENV [--onnx FILE] [--gguf FILE --llama-server FILE] [--rounds 5] [--json FILE]
+    python3 tests/bench/similar/embeddings.py numbers MODEL --peers VENV
 
 MODEL: a sentence-transformers directory such as all-MiniLM-L6-v2's. speed: 128 texts of 32 tokens in one request, on two cores, in
 turns: Quire, sentence-transformers, onnxruntime as fastembed runs it (--onnx), llama.cpp's server (--gguf of f32 or f16). numbers: every
@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 WORDS = "river house apple window quiet garden letter morning stone winter music road".split()
 PAIRS = ["Explain reinforcement learning.", "What is reinforcement learning?", "Describe benefits of meditation.",
          "Tell me about the advantages of meditating."]

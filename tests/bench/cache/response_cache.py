@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Replies from a response cache: rate over HTTP, and a day with repeated questions, compared with other caches.
 
-    python3 tests/bench/response_cache.py hits [--rounds 5] [--peers VENV] [--json FILE]
-    python3 tests/bench/response_cache.py day [--requests 2000] [--trace CSV] [--peers VENV] [--json FILE]
+    python3 tests/bench/cache/response_cache.py hits [--rounds 5] [--peers VENV] [--json FILE]
+    python3 tests/bench/cache/response_cache.py day [--requests 2000] [--trace CSV] [--peers VENV] [--json FILE]
 
 hits: one question with a cached answer of 200 tokens, requested over 16 connections by wrk on the second core; the
 server has the first. In turns: Quire (`--response-cache memory`), LiteLLM's proxy with its cache in memory,
@@ -32,7 +32,7 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 MODEL = ROOT / "tools" / "demo_model" / "model"
 QUIRE = ROOT / "build" / "quire"
 KEY = "sk-0123456789abcdef"

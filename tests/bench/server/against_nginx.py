@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Requests per second of the front end, compared with nginx sending a constant reply.
 
-    python3 tests/bench/against_nginx.py --rounds 5 [--json FILE]
+    python3 tests/bench/server/against_nginx.py --rounds 5 [--json FILE]
 
 Runs alternate on the same cores with the same client (tests/bench/request_client.c, 32 persistent connections):
 `host_bench --only requests`, a whole server without kernels, for /v1/completions of 16 words and one token; and
@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 MODEL = ROOT / "tools" / "demo_model" / "model"
 REPLY_BYTES = 480  # of a completion of one token
 

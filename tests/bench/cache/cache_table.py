@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """The savings of a response cache: four questions asked cold, and again.
 
-    python3 tests/bench/cache_table.py [MODEL] [--max-tokens 200] [--json FILE]
-    python3 tests/bench/cache_table.py [MODEL] --semantic-cache EMBEDDER [--semantic-mode draft|answer] [--semantic-threshold 0.8]
+    python3 tests/bench/cache/cache_table.py [MODEL] [--max-tokens 200] [--json FILE]
+    python3 tests/bench/cache/cache_table.py [MODEL] --semantic-cache EMBEDDER [--semantic-mode draft|answer] [--semantic-threshold 0.8]
 
 Starts `quire serve MODEL --response-cache memory` (default: the demo model), asks each question once, greedily, and
 then again, and prints the times and the source of each reply. The questions are those usually used to demonstrate
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 QUESTIONS = ("Explain reinforcement learning.", "Describe benefits of meditation.", "What is reinforcement learning?",
              "Tell me about the advantages of meditating.")
 

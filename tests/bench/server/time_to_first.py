@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The share of the path to the engine and back in the time to the first token, with many streams at once.
 
-    python3 tests/bench/time_to_first.py --streams 512 --requests 2048 --rounds 3 [--json FILE]
+    python3 tests/bench/server/time_to_first.py --streams 512 --requests 2048 --rounds 3 [--json FILE]
 
 `quire serve` with the demo model and --record, `quire bench serve` with so many streams in flight. The recording has the
 engine's own time of each request: from its arrival at engine_submit() to the end of the step that gave its first token.
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "record"))
 import recording_format as recording  # noqa: E402
 

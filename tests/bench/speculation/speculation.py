@@ -2,7 +2,7 @@
 """The gain of speculation: every method compared with the same server without it, in one run, and llama.cpp's lookup
 compared with llama.cpp.
 
-    python3 tests/bench/speculation.py --out docs/benchmarks/speculation [--quick] [--rows copy,draft,saturation]
+    python3 tests/bench/speculation/speculation.py --out docs/benchmarks/speculation [--quick] [--rows copy,draft,saturation]
                                        [--llama-server PATH]
 
 Writes OUT.md and OUT.json, every sample in it. Runs about ten minutes on two cores, --quick one. Models are created
@@ -45,7 +45,7 @@ try:
 except ImportError as error:
     sys.exit(f"{error}: python3 -m pip install numpy safetensors tokenizers gguf")
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEMO, DRAFT = ROOT / "tools/demo_model/model", ROOT / "tools/demo_model/draft"
 STORIES = ("a fox and a lantern", "a hare and a boat", "an owl and a key", "a cat and a drum", "a bear and a kite", "a mouse and a bell",
            "a frog and a map", "a goat and a basket", "a dog and a wheel", "a hen and a coat", "a mole and a ladder", "an otter and a cup")
@@ -404,7 +404,7 @@ def machine():
 
 
 def report(o, rows, about):
-    out = [f"# What speculation gains\n\nWritten by `tests/bench/speculation.py`; every sample is in [{o.out.name}.json]({o.out.name}.json). "
+    out = [f"# What speculation gains\n\nWritten by `tests/bench/speculation/speculation.py`; every sample is in [{o.out.name}.json]({o.out.name}.json). "
            "A gain is the ratio of two rates of the same round, and CPU time that of the server's process for a token, prompts included: median (lowest – highest).\n",
            f"```\nmachine   {about['cpu']}, {about['cpus']} CPUs\nversion   commit {about['commit']}"
            + (f", llama.cpp {about['llama']}" if about.get("llama") else "")
@@ -443,7 +443,7 @@ def parse():
 def main():
     o = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the servers end, too
-    about = {**machine(), "command": "python3 tests/bench/speculation.py --rows " + ",".join(o.rows) + (" --llama-server PATH" if o.llama_server else ""),
+    about = {**machine(), "command": "python3 tests/bench/speculation/speculation.py --rows " + ",".join(o.rows) + (" --llama-server PATH" if o.llama_server else ""),
              "load": [os.getloadavg()[0]]}
     if o.llama_server:
         said = subprocess.run([o.llama_server, "--version"], capture_output=True, text=True)

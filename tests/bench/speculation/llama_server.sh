@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds llama.cpp's server for this machine, the peer of tests/bench/speculation.py: build/bench/llama-server. About ten minutes on two
+# Builds llama.cpp's server for this machine, the peer of tests/bench/speculation/speculation.py: build/bench/llama-server. About ten minutes on two
 # cores. The source is the one that llama-cpp-python of this version carries.
 #
-#   bash tests/bench/llama_server.sh && python3 tests/bench/speculation.py --llama-server build/bench/llama-server
+#   bash tests/bench/speculation/llama_server.sh && python3 tests/bench/speculation/speculation.py --llama-server build/bench/llama-server
 set -eu
 version=0.3.36
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 work=build/bench/llama
 mkdir -p "$work"
 if [ ! -d "$work/llama_cpp_python-$version" ]; then

@@ -2,9 +2,9 @@
 """Pairs of questions with labels, for `quire cache calibrate`: paraphrases, or nearly the same words with another
 meaning.
 
-    python3 tests/bench/similar_pairs.py > pairs.jsonl                  500 of them: 300 that differ, 200 that ask the same
-    python3 tests/bench/similar_pairs.py --only held-out > held.jsonl   those whose words the guards' tables do not have
-    python3 tests/bench/similar_pairs.py --demo > demo.jsonl            500 of the demo model's own questions
+    python3 tests/bench/similar/similar_pairs.py > pairs.jsonl                  500 of them: 300 that differ, 200 that ask the same
+    python3 tests/bench/similar/similar_pairs.py --only held-out > held.jsonl   those whose words the guards' tables do not have
+    python3 tests/bench/similar/similar_pairs.py --demo > demo.jsonl            500 of the demo model's own questions
 
 Lines of {"a", "b", "same", "kind", "held_out"}, the same for the same --seed. The sentences and their words were
 written as people ask, independently of the guards' tables (server/similar/words.c); which words the tables contain is
@@ -21,7 +21,7 @@ import random
 import re
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 DRUGS = "ibuprofen paracetamol metformin amoxicillin warfarin insulin melatonin naproxen omeprazole".split()
 CITIES = "Lisbon Prague Nairobi Toronto Osaka Lima Dublin Seville Hanoi Tampere".split()

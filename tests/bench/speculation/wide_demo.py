@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the demo model inside the 24 layers of Qwen2.5-0.5B: the demo model's output at a larger model's cost.
 
-    python tests/bench/wide_demo.py build/bench/models/wide-demo
+    python tests/bench/speculation/wide_demo.py build/bench/models/wide-demo
 
 A step of the demo model takes a quarter of a millisecond, much of it not arithmetic, so a draft model cannot be much
 cheaper. Here the demo model's matrices are corners of larger ones: the first 256 of 896 dimensions, 4 of 14 heads,
@@ -17,7 +17,7 @@ import shutil
 import numpy
 from safetensors.numpy import load_file, save_file
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 DEMO = ROOT / "tools" / "demo_model" / "model"
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD, MLP = 896, 24, 14, 2, 64, 4864
 

@@ -2,7 +2,7 @@
 """A million lookups of the response cache under faults: does it ever return a wrong reply, and does the loop ever
 stall?
 
-    python3 tests/bench/cache_faults.py [--store sqlite|redis] [--lookups 1000000] [--json FILE]
+    python3 tests/bench/cache/cache_faults.py [--store sqlite|redis] [--lookups 1000000] [--json FILE]
 
 Two `quire serve` of the demo model share one store. Clients send both of them completions drawn from a seeded Zipf
 distribution, a tenth of them streamed, some with `max-age`; every reply is compared with the bytes of a server
@@ -46,7 +46,7 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 MODEL = ROOT / "tools" / "demo_model" / "model"
 BUILD = ROOT / "build"
 TTL_S = 20
