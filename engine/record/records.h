@@ -14,7 +14,7 @@
 #define RECORDING_DOMAIN_BYTES 16
 
 struct recording_header {
-    uint32_t version;             /* 1 or 2 */
+    uint32_t version; /* 1 or 2 */
     uint32_t numerics; /* K_NUMERICS_VERSION of the program that computed the answers; 1 in version 1 */
     struct key256 identity; /* identity_arithmetic (engine/identity.h); zero in version 1 */
     uint64_t began_unix_us; /* wall clock, for people; all other times are CLOCK_MONOTONIC's */

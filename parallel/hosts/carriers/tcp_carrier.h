@@ -2,7 +2,7 @@
 #ifndef QUIRE_PARALLEL_HOSTS_TCP_CARRIER_H
 #define QUIRE_PARALLEL_HOSTS_TCP_CARRIER_H
 
-#include "parallel/hosts/carrier.h"
+#include "parallel/hosts/carriers/carrier.h"
 #include "parallel/hosts/peers.h"
 
 extern const struct carrier tcp_carrier;

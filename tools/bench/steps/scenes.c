@@ -1,8 +1,8 @@
-#include "tools/bench/cmd/scenes.h"
+#include "tools/bench/steps/scenes.h"
 
 #include <stdlib.h>
 
-#define DECODE_STEPS 4 /* the first is not counted (tools/bench/cmd/steps.h) */
+#define DECODE_STEPS 4 /* the first is not counted (tools/bench/steps/steps.h) */
 #define VERIFY_STEPS 2 /* the last is not counted, because no step follows it */
 /* 3 for each of 22 prompt lengths and of 32 batches, 4 for each of 6 with prompts, 10 for each of 4 with drafts. */
 #define MAX_SCENES 512
@@ -77,7 +77,7 @@ static void add_decoding(const struct bench_scene_bounds *bounds, struct list *l
 }
 
 /* At the contexts at which these batches also decode without drafts; those with most drafts first
- * (tools/bench/cmd/steps.h). */
+ * (tools/bench/steps/steps.h). */
 static void add_verifying(const struct bench_scene_bounds *bounds, struct list *list)
 {
     for (uint32_t n = 1; n <= bounds->max_seqs && n <= 64; n *= 4) {

@@ -1,4 +1,4 @@
-#include "tools/bench/cmd/copy.h"
+#include "tools/bench/steps/copy.h"
 
 #include "base/clock.h"
 #include "kernels/args/kv_copy.h"

@@ -1,10 +1,10 @@
 /* quire bench steps: measured times of steps, and a cost model that predicts others. */
 #include "base/clock.h"
-#include "tools/bench/cmd/copy.h"
+#include "tools/bench/steps/copy.h"
 #include "tools/bench/lib/metrics.h"
 #include "app/command/progress.h"
-#include "tools/bench/cmd/recorded.h"
-#include "tools/bench/cmd/scenes.h"
+#include "tools/bench/steps/recorded.h"
+#include "tools/bench/steps/scenes.h"
 #include "tools/bench/cmd/cmd_bench.h"
 #include "app/command/command.h"
 #include "app/flags/cost_file.h"

@@ -6,8 +6,8 @@
  * lock, which had the same effect when one thread freed what the other had allocated. Jobs move between them through
  * two lock-free stacks. The loop allocates and frees all jobs, and the thread allocates only the data that it has
  * read. */
-#include "server/cache/sqlite_file.h"
-#include "server/cache/store.h"
+#include "server/cache/store/sqlite_file.h"
+#include "server/cache/store/store.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,4 +1,4 @@
-#include "tools/bench/cmd/recorded.h"
+#include "tools/bench/steps/recorded.h"
 
 #include "engine/record/drive.h"
 

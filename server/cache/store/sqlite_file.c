@@ -1,4 +1,4 @@
-#include "server/cache/sqlite_file.h"
+#include "server/cache/store/sqlite_file.h"
 
 #include <errno.h>
 #include <fcntl.h>

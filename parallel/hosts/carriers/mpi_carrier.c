@@ -1,6 +1,6 @@
-#include "parallel/hosts/mpi_carrier.h"
+#include "parallel/hosts/carriers/mpi_carrier.h"
 
-#include "parallel/hosts/mpi_module.h"
+#include "parallel/hosts/carriers/mpi_module.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "tools/bench/cmd/steps.h"
+#include "tools/bench/steps/steps.h"
 
 #include "engine/watch.h"
 #include "base/clock.h"

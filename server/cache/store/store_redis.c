@@ -9,7 +9,7 @@
  * of that}, the answer's bytes. */
 #include "server/cache/answer.h"
 #include "server/cache/redis/link.h"
-#include "server/cache/store.h"
+#include "server/cache/store/store.h"
 
 #include "base/clock.h"
 #include "base/encoding/little_endian.h"

@@ -1,4 +1,4 @@
-#include "parallel/hosts/tcp_carrier.h"
+#include "parallel/hosts/carriers/tcp_carrier.h"
 
 #include "base/clock.h"
 

@@ -1,5 +1,5 @@
 /* A module: compiled once for each MPI. Only mpi_carrier.c opens it. */
-#include "parallel/hosts/mpi_module.h"
+#include "parallel/hosts/carriers/mpi_module.h"
 
 #include <mpi.h>
 #include <stdio.h>

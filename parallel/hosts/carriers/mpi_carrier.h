@@ -3,7 +3,7 @@
 #ifndef QUIRE_PARALLEL_HOSTS_MPI_CARRIER_H
 #define QUIRE_PARALLEL_HOSTS_MPI_CARRIER_H
 
-#include "parallel/hosts/carrier.h"
+#include "parallel/hosts/carriers/carrier.h"
 
 extern const struct carrier mpi_carrier;
 

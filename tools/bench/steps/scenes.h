@@ -1,9 +1,9 @@
-/* The scenes (tools/bench/cmd/steps.h) of `quire bench steps`: they cover the steps of a server, as far as the bounds
+/* The scenes (tools/bench/steps/steps.h) of `quire bench steps`: they cover the steps of a server, as far as the bounds
  * allow. Pure arithmetic; any thread. */
 #ifndef QUIRE_TOOLS_BENCH_SCENES_H
 #define QUIRE_TOOLS_BENCH_SCENES_H
 
-#include "tools/bench/cmd/steps.h"
+#include "tools/bench/steps/steps.h"
 
 struct bench_scene_bounds {
     uint32_t max_seqs; /* that may run at once, at most the step's tokens */
