@@ -84,7 +84,7 @@ def functions(files):
                     yield n, f, line, name, body
 
 
-STRUCT = re.compile(r"^(?:typedef )?struct (\w+) \{\n(.*?)^\}", re.M | re.S)
+STRUCT = re.compile(r"^(?:typedef )?struct (\w+) \{[ \t]*\n(.*?)^\}", re.M | re.S)
 
 
 def fields_of(body):

@@ -83,7 +83,7 @@ MODULES = {
     "app/serving/": ENGINE_WATCH + " files/ text/ app/command/",
     "app/companion/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
     "app/serve/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/daemon/ server/http/address.h server/http/tls.h server/similar/"
-                  " server/cache/response_cache.h server/cache/similar.h server/cache/store.h server/cache/latency.h server/cache/vector_stream.h"
+                  " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/latency.h server/cache/vector_stream.h"
                   " server/cache/redis/url.h server/front/api/cors.h server/front/api/foreign.h server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
                   " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
@@ -92,7 +92,7 @@ MODULES = {
     "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
                      " server/daemon/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/plan/": ENGINE_PLAN + FRONT + " app/companion/ app/command/ app/flags/ app/models/",
-    "app/replay/": ENGINE_PLAN + " engine/record/recording.h engine/record/digest.h engine/record/seqs.h kernels/kv.h"
+    "app/replay/": ENGINE_PLAN + " engine/record/recording.h engine/record/records.h engine/record/digest.h engine/record/seqs.h kernels/kv.h"
                    " app/command/ app/flags/ app/models/ app/serving/",
     # "*": every module, except those below the paths after a "!" that are not listed themselves. Tools for developers see
     # of app/ only what commands share.

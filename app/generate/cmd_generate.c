@@ -1,4 +1,5 @@
 /* quire generate: one answer, or a chat, on this terminal. */
+#include "text/quire_chat.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
 #include "app/command/foreign_flags.h"

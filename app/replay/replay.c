@@ -62,7 +62,7 @@ static int no_memory(struct quire_error *err)
 
 static int load_submit(struct replay *p, struct recording_seqs *seqs, const struct recording_entry *e)
 {
-    const struct recording_submit *s = &e->submit;
+    const struct recording_submit *s = e->submit;
     if (p->n_requests == p->capacity) {
         size_t capacity = 2 * p->capacity + 64;
         struct replayed_request *requests = realloc(p->requests, capacity * sizeof *requests);
@@ -395,7 +395,7 @@ static int submit(struct replay *p, size_t index, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     struct request_spec spec;
-    status = request_spec_copy(&spec, &e.submit.spec, err);
+    status = request_spec_copy(&spec, e.submit->spec, err);
     if (status != QUIRE_OK)
         return status;
     /* The time and the tenant of a request are not repeated. */
@@ -405,7 +405,7 @@ static int submit(struct replay *p, size_t index, struct quire_error *err)
     spec.background = false;
     spec.draft_method = DRAFT_NONE; /* this engine's method */
     spec.max_drafts = p->guesses ? UINT32_MAX : 0;
-    memcpy(spec.cache_domain.bytes, e.submit.domain, sizeof e.submit.domain);
+    memcpy(spec.cache_domain.bytes, e.submit->domain, sizeof e.submit->domain);
     return engine_submit(p->engine, index, &spec, NULL, err);
 }
 

@@ -1,4 +1,5 @@
 /* quire serve: the OpenAI front end, with an engine in this process or elsewhere, on one event loop. */
+#include "text/quire_chat.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
 #include "app/command/foreign_flags.h"

@@ -2,6 +2,7 @@
 #ifndef QUIRE_APP_SERVE_SERVE_FLAGS_H
 #define QUIRE_APP_SERVE_SERVE_FLAGS_H
 
+#include "text/quire_chat.h"
 #include "app/companion/companion.h"
 #include "app/command/cli.h"
 #include "app/serve/cache_flags.h"

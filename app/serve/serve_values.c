@@ -3,6 +3,7 @@
 #include "base/encoding/json.h"
 #include "server/link/supervisor.h"
 
+#include "text/quire_chat.h"
 #include "text/quire_text.h"
 
 #include <stdio.h>

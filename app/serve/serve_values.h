@@ -3,6 +3,7 @@
 #ifndef QUIRE_APP_SERVE_SERVE_VALUES_H
 #define QUIRE_APP_SERVE_SERVE_VALUES_H
 
+#include "text/quire_chat.h"
 #include "app/command/cli.h"
 #include "server/front/front.h"
 

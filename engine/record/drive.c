@@ -56,7 +56,7 @@ static struct recording_request *request_named(const struct drive *d, uint64_t i
 
 static int add_request(struct drive *d, const struct recording_entry *e)
 {
-    const struct sched_request *q = &e->submit.sched;
+    const struct sched_request *q = &e->submit->sched;
     struct recording_run *run = d->run;
     if (run->n_requests == d->capacity) {
         size_t capacity = 2 * d->capacity + 64;
@@ -75,7 +75,7 @@ static int add_request(struct drive *d, const struct recording_entry *e)
         return QUIRE_NO_MEMORY;
     d->ids[run->n_requests] = q->id;
     run->requests[run->n_requests++] = (struct recording_request){
-        .request = e->submit.request,
+        .request = e->submit->request,
         .offset = e->offset,
         .tenant = q->tenant,
         .class_index = q->class_index,
@@ -83,7 +83,7 @@ static int add_request(struct drive *d, const struct recording_entry *e)
         .n = q->n,
         .max_tokens = q->max_tokens,
         .background = q->background,
-        .refused = e->submit.status != QUIRE_OK,
+        .refused = e->submit->status != QUIRE_OK,
         .arrival_us = q->arrival_us,
         .n_outputs = n_outputs,
     };
@@ -156,7 +156,7 @@ static int make_hashes(struct drive *d, const struct recording_submit *s, struct
 
 static int submit(struct drive *d, const struct recording_entry *e, struct quire_error *err)
 {
-    const struct recording_submit *s = &e->submit;
+    const struct recording_submit *s = e->submit;
     struct sched_request q = s->sched;
     uint32_t seqs[128];
     uint64_t retry_us = 0;
@@ -167,7 +167,7 @@ static int submit(struct drive *d, const struct recording_entry *e, struct quire
     d->last_id = q.id;
     if (make_hashes(d, s, &q) != QUIRE_OK || add_request(d, e) != QUIRE_OK)
         return no_memory(err);
-    sched_served(d->sched, s->spec.given, s->spec.n_given / 3);
+    sched_served(d->sched, s->spec->given, s->spec->n_given / 3);
     int status = sched_submit(d->sched, &q, seqs, &retry_us, NULL);
     if (status == QUIRE_NO_MEMORY)
         return no_memory(err);
@@ -287,7 +287,7 @@ static int carry_out(struct drive *d, const struct recording_entry *e, struct qu
     case RECORDING_PLAN: plan(d, e); break;
     case RECORDING_COMMIT: commit(d, e); break;
     case RECORDING_RETIRED: retire(d, e->seq); break;
-    case RECORDING_POLICY: return sched_set_policy(d->sched, e->policy.policy, &e->policy.options, err);
+    case RECORDING_POLICY: return sched_set_policy(d->sched, e->policy.policy, e->policy.options, err);
     case RECORDING_UNPIN: sched_unpin(d->sched, e->tenant); break;
     case RECORDING_SERVED: sched_served(d->sched, e->served.items, e->served.n); break;
     case RECORDING_CLOSE:

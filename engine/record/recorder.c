@@ -327,7 +327,7 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
     put_u64(r, s->retry_us);
     if (s->status == QUIRE_OK)
         put_u32s(r, s->seqs, s->sched->n);
-    put_sections(r, &record_submit_sections, &(struct recording_submit){.sched = *s->sched, .spec = *s->spec});
+    put_sections(r, &record_submit_sections, &(struct recording_submit){.sched = *s->sched, .spec = s->spec});
     end_record(r);
     begin_digests(r, s);
     r->n_requests++;

@@ -23,10 +23,15 @@ struct recording {
     size_t left_out;
     uint64_t last_plan_us;
     bool closed;     /* the CLOSE record was read */
-    struct recording_header header;
-    uint32_t header_weights[SCHED_MAX_TENANTS], weights[SCHED_MAX_TENANTS];
-    struct submit_scratch submit;
+    struct recording_header *header; /* owned */
+    uint32_t header_weights[SCHED_MAX_TENANTS];
+
+    /* Behind the pointers of the last record. */
+    struct submit_reader *submit;
     struct scratch results, tokens, choices;
+    struct length_reason lengths;
+    struct sched_policy_options options;
+    uint32_t weights[SCHED_MAX_TENANTS];
 };
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -137,7 +142,7 @@ static void get_weights(struct recording_header *h, struct body *b)
 
 static void get_header(struct recording *r, struct body *b)
 {
-    struct recording_header *h = &r->header;
+    struct recording_header *h = r->header;
     h->version = body_u32(b);
     if (h->version != 1 && h->version != RECORD_VERSION)
         body_wrong(b, "is of a version that this program does not read");
@@ -177,9 +182,9 @@ static void get_plan(struct recording *r, struct body *b, struct recording_plan 
     p->n_admitted = body_u32(b);
     p->n_refused = body_u32(b);
     p->n_moves = body_u32(b);
-    p->n_drafts = r->header.version > 1 ? body_u32(b) : 0;
+    p->n_drafts = r->header->version > 1 ? body_u32(b) : 0;
     body_key(b, &p->decisions);
-    if (p->n_rows > r->header.config.max_num_seqs || (p->n_rows > 0) != (p->step > 0))
+    if (p->n_rows > r->header->config.max_num_seqs || (p->n_rows > 0) != (p->step > 0))
         body_wrong(b, "is a plan that cannot be");
 }
 
@@ -199,7 +204,7 @@ static void get_commit(struct recording *r, struct body *b, struct recording_com
     uint32_t *tokens = body_scratch(b, &r->tokens, n_words, sizeof *tokens);
     for (uint32_t i = 0; results && tokens && i < c->n_results && !b->wrong; i++) {
         uint32_t seq = body_seq(b), count = body_u32(b);
-        size_t n = (count & ~RECORD_FINISHED) + (r->header.version > 1 ? 1u : 0u);
+        size_t n = (count & ~RECORD_FINISHED) + (r->header->version > 1 ? 1u : 0u);
         const uint8_t *in = body_bytes(b, 4 * n);
         if (n == 0 || !in) {
             body_wrong(b, "has a result without its tokens");
@@ -262,15 +267,26 @@ static void get_lengths(struct body *b, struct length_reason *reason)
         body_wrong(b, "chooses drafts as nobody can");
 }
 
+static void get_submit(struct recording *r, struct body *b, struct recording_entry *e)
+{
+    struct recording_submit *s = submit_read(r->submit, r->header, b);
+    if (r->header->version > 1)
+        record_sections_read(b, &record_submit_sections, s);
+    e->submit = s;
+}
+
 static void get_entry(struct recording *r, struct body *b, struct recording_entry *e)
 {
     switch (e->kind) {
-    case RECORDING_SUBMIT: submit_read(&r->header, &r->submit, b, &e->submit); return;
+    case RECORDING_SUBMIT: get_submit(r, b, e); return;
     case RECORDING_COMMIT: get_commit(r, b, &e->commit); return;
     case RECORDING_RETIRED: e->seq = body_seq(b); return;
     case RECORDING_FINISH: get_finish(r, b, &e->finish); return;
     case RECORDING_PROPOSE: get_propose(r, b, &e->propose); return;
-    case RECORDING_LENGTHS: get_lengths(b, &e->lengths); return;
+    case RECORDING_LENGTHS:
+        get_lengths(b, &r->lengths);
+        e->lengths = &r->lengths;
+        return;
     case RECORDING_GATE:
         e->gate.seq = body_seq(b);
         e->gate.gated = body_bool(b);
@@ -289,7 +305,9 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
     case RECORDING_PLAN: get_plan(r, b, &e->plan); return;
     case RECORDING_POLICY:
         e->policy.policy = get_policy(b);
-        get_policy_options(b, r->weights, &e->policy.options);
+        r->options = (struct sched_policy_options){0};
+        get_policy_options(b, r->weights, &r->options);
+        e->policy.options = &r->options;
         return;
     case RECORDING_UNPIN: e->tenant = body_u32(b); return;
     case RECORDING_SERVED: get_served(r, b, &e->served); return;
@@ -358,6 +376,9 @@ static int read_header(struct recording *r, struct quire_error *err)
     if (kind != RECORDING_HEADER)
         body_wrong(&b, "is not the header that must come first");
     get_header(r, &b);
+    r->submit = submit_reader_create(r->header->version);
+    if (!r->submit)
+        return quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
     r->first = r->next = after(RECORD_SUM_BYTES, n_body);
     return body_error(&b, RECORD_SUM_BYTES, err);
 }
@@ -368,8 +389,12 @@ int recording_open_memory(const void *data, size_t n, struct recording **out, st
 {
     struct recording *r = calloc(1, sizeof *r);
     *out = NULL;
-    if (!r)
+    if (r)
+        r->header = calloc(1, sizeof *r->header);
+    if (!r || !r->header) {
+        free(r);
         return quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
+    }
     r->bytes = data;
     r->n = n;
     int status = read_header(r, err);
@@ -415,7 +440,8 @@ void recording_close(struct recording *r)
     struct scratch *all[] = {&r->results, &r->tokens, &r->choices};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]->data);
-    submit_scratch_free(&r->submit);
+    submit_reader_destroy(r->submit);
+    free(r->header);
     if (r->mapped)
         munmap((void *)(uintptr_t)r->bytes, r->n);
     free(r);
@@ -423,7 +449,7 @@ void recording_close(struct recording *r)
 
 const struct recording_header *recording_header(const struct recording *r)
 {
-    return &r->header;
+    return r->header;
 }
 
 int recording_read_at(struct recording *r, uint64_t offset, struct recording_entry *out, struct quire_error *err)
@@ -435,11 +461,11 @@ int recording_read_at(struct recording *r, uint64_t offset, struct recording_ent
     if (status != QUIRE_OK || !bytes)
         return status;
     struct body b = {.at = bytes, .end = bytes + n_body};
-    uint32_t last = r->header.version > 1 ? RECORDING_SERVED : RECORDING_CLOSE;
+    uint32_t last = r->header->version > 1 ? RECORDING_SERVED : RECORDING_CLOSE;
     out->kind = kind <= last && kind > RECORDING_HEADER ? (enum recording_kind)kind : RECORDING_HEADER;
     get_entry(r, &b, out);
-    if (r->header.version > 1)
-        record_sections_read(&b, out->kind == RECORDING_SUBMIT ? &record_submit_sections : NULL, &out->submit);
+    if (r->header->version > 1 && out->kind != RECORDING_SUBMIT)
+        record_sections_read(&b, NULL, NULL);
     return body_error(&b, offset, err);
 }
 

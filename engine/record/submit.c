@@ -7,9 +7,44 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum list { SEQS, PROMPT, STOPS, BIASES, ALLOWED, BAD_WORDS, N_LISTS }; /* only seqs in version 2 */
+
+struct submit_reader {
+    uint32_t version;
+    struct recording_submit submit;
+    struct request_spec *spec; /* the submit's; its lists are owned in version 2, and scratch in version 1 */
+    struct scratch scratch[N_LISTS];
+};
+
+struct submit_reader *submit_reader_create(uint32_t version)
+{
+    struct submit_reader *r = calloc(1, sizeof *r);
+    struct request_spec *spec = calloc(1, sizeof *spec);
+    if (!r || !spec) {
+        free(r);
+        free(spec);
+        return NULL;
+    }
+    r->version = version;
+    r->spec = spec;
+    return r;
+}
+
+void submit_reader_destroy(struct submit_reader *r)
+{
+    if (!r)
+        return;
+    for (size_t i = 0; i < N_LISTS; i++)
+        free(r->scratch[i].data);
+    if (r->version > 1)
+        request_spec_free(r->spec);
+    free(r->spec);
+    free(r);
+}
+
 /* ---- version 1: consecutive fields ---- */
 
-static void get_sampling_1(struct submit_scratch *r, struct body *b, bool restricted, struct request_spec *s)
+static void get_sampling_1(struct submit_reader *r, struct body *b, bool restricted, struct request_spec *s)
 {
     s->temperature = body_f32(b);
     s->top_p = body_f32(b);
@@ -25,10 +60,10 @@ static void get_sampling_1(struct submit_scratch *r, struct body *b, bool restri
     s->ignore_eos = true;
     s->min_tokens = body_u32(b);
     s->n_stop_token_ids = body_u32(b);
-    s->stop_token_ids = body_u32s(b, &r->stops, s->n_stop_token_ids);
+    s->stop_token_ids = body_u32s(b, &r->scratch[STOPS], s->n_stop_token_ids);
     s->n_biases = body_u32(b);
     const uint8_t *in = body_bytes(b, 8 * (size_t)s->n_biases);
-    struct request_bias *biases = in ? body_scratch(b, &r->biases, s->n_biases, sizeof *biases) : NULL;
+    struct request_bias *biases = in ? body_scratch(b, &r->scratch[BIASES], s->n_biases, sizeof *biases) : NULL;
     struct body pairs = {.at = in, .end = in ? in + 8 * (size_t)s->n_biases : NULL};
     for (uint32_t i = 0; biases && i < s->n_biases; i++) {
         biases[i].id = body_u32(&pairs);
@@ -38,18 +73,18 @@ static void get_sampling_1(struct submit_scratch *r, struct body *b, bool restri
     if (!restricted)
         return;
     s->n_allowed_token_ids = body_u32(b);
-    s->allowed_token_ids = body_u32s(b, &r->allowed, s->n_allowed_token_ids);
+    s->allowed_token_ids = body_u32s(b, &r->scratch[ALLOWED], s->n_allowed_token_ids);
     s->n_bad_words = body_u32(b);
-    s->bad_words = body_u32s(b, &r->bad_words, s->n_bad_words);
+    s->bad_words = body_u32s(b, &r->scratch[BAD_WORDS], s->n_bad_words);
 }
 
 /* Returns the record's flags. */
-static uint8_t get_request_1(struct submit_scratch *r, struct body *b, struct recording_submit *s)
+static uint8_t get_request_1(struct submit_reader *r, struct body *b, struct recording_submit *s)
 {
     struct sched_request *q = &s->sched;
     q->id = body_u64(b);
     q->n_prompt = body_u32(b);
-    q->prompt = body_u32s(b, &r->prompt, q->n_prompt);
+    q->prompt = body_u32s(b, &r->scratch[PROMPT], q->n_prompt);
     q->max_tokens = body_u32(b);
     q->n = body_u32(b);
     uint8_t flags = body_u8(b);
@@ -88,28 +123,26 @@ static void check_request(const struct recording_header *h, struct body *b, cons
 }
 
 /* Reads a request, then the inputs of its sampler. */
-static void get_submit_1(const struct recording_header *h, struct submit_scratch *r, struct body *b,
+static void get_submit_1(const struct recording_header *h, struct submit_reader *r, struct body *b,
                          struct recording_submit *s)
 {
     s->request = body_u64(b);
     uint8_t flags = get_request_1(r, b, s);
-    s->spec.prompt = s->sched.prompt;
-    s->spec.n_prompt = s->sched.n_prompt;
-    s->spec.max_tokens = s->sched.max_tokens;
-    s->spec.n = s->sched.n;
+    *r->spec = (struct request_spec){
+        .prompt = s->sched.prompt, .n_prompt = s->sched.n_prompt, .max_tokens = s->sched.max_tokens, .n = s->sched.n};
     check_request(h, b, &s->sched);
-    get_sampling_1(r, b, flags & RECORD_RESTRICTED, &s->spec);
+    get_sampling_1(r, b, flags & RECORD_RESTRICTED, r->spec);
 }
 
 /* ---- version 2: tagged fields ---- */
 
-static void get_spec(struct submit_scratch *r, struct body *b, struct recording_submit *s)
+static void get_spec(struct submit_reader *r, struct body *b)
 {
     uint32_t n = body_u32(b);
     const uint8_t *in = body_bytes(b, n);
-    request_spec_free(&r->spec);
+    request_spec_free(r->spec);
     struct quire_error err = {0};
-    int status = in ? request_spec_get("request", in, n, &r->spec, &err) : QUIRE_OK;
+    int status = in ? request_spec_get("request", in, n, r->spec, &err) : QUIRE_OK;
     if (status == QUIRE_NO_MEMORY) {
         body_wrong(b, "needs more memory than there is");
     } else if (status != QUIRE_OK) {
@@ -119,14 +152,13 @@ static void get_spec(struct submit_scratch *r, struct body *b, struct recording_
                  err.text);
         body_wrong(b, b->text);
     }
-    s->spec = r->spec;
 }
 
-static void get_submit_2(const struct recording_header *h, struct submit_scratch *r, struct body *b,
+static void get_submit_2(const struct recording_header *h, struct submit_reader *r, struct body *b,
                          struct recording_submit *s)
 {
     struct sched_request *q = &s->sched;
-    const struct request_spec *spec = &s->spec;
+    const struct request_spec *spec = r->spec;
     s->request = body_u64(b);
     q->id = body_u64(b);
     q->arrival_us = body_time(b);
@@ -142,7 +174,7 @@ static void get_submit_2(const struct recording_header *h, struct submit_scratch
     const uint8_t *domain = body_bytes(b, RECORDING_DOMAIN_BYTES);
     if (domain)
         memcpy(s->domain, domain, RECORDING_DOMAIN_BYTES);
-    get_spec(r, b, s);
+    get_spec(r, b);
     q->prompt = spec->prompt;
     q->n_prompt = spec->n_prompt;
     q->max_tokens = spec->max_tokens;
@@ -160,8 +192,10 @@ static void get_submit_2(const struct recording_header *h, struct submit_scratch
     check_request(h, b, q);
 }
 
-void submit_read(const struct recording_header *h, struct submit_scratch *r, struct body *b, struct recording_submit *s)
+struct recording_submit *submit_read(struct submit_reader *r, const struct recording_header *h, struct body *b)
 {
+    struct recording_submit *s = &r->submit;
+    *s = (struct recording_submit){.spec = r->spec};
     if (h->version == 1)
         get_submit_1(h, r, b, s);
     else
@@ -169,16 +203,9 @@ void submit_read(const struct recording_header *h, struct submit_scratch *r, str
     s->status = body_below(b, QUIRE_INTERNAL + 1, "has a status that does not exist");
     s->retry_us = body_u64(b);
     if (s->status == QUIRE_OK)
-        s->seqs = body_u32s(b, &r->seqs, s->sched.n);
+        s->seqs = body_u32s(b, &r->scratch[SEQS], s->sched.n);
     for (uint32_t i = 0; s->seqs && i < s->sched.n; i++)
         if (s->seqs[i] >= BODY_MAX_SEQS)
             body_wrong(b, "names a sequence that cannot be");
-}
-
-void submit_scratch_free(struct submit_scratch *r)
-{
-    struct scratch *all[] = {&r->prompt, &r->seqs, &r->stops, &r->biases, &r->allowed, &r->bad_words};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i]->data);
-    request_spec_free(&r->spec);
+    return s;
 }

@@ -3,17 +3,15 @@
 #define QUIRE_ENGINE_RECORD_SUBMIT_H
 
 #include "engine/record/body.h"
-#include "engine/record/recording.h"
+#include "engine/record/records.h"
 
-/* Memory behind the pointers of the last record read. Initialize to zero. */
-struct submit_scratch {
-    struct request_spec spec; /* owned; version 2 */
-    struct scratch prompt, stops, biases, allowed, bad_words; /* version 1 */
-    struct scratch seqs;
-};
+struct submit_reader; /* and the memory behind the pointers of its last record */
 
-void submit_read(const struct recording_header *h, struct submit_scratch *scratch, struct body *b,
-                 struct recording_submit *out);
-void submit_scratch_free(struct submit_scratch *scratch);
+/* For a recording of this version. NULL: out of memory. */
+struct submit_reader *submit_reader_create(uint32_t version);
+void submit_reader_destroy(struct submit_reader *r); /* NULL is allowed */
+
+/* Valid until the next call; belongs to the reader. */
+struct recording_submit *submit_read(struct submit_reader *r, const struct recording_header *h, struct body *b);
 
 #endif

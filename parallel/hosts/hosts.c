@@ -4,8 +4,8 @@
 #include "base/log.h"
 #include "parallel/hosts/hosts_transport.h"
 #include "parallel/hosts/meeting.h"
-#include "parallel/hosts/mpi_carrier.h"
-#include "parallel/hosts/tcp_carrier.h"
+#include "parallel/hosts/carriers/mpi_carrier.h"
+#include "parallel/hosts/carriers/tcp_carrier.h"
 
 #include <errno.h>
 #include <ifaddrs.h>

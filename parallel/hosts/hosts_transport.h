@@ -3,7 +3,7 @@
 #ifndef QUIRE_PARALLEL_HOSTS_TRANSPORT_H
 #define QUIRE_PARALLEL_HOSTS_TRANSPORT_H
 
-#include "parallel/hosts/carrier.h"
+#include "parallel/hosts/carriers/carrier.h"
 #include "parallel/hosts/peers.h"
 #include "parallel/transport.h"
 

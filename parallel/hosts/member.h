@@ -3,7 +3,7 @@
 #ifndef QUIRE_PARALLEL_HOSTS_MEMBER_H
 #define QUIRE_PARALLEL_HOSTS_MEMBER_H
 
-#include "parallel/hosts/carrier.h"
+#include "parallel/hosts/carriers/carrier.h"
 #include "parallel/hosts/peers.h"
 
 /* Number of remembered calls: a root detects a different call of another rank from the calls after it. */

@@ -56,7 +56,7 @@ static inline int64_t cache_wall_ms(void)
 /* Serves a cached response, joins an identical request in flight, or starts the computation. Afterwards the waiter
  * is in a list, or finished. On failure no event has occurred, and the caller owns the waiter. */
 int flight_ask(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
-               struct quire_error *err);
+               const struct completion_terms *terms, struct quire_error *err);
 /* The owner cancels the waiter. The waiter is freed. */
 void flight_leave(struct waiter *a);
 /* The owner has cut a choice. */

@@ -16,6 +16,17 @@
 
 #define SPACE_FOR_THE_END ((size_t)16 << 10) /* space of an answer that is reserved for the end of each choice */
 
+/* The question of a request, which others may ask in other words. */
+struct question {
+    char *text;
+    size_t n;
+    struct key256 around; /* digest of everything else in the request */
+    bool is_compared, is_drafted;
+    struct similar_ask *similar; /* a search for a similar question is in progress, or has its vector. NULL: no
+                                  * search */
+    struct similar_match match;
+};
+
 struct flight {
     struct response_cache *cache;
     struct key256 key;
@@ -24,21 +35,17 @@ struct flight {
     uint64_t below_id, engine_id;
     struct store_lookup *lookup;
     uint64_t looked_ns;
-    struct request_spec spec; /* while the store is asked; its numbers afterwards, too */
+    struct request_spec *spec; /* owned, while the store is asked; NULL afterwards */
+    uint32_t n, max_tokens, tenant; /* the spec's, as is_background */
     struct key256 domain;
-    char *question; /* NULL: it is not compared with others */
-    size_t n_question;
-    struct key256 around;
-    struct similar_ask *similar; /* a search for a similar question is in progress, or has its vector. NULL: no
-                                  * search */
-    struct similar_match match;
+    struct question *question; /* owned; NULL: the request has none */
     struct key256 any_length; /* has_any_length: what the answer may be resumed by */
     struct cached *resumed; /* the beginning of the answer, with one reader until it has been delivered; or NULL */
     uint32_t n_prompt;
     uint32_t ttl_s;
     uint64_t n_clears; /* the cache's n_clears when the flight began */
-    bool has_spec, is_looking, is_below, is_accepted, is_over;
-    bool is_listed, is_cached, is_direct, is_unseeded, is_unbounded, is_compared, is_drafted, has_any_length;
+    bool is_background, is_looking, is_below, is_accepted, is_over;
+    bool is_listed, is_cached, is_direct, is_unseeded, is_unbounded, has_any_length;
     unsigned n_busy; /* it is freed when this is 0 */
     bool is_cut[REQUEST_MAX_CHOICES];
     uint32_t n_tokens[REQUEST_MAX_CHOICES];
@@ -69,7 +76,7 @@ static bool is_cleared(const struct flight *f)
 static struct flight *find_flight(const struct response_cache *c, const struct key256 *key, bool background)
 {
     struct flight *f = (struct flight *)id_map_find(&c->flights, flight_id(key));
-    if (f && (is_cleared(f) || (f->spec.background && !background))) {
+    if (f && (is_cleared(f) || (f->is_background && !background))) {
         unlist(f);
         f = NULL;
     }
@@ -79,17 +86,28 @@ static struct flight *find_flight(const struct response_cache *c, const struct k
 /* Copies the values of the spec that are needed later. */
 static void keep_numbers(struct flight *f, const struct request_spec *spec)
 {
-    f->spec.n = spec->n;
-    f->spec.max_tokens = spec->max_tokens;
-    f->spec.tenant = spec->tenant;
-    f->spec.background = spec->background;
+    f->n = spec->n;
+    f->max_tokens = spec->max_tokens;
+    f->tenant = spec->tenant;
+    f->is_background = spec->background;
 }
 
 static void drop_spec(struct flight *f)
 {
-    if (f->has_spec)
-        request_spec_free(&f->spec);
-    f->has_spec = false;
+    if (f->spec)
+        request_spec_free(f->spec);
+    free(f->spec);
+    f->spec = NULL;
+}
+
+static void drop_question(struct flight *f)
+{
+    if (!f->question)
+        return;
+    similar_ask_free(f->question->similar);
+    free(f->question->text);
+    free(f->question);
+    f->question = NULL;
 }
 
 static void flight_end(struct flight *f)
@@ -101,11 +119,10 @@ static void flight_end(struct flight *f)
     drop_spec(f);
     if (f->lookup)
         f->cache->store->ops->cancel(f->cache->store, f->lookup);
-    similar_ask_free(f->similar);
+    drop_question(f);
     if (f->resumed)
         cached_leave(f->resumed);
     answer_drop(&f->writer);
-    free(f->question);
     free(f);
 }
 
@@ -156,11 +173,11 @@ static void go_direct(struct flight *f)
 void flight_cut(struct waiter *a, uint32_t choice)
 {
     struct flight *f = a->flight;
-    if (!f || !f->is_below || choice >= f->spec.n || f->is_cut[choice])
+    if (!f || !f->is_below || choice >= f->n || f->is_cut[choice])
         return;
     struct response_cache *c = f->cache;
     f->is_cut[choice] = true;
-    f->is_cached = f->is_cached && memcmp(&a->terms.cut, &(struct key256){0}, sizeof a->terms.cut) != 0;
+    f->is_cached = f->is_cached && a->cuts_alike;
     c->below.cancel(c->below.self, f->below_id, choice);
 }
 
@@ -170,17 +187,17 @@ void flight_cut(struct waiter *a, uint32_t choice)
  * less time or a lower priority. */
 static bool ask_again(struct response_cache *c, struct waiter *a, const struct key256 *key, struct quire_error *err)
 {
-    if (!a->has_spec || a->tried_again || a->told_events)
+    if (!a->request || a->tried_again || a->told_events)
         return false;
     a->tried_again = true;
     a->flight = NULL;
     a->written = NULL;
     a->cursor = 0;
     a->behind = false;
-    struct request_spec spec = request_spec_move(&a->spec);
-    a->has_spec = false;
-    const bool ok = flight_ask(c, a, key, &spec, err) == QUIRE_OK;
-    request_spec_free(&spec);
+    struct waiter_request *r = a->request;
+    a->request = NULL;
+    const bool ok = flight_ask(c, a, key, r->spec, &r->terms, err) == QUIRE_OK;
+    waiter_request_free(r);
     return ok;
 }
 
@@ -284,7 +301,7 @@ static void on_lost(void *context, const char *why)
 
 static void take_token(struct flight *f, const struct wire_token *token, bool of_prompt)
 {
-    if (!of_prompt && (token->choice >= f->spec.n || f->is_cut[token->choice]))
+    if (!of_prompt && (token->choice >= f->n || f->is_cut[token->choice]))
         return; /* on its way when the choice was cut */
     hold(f);
     if (!of_prompt)
@@ -331,8 +348,8 @@ static void keep(struct flight *f, struct cached *k, uint32_t ttl_s)
                         n > UINT32_MAX ? UINT32_MAX : (uint32_t)n, f->domain);
     if (f->has_any_length)
         resume_keep(&c->memory, k, &f->any_length, cache_wall_ms());
-    if (f->similar)
-        similar_keep(c->similar, f->similar, &f->key, k->expires_ms);
+    if (f->question && f->question->similar)
+        similar_keep(c->similar, f->question->similar, &f->key, k->expires_ms);
 }
 
 /* Delivers the rest of the answer from a cached response. k has one reader, the caller. all: the waiters have
@@ -401,11 +418,11 @@ static void on_done(void *context, const struct wire_done *done)
 {
     struct flight *f = context;
     struct wire_done said = *done;
-    const bool sane = done->choice < f->spec.n;
+    const bool sane = done->choice < f->n;
     const bool cut = sane && f->is_cut[done->choice];
     hold(f);
-    if (f->is_drafted)
-        similar_drafted(f->cache->similar, f->match.similarity, done->n_predicted, done->n_predicted_right);
+    if (f->question && f->question->is_drafted)
+        similar_drafted(f->cache->similar, f->question->match.similarity, done->n_predicted, done->n_predicted_right);
     if (is_first_word(f, done)) {
         fail(f, (struct failure){.done = done});
     } else if (f->is_direct || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
@@ -415,7 +432,7 @@ static void on_done(void *context, const struct wire_done *done)
     } else {
         /* Shorter than was asked: a limit that the request did not set. */
         if (done->finish == WIRE_FINISH_LENGTH && !cut &&
-            (f->is_unbounded || f->n_tokens[done->choice] < f->spec.max_tokens))
+            (f->is_unbounded || f->n_tokens[done->choice] < f->max_tokens))
             f->is_cached = false;
         said.n_generated = f->n_tokens[done->choice];
         said.n_prompt = f->n_prompt;
@@ -456,7 +473,7 @@ static bool serve_from_memory(struct response_cache *c, struct waiter *a, const 
     const uint64_t begun_ns = quire_now_ns();
     const int64_t now_ms = cache_wall_ms();
     struct cached *k = memory_layer_find(&c->memory, key, now_ms);
-    if (k && (!hit_fits(&k->answer, spec) || !hit_is_young(&k->answer, a->terms.max_age_s, now_ms / 1000)))
+    if (k && (!hit_fits(&k->answer, spec) || !hit_is_young(&k->answer, a->max_age_s, now_ms / 1000)))
         k = NULL;
     c->stats.memory.n_lookups++;
     const uint64_t ended_ns = quire_now_ns();
@@ -476,21 +493,19 @@ static bool serve_from_memory(struct response_cache *c, struct waiter *a, const 
     return true;
 }
 
-static int join(struct flight *f, struct waiter *a, const struct request_spec *spec, struct quire_error *err)
+static int join(struct flight *f, struct waiter *a, const struct request_spec *spec,
+                const struct completion_terms *terms, struct quire_error *err)
 {
-    if (!a->has_spec) {
-        int status = request_spec_copy(&a->spec, spec, err);
-        if (status != QUIRE_OK)
-            return status;
-        a->has_spec = true;
-    }
+    int status = waiter_keep_request(a, spec, terms, err);
+    if (status != QUIRE_OK)
+        return status;
     f->cache->stats.n_joined++;
     a->origin = (struct completion_origin){.from = COMPLETION_JOINED, .layer = "flight", .key = f->key};
     a->flight = f;
     a->written = &f->writer;
     a->behind = true;
-    if (!a->terms.no_store && a->terms.ttl_s > f->ttl_s)
-        f->ttl_s = a->terms.ttl_s;
+    if (!terms->no_store && terms->ttl_s > f->ttl_s)
+        f->ttl_s = terms->ttl_s;
     waiter_move(a, &f->waiters);
     a->is_accepted = f->is_accepted;
     a->engine_id = f->engine_id;
@@ -531,15 +546,17 @@ static int submit_below(struct flight *f, const struct request_spec *spec, struc
 
 static uint32_t max_age_of(const struct flight *f)
 {
-    return TAILQ_FIRST(&f->waiters.head)->terms.max_age_s;
+    return TAILQ_FIRST(&f->waiters.head)->max_age_s;
 }
 
 static int launch(struct flight *f, const struct request_spec *spec, struct quire_error *err)
 {
     struct response_cache *c = f->cache;
     c->stats.n_computed++;
+    const struct question *q = f->question;
     if (!f->is_direct)
-        answer_begin(&f->writer, f->key, spec->n, (struct answer_question){f->question, f->n_question}, quire_now_us());
+        answer_begin(&f->writer, f->key, spec->n,
+                     q ? (struct answer_question){q->text, q->n} : (struct answer_question){0}, quire_now_us());
     f->is_below = true;
     int status = submit_below(f, spec, err);
     if (status != QUIRE_OK)
@@ -551,11 +568,8 @@ static void launch_later(struct flight *f)
 {
     struct quire_error err;
     hold(f);
-    struct request_spec spec = request_spec_move(&f->spec);
-    keep_numbers(f, &spec);
-    f->has_spec = false;
-    int status = launch(f, &spec, &err);
-    request_spec_free(&spec);
+    int status = launch(f, f->spec, &err);
+    drop_spec(f);
     if (status != QUIRE_OK)
         fail(f, (struct failure){.refuse = &(struct wire_refuse){
                                      .status = (uint32_t)status, .message = err.text, .n_message = strlen(err.text)}});
@@ -568,11 +582,11 @@ static void launch_later(struct flight *f)
 static bool may_give(struct flight *f, const struct answer *answer)
 {
     const struct answer_question *q = &answer->question;
-    if (!q->text || f->spec.n_prompt_logprobs >= 0 || answer->n_choices != f->spec.n ||
-        answer->n_generated > (uint64_t)f->spec.max_tokens * f->spec.n ||
+    if (!q->text || f->spec->n_prompt_logprobs >= 0 || answer->n_choices != f->n ||
+        answer->n_generated > (uint64_t)f->max_tokens * f->n ||
         !hit_is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
         return false;
-    const enum guard guard = guard_differs(f->question, f->n_question, q->text, q->n);
+    const enum guard guard = guard_differs(f->question->text, f->question->n, q->text, q->n);
     f->cache->stats.n_guarded[guard]++;
     return guard == GUARD_NONE;
 }
@@ -585,7 +599,7 @@ static void serve_similar(struct flight *f, struct cached *k)
         hit_count(c, &k->answer);
         hit_begin(c, a, &k->answer, "semantic");
         a->origin.from = COMPLETION_SIMILAR;
-        a->origin.similarity = f->match.similarity;
+        a->origin.similarity = f->question->match.similarity;
     }
     hand_over(f, k, true);
     flight_end(f);
@@ -596,15 +610,15 @@ static void predict(struct flight *f, const struct answer *answer)
 {
     const struct completion_source *below = &f->cache->below;
     uint32_t *tokens = f->is_below && below->predict ? malloc((answer->n_generated + 1) * sizeof *tokens) : NULL;
-    const uint32_t n = tokens ? answer_tokens(answer, 0, tokens, f->spec.max_tokens) : 0;
-    f->is_drafted = n > 0 && below->predict(below->self, f->below_id, tokens, n);
+    const uint32_t n = tokens ? answer_tokens(answer, 0, tokens, f->max_tokens) : 0;
+    f->question->is_drafted = n > 0 && below->predict(below->self, f->below_id, tokens, n);
     free(tokens);
     struct waiter *first = TAILQ_FIRST(&f->waiters.head);
-    if (!f->is_drafted || first->origin.from != COMPLETION_COMPUTED)
+    if (!f->question->is_drafted || first->origin.from != COMPLETION_COMPUTED)
         return;
     first->origin.from = COMPLETION_DRAFTED;
     first->origin.layer = "draft";
-    first->origin.similarity = f->match.similarity;
+    first->origin.similarity = f->question->match.similarity;
 }
 
 /* k: the answer to a similar question; NULL if none was found. If the computation has not started, k may be served
@@ -634,12 +648,12 @@ static void on_similar_looked(void *context, enum store_found found, const uint8
     const struct store_entry entry = {bytes, n, expires_s, hits};
     (void)created_s;
     f->lookup = NULL;
-    struct cached *k = found == STORE_FOUND ? hit_found(f->cache, &f->match.answer, &entry, NULL, 0) : NULL;
+    struct cached *k = found == STORE_FOUND ? hit_found(f->cache, &f->question->match.answer, &entry, NULL, 0) : NULL;
     waiter_looked(&f->waiters, f->cache->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (k && !is_cleared(f))
         memory_layer_add(&f->cache->memory, k);
     if (!k && found != STORE_AWAY)
-        similar_remove(f->cache->similar, &f->match.answer);
+        similar_remove(f->cache->similar, &f->question->match.answer);
     similar_found(f, k);
     if (k)
         cached_leave(k);
@@ -650,7 +664,7 @@ static void on_similar(void *context, const struct similar_match *match)
 {
     struct flight *f = context;
     struct response_cache *c = f->cache;
-    const struct similar_times t = similar_ask_times(f->similar);
+    const struct similar_times t = similar_ask_times(f->question->similar);
     waiter_looked(&f->waiters, "embedding", t.begun_ns, t.embedded_ns, t.looked_ns > 0);
     if (t.looked_ns > 0)
         waiter_looked(&f->waiters, "similar", t.embedded_ns, t.looked_ns, match);
@@ -659,7 +673,7 @@ static void on_similar(void *context, const struct similar_match *match)
     if (match)
         waiter_looked(&f->waiters, "memory", f->looked_ns, quire_now_ns(), k);
     if (match)
-        f->match = *match;
+        f->question->match = *match;
     f->looked_ns = quire_now_ns();
     if (match && !k && c->store && TAILQ_EMPTY(&c->clearings))
         f->lookup = c->store->ops->get(c->store, match->answer, on_similar_looked, f);
@@ -677,17 +691,18 @@ static void on_similar(void *context, const struct similar_match *match)
 /* Nothing is computed before it is known whether the answer to a similar question does. */
 static bool may_wait(const struct flight *f)
 {
-    return f->is_compared && similar_options(f->cache->similar)->mode == SIMILAR_ANSWER;
+    return f->question && f->question->is_compared && similar_options(f->cache->similar)->mode == SIMILAR_ANSWER;
 }
 
 /* A similar question is looked for: before anything is computed where that may spare it, else meanwhile. */
 static bool look_similar(struct flight *f, bool is_before)
 {
-    if (!f->is_compared || may_wait(f) != is_before)
+    struct question *q = f->question;
+    if (!q || !q->is_compared || may_wait(f) != is_before)
         return false;
-    f->similar = similar_ask(f->cache->similar, &f->around, f->question, f->n_question, f->spec.tenant, on_similar, f);
-    f->is_looking = is_before && f->similar;
-    return f->similar != NULL;
+    q->similar = similar_ask(f->cache->similar, &q->around, q->text, q->n, f->tenant, on_similar, f);
+    f->is_looking = is_before && q->similar;
+    return q->similar != NULL;
 }
 
 /* Extracts the question of a request, and a digest of everything else in it. If memory is short, the question is not
@@ -703,11 +718,18 @@ static void take_question(struct flight *f, const struct request_spec *spec, con
     rest.max_tokens = 0; /* the length limit does not affect how the answer begins */
     if (!cache_key(&f->cache->identity, &rest, terms, &key))
         return;
-    f->around = quire_keyed_hash(&key, terms->around.bytes, sizeof terms->around.bytes);
-    f->question = malloc(terms->n_question);
-    f->n_question = f->question ? terms->n_question : 0;
-    if (f->question)
-        memcpy(f->question, terms->question, terms->n_question);
+    f->question = calloc(1, sizeof *f->question);
+    if (!f->question)
+        return;
+    f->question->text = malloc(terms->n_question);
+    if (!f->question->text) {
+        drop_question(f);
+        return;
+    }
+    memcpy(f->question->text, terms->question, terms->n_question);
+    f->question->n = terms->n_question;
+    f->question->around = quire_keyed_hash(&key, terms->around.bytes, sizeof terms->around.bytes);
+    f->question->is_compared = !f->resumed && spec->n_prediction == 0 && spec->max_tokens > 0;
 }
 
 static void on_looked(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
@@ -720,7 +742,7 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     f->is_looking = false;
     cache_observe(&c->stats.store.latency, (double)(quire_now_ns() - f->looked_ns) * 1e-9);
     struct cached *k = found == STORE_FOUND ? hit_found(c, &f->key, &(struct store_entry){bytes, n, expires_s, hits},
-                                                        &f->spec, max_age_of(f))
+                                                        f->spec, max_age_of(f))
                                             : NULL;
     waiter_looked(&f->waiters, c->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (!k) {
@@ -769,31 +791,36 @@ static bool look_store(struct flight *f)
 /* Starts the slow lookups before anything is computed. Returns false if no lookup is needed. */
 static bool look(struct flight *f, const struct request_spec *spec)
 {
-    if ((!f->cache->store && !may_wait(f)) || request_spec_copy(&f->spec, spec, NULL) != QUIRE_OK)
+    struct request_spec copy;
+    if ((!f->cache->store && !may_wait(f)) || request_spec_copy(&copy, spec, NULL) != QUIRE_OK)
         return false;
-    f->has_spec = true;
+    f->spec = malloc(sizeof *f->spec);
+    if (!f->spec) {
+        request_spec_free(&copy);
+        return false;
+    }
+    *f->spec = copy;
     if (look_store(f) || look_similar(f, true))
         return true;
     drop_spec(f);
-    keep_numbers(f, spec);
     return false;
 }
 
 static int begin(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
-                 bool looks, struct quire_error *err)
+                 const struct completion_terms *terms, bool looks, struct quire_error *err)
 {
     struct flight *f = calloc(1, sizeof *f);
     if (!f)
         return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     f->cache = c;
     f->key = *key;
-    f->domain = a->terms.domain;
-    f->ttl_s = a->terms.ttl_s;
+    f->domain = terms->domain;
+    f->ttl_s = terms->ttl_s;
     f->n_clears = c->n_clears;
     keep_numbers(f, spec);
     f->is_unseeded = cache_is_unseeded(spec);
-    f->is_unbounded = !a->terms.is_bounded;
-    f->is_cached = !a->terms.no_store && (!f->is_unseeded || c->options.unseeded || c->store);
+    f->is_unbounded = !terms->is_bounded;
+    f->is_cached = !terms->no_store && (!f->is_unseeded || c->options.unseeded || c->store);
     f->is_listed = f->is_cached && looks && !id_map_find(&c->flights, flight_id(key)) &&
                    id_map_add(&c->flights, flight_id(key), (uintptr_t)f) == QUIRE_OK;
     f->is_direct = !f->is_cached && !f->is_listed;
@@ -803,12 +830,11 @@ static int begin(struct response_cache *c, struct waiter *a, const struct key256
     a->flight = f;
     a->written = f->is_direct ? NULL : &f->writer;
     f->n_prompt = spec->n_prompt;
-    f->has_any_length = resume_key(&c->identity, spec, &a->terms, &f->any_length);
+    f->has_any_length = resume_key(&c->identity, spec, terms, &f->any_length);
     if (looks)
         resume(f, spec);
     if (looks)
-        take_question(f, spec, &a->terms);
-    f->is_compared = f->question && !f->resumed && spec->n_prediction == 0 && spec->max_tokens > 0;
+        take_question(f, spec, terms);
     if (looks && look(f, spec))
         return QUIRE_OK;
     hold(f);
@@ -826,13 +852,13 @@ static int begin(struct response_cache *c, struct waiter *a, const struct key256
 }
 
 int flight_ask(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
-               struct quire_error *err)
+               const struct completion_terms *terms, struct quire_error *err)
 {
-    const bool looks = !a->terms.no_cache && (!cache_is_unseeded(spec) || c->options.unseeded);
+    const bool looks = !terms->no_cache && (!cache_is_unseeded(spec) || c->options.unseeded);
     struct flight *f = looks ? find_flight(c, key, spec->background) : NULL;
     if (looks && serve_from_memory(c, a, key, spec))
         return QUIRE_OK;
-    if (f && !(f->is_looking && a->terms.max_age_s > 0))
-        return join(f, a, spec, err);
-    return begin(c, a, key, spec, looks, err);
+    if (f && !(f->is_looking && a->max_age_s > 0))
+        return join(f, a, spec, terms, err);
+    return begin(c, a, key, spec, terms, looks, err);
 }

@@ -39,13 +39,12 @@ static int cache_submit(void *self, const struct request_spec *spec, const struc
     if (!terms || spec->wants_vector || !c->has_identity || (terms->no_cache && terms->no_store) ||
         !cache_key(&c->identity, spec, terms, &key))
         return c->below.submit(c->below.self, spec, terms, events, context, source_id, err);
-    struct waiter *a = waiter_new(c->base, &c->waiters, OUR_ID | c->next_id, events, context);
+    struct waiter *a = waiter_new(c->base, &c->waiters, OUR_ID | c->next_id, terms, events, context);
     if (!a)
         return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     c->next_id++;
-    a->terms = *terms;
     *source_id = a->id;
-    int status = flight_ask(c, a, &key, spec, err);
+    int status = flight_ask(c, a, &key, spec, terms, err);
     if (status != QUIRE_OK)
         waiter_end(a);
     return status;

@@ -14,7 +14,7 @@
 
 #include "server/cache/latency.h"
 #include "server/cache/similar.h"
-#include "server/cache/store.h"
+#include "server/cache/store/store.h"
 #include "server/link/completion_source.h"
 #include "server/similar/guards.h"
 

@@ -76,6 +76,6 @@ void hit_begin(struct response_cache *c, struct waiter *a, const struct answer *
                                            .unseeded = answer->unseeded,
                                            .key = answer->key};
     a->behind = true;
-    a->paced = c->options.replay_pace && a->terms.streams;
+    a->paced = c->options.replay_pace && a->streams;
     a->clock_us = quire_now_us();
 }

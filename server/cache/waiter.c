@@ -3,6 +3,7 @@
 #include "base/clock.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define SLICE_US 2000  /* time of one slice of delivery, before other work of the loop */
 #define EVENTS_A_LOOK 64 /* events between two checks of the clock and the owner's buffer */
@@ -47,7 +48,7 @@ struct waiter *waiter_walk(struct waiter_list *list, bool first)
 /* ---- beginning and end ---------------------------------------------------------------------- */
 
 struct waiter *waiter_new(struct event_base *base, struct id_map *ids, uint64_t id,
-                          const struct completion_events *events, void *context)
+                          const struct completion_terms *terms, const struct completion_events *events, void *context)
 {
     struct waiter *a = calloc(1, sizeof *a);
     if (!a || id_map_add(ids, id, (uintptr_t)a)) {
@@ -57,9 +58,67 @@ struct waiter *waiter_new(struct event_base *base, struct id_map *ids, uint64_t 
     a->base = base;
     a->ids = ids;
     a->id = id;
-    a->events = *events;
+    a->events = events;
+    a->max_age_s = terms->max_age_s;
+    a->cuts_alike = memcmp(&terms->cut, &(struct key256){0}, sizeof terms->cut) != 0;
+    a->streams = terms->streams;
     a->context = context;
     return a;
+}
+
+void waiter_request_free(struct waiter_request *r)
+{
+    if (!r)
+        return;
+    if (r->spec)
+        request_spec_free(r->spec);
+    free(r->spec);
+    free((char *)(uintptr_t)r->terms.question);
+    free(r);
+}
+
+static int no_memory(struct quire_error *err)
+{
+    return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+}
+
+/* The terms are the caller's, and so is their question. */
+static bool copy_terms(struct completion_terms *out, const struct completion_terms *terms)
+{
+    *out = *terms;
+    out->question = NULL;
+    if (!terms->question || terms->n_question == 0)
+        return true;
+    char *question = malloc(terms->n_question);
+    if (question)
+        memcpy(question, terms->question, terms->n_question);
+    out->question = question;
+    return question != NULL;
+}
+
+int waiter_keep_request(struct waiter *a, const struct request_spec *spec, const struct completion_terms *terms,
+                        struct quire_error *err)
+{
+    if (a->request)
+        return QUIRE_OK;
+    struct request_spec copy;
+    int status = request_spec_copy(&copy, spec, err);
+    if (status != QUIRE_OK)
+        return status;
+    struct waiter_request *r = calloc(1, sizeof *r);
+    if (r)
+        r->spec = malloc(sizeof *r->spec);
+    if (!r || !r->spec || !copy_terms(&r->terms, terms)) {
+        if (r) {
+            free(r->spec);
+            free(r);
+        }
+        request_spec_free(&copy);
+        return no_memory(err);
+    }
+    *r->spec = copy;
+    a->request = r;
+    return QUIRE_OK;
 }
 
 static void free_idle(struct waiter *a)
@@ -70,8 +129,7 @@ static void free_idle(struct waiter *a)
         cached_leave(a->cached);
     if (a->more)
         event_free(a->more);
-    if (a->has_spec)
-        request_spec_free(&a->spec);
+    waiter_request_free(a->request);
     free(a);
 }
 
@@ -99,8 +157,8 @@ static void tell_origin(struct waiter *a)
     a->origin.again = a->told_origin;
     a->origin.lookups = &a->lookups;
     a->told_origin = true;
-    if (a->events.on_origin)
-        a->events.on_origin(a->context, &a->origin);
+    if (a->events->on_origin)
+        a->events->on_origin(a->context, &a->origin);
     a->lookups.n = 0;
 }
 
@@ -117,20 +175,20 @@ static void accept_now(struct waiter *a, uint64_t engine_id)
     if (a->is_gone || a->told_accepted)
         return;
     a->told_accepted = true;
-    a->events.on_accepted(a->context, engine_id);
+    a->events->on_accepted(a->context, engine_id);
 }
 
 static void tell_event(struct waiter *a, const struct answer_event *e)
 {
     a->told_events = true;
     switch (e->kind) {
-    case ANSWER_TOKEN: a->events.on_token(a->context, &e->token); return;
-    case ANSWER_PROMPT_LOGPROB: a->events.on_prompt_logprob(a->context, &e->token); return;
+    case ANSWER_TOKEN: a->events->on_token(a->context, &e->token); return;
+    case ANSWER_PROMPT_LOGPROB: a->events->on_prompt_logprob(a->context, &e->token); return;
     case ANSWER_DONE:
         /* An id whose last event has come is ignored. */
         if (e->done.last)
             waiter_end(a);
-        a->events.on_done(a->context, &e->done);
+        a->events->on_done(a->context, &e->done);
         return;
     }
 }
@@ -162,7 +220,7 @@ static bool is_due(struct waiter *a, const struct answer_event *e, uint64_t *loo
     }
     if (++*n_told % EVENTS_A_LOOK != 1)
         return true;
-    if (a->events.has_space && !a->events.has_space(a->context) && later(a, SPACE_US))
+    if (a->events->has_space && !a->events->has_space(a->context) && later(a, SPACE_US))
         return false;
     const uint64_t now = quire_now_us();
     if (*looked_us == 0)
@@ -243,9 +301,9 @@ void waiter_token(struct waiter *a, const struct wire_token *token, bool of_prom
     hold(a);
     a->told_events = true;
     if (!a->is_gone && of_prompt)
-        a->events.on_prompt_logprob(a->context, token);
+        a->events->on_prompt_logprob(a->context, token);
     else if (!a->is_gone)
-        a->events.on_token(a->context, token);
+        a->events->on_token(a->context, token);
     release(a, was_busy);
 }
 
@@ -257,7 +315,7 @@ void waiter_done(struct waiter *a, const struct wire_done *done)
     if (!a->is_gone) {
         if (done->last)
             waiter_end(a);
-        a->events.on_done(a->context, done);
+        a->events->on_done(a->context, done);
     }
     release(a, was_busy);
 }
@@ -278,9 +336,9 @@ void waiter_refused(struct waiter *a, const struct wire_refuse *refuse)
         waiter_end(a);
         /* A waiter that was reported as accepted can no longer be rejected. */
         if (a->told_accepted)
-            a->events.on_done(a->context, &error);
+            a->events->on_done(a->context, &error);
         else
-            a->events.on_refused(a->context, refuse);
+            a->events->on_refused(a->context, refuse);
     }
     release(a, was_busy);
 }
@@ -291,7 +349,7 @@ void waiter_lost(struct waiter *a, const char *why)
     hold(a);
     if (!a->is_gone) {
         waiter_end(a);
-        a->events.on_lost(a->context, why);
+        a->events->on_lost(a->context, why);
     }
     release(a, was_busy);
 }

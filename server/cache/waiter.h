@@ -22,15 +22,24 @@ struct waiter_list {
     uint32_t n;
 };
 
+/* A copy of a request. */
+struct waiter_request {
+    struct request_spec *spec;
+    struct completion_terms terms; /* the question is owned, too */
+};
+
 struct waiter {
     TAILQ_ENTRY(waiter) link;
     struct waiter_list *list;
     struct event_base *base;
     struct id_map *ids; /* the map that holds it while events are to come */
     uint64_t id;
-    struct completion_events events;
+    const struct completion_events *events; /* borrowed */
     void *context;
-    struct completion_terms terms;
+    /* Of the request's terms. */
+    uint32_t max_age_s;
+    bool cuts_alike; /* it ends its choices at the same token each time */
+    bool streams;
     struct completion_origin origin;
     struct completion_lookups lookups; /* not yet reported to the owner */
 
@@ -44,8 +53,8 @@ struct waiter {
     bool behind; /* more is pending than the newest event; delivered in slices, as the owner's buffer has space */
     bool paced;
     bool is_busy, is_gone;
-    bool has_spec, tried_again; /* spec: used to compute it alone if the flight that it joined fails */
-    struct request_spec spec;
+    bool tried_again;
+    struct waiter_request *request; /* to compute it alone if the flight that it joined fails; NULL: it joined none */
     uint64_t clock_us; /* paced: when the previous event was due */
     struct event *more;
 };
@@ -63,7 +72,11 @@ void waiter_tell_again(struct waiter_list *list);
 
 /* The new waiter is in no list yet. Returns NULL if memory is short. */
 struct waiter *waiter_new(struct event_base *base, struct id_map *ids, uint64_t id,
-                          const struct completion_events *events, void *context);
+                          const struct completion_terms *terms, const struct completion_events *events, void *context);
+/* Copies what is needed to ask again. QUIRE_NO_MEMORY. A waiter that has a copy keeps it. */
+int waiter_keep_request(struct waiter *a, const struct request_spec *spec, const struct completion_terms *terms,
+                        struct quire_error *err);
+void waiter_request_free(struct waiter_request *r); /* NULL is allowed */
 /* Frees the waiter; no event follows. */
 void waiter_end(struct waiter *a);
 

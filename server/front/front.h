@@ -15,6 +15,7 @@
 #include "server/link/embedder.h"
 #include "server/link/upstream.h"
 #include "server/front/tenant/tenants.h"
+#include "text/quire_chat.h"
 #include "text/quire_text.h"
 
 #include <event2/event.h>

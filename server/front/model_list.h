@@ -11,6 +11,7 @@
 #include "server/front/api/api_error.h"
 #include "server/front/model_facts.h"
 #include "server/front/tools/notation.h"
+#include "text/quire_chat.h"
 #include "text/quire_text.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,4 @@
+#include "text/quire_chat.h"
 #include "server/front/prompt_identity.h"
 
 /* Changes when a release renders or tokenizes the same files in another way. */

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "request/spec.h"
+#include "text/quire_chat.h"
 #include "text/quire_text.h"
 
 /* tool_format: an enum tool_format; reasoning_format: an enum reasoning_format. */

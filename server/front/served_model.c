@@ -1,3 +1,4 @@
+#include "text/quire_chat.h"
 #include "server/front/served_model.h"
 
 #include "base/log.h"

@@ -95,8 +95,8 @@ struct completion_events { /* all set, except on_origin, has_space and on_vector
 
 struct completion_source { /* functions set; `self` is passed to each, and borrowed */
     void *self;
-    /* *source_id: the source's name for the request, for cancel(). spec and events are copied; context is passed to
-     * every event. terms are borrowed until it returns; NULL: no cached answer is served, and the answer is not
+    /* *source_id: the source's name for the request, for cancel(). spec is copied; events are borrowed until the
+     * last of them, and context is passed to each. terms are borrowed until it returns; NULL: no cached answer is served, and the answer is not
      * cached. On failure no event has come and none will. QUIRE_IO: the source is unavailable; QUIRE_EXHAUSTED: it
      * accepts no more at the moment; QUIRE_INVALID: the request is too large; QUIRE_NO_MEMORY. */
     int (*submit)(void *self, const struct request_spec *spec, const struct completion_terms *terms,

@@ -90,7 +90,7 @@ static void fail_connection(struct engine_client *c, const char *why)
     c->stream = NULL;
     struct client_request r;
     while (!c->closed && client_request_take(&c->requests, &r))
-        r.events.on_lost(r.context, c->why);
+        r.events->on_lost(r.context, c->why);
     if (!c->closed)
         c->events.on_closed(c->context, c->why);
 }
@@ -266,9 +266,9 @@ static int on_tokens(struct engine_client *c, const struct wire_header *header, 
         if (!r || c->state == CLIENT_GONE)
             return QUIRE_OK;
         if (header->type == WIRE_TOKENS)
-            r->events.on_token(r->context, &token);
+            r->events->on_token(r->context, &token);
         else
-            r->events.on_prompt_logprob(r->context, &token);
+            r->events->on_prompt_logprob(r->context, &token);
     }
     return -found;
 }
@@ -281,9 +281,9 @@ static int on_vector(struct engine_client *c, const struct wire_header *header, 
     const struct client_request *r = client_request_find(&c->requests, header->request);
     if (status || !r)
         return status;
-    if (!r->events.on_vector)
+    if (!r->events->on_vector)
         return quire_fail(err, QUIRE_INVALID, "VECTOR: nobody asked for one");
-    r->events.on_vector(r->context, &vector);
+    r->events->on_vector(r->context, &vector);
     return QUIRE_OK;
 }
 
@@ -298,7 +298,7 @@ static int on_done(struct engine_client *c, const struct wire_header *header, co
     struct client_request r = *found;
     if (done.last)
         client_request_remove(&c->requests, found);
-    r.events.on_done(r.context, &done);
+    r.events->on_done(r.context, &done);
     return QUIRE_OK;
 }
 
@@ -309,7 +309,7 @@ static int on_accept(struct engine_client *c, const struct wire_header *header, 
     int status = wire_get_accept(body, header->body_bytes, &id, err);
     struct client_request *r = client_request_find(&c->requests, header->request);
     if (!status && r)
-        r->events.on_accepted(r->context, id);
+        r->events->on_accepted(r->context, id);
     return status;
 }
 
@@ -327,7 +327,7 @@ static int on_refuse(struct engine_client *c, const struct wire_header *header, 
         return status;
     struct client_request r = *found;
     client_request_remove(&c->requests, found);
-    r.events.on_refused(r.context, &refuse);
+    r.events->on_refused(r.context, &refuse);
     return QUIRE_OK;
 }
 
@@ -612,7 +612,7 @@ static int client_submit(void *self, const struct request_spec *spec, const stru
     struct client_request *r = client_request_add(&c->requests);
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
-    r->events = *events;
+    r->events = events;
     r->context = context;
     *wire_id = r->wire_id;
     int status = put_submit(c, r->wire_id, spec);

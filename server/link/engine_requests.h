@@ -7,7 +7,7 @@
 
 struct client_request {
     uint64_t wire_id; /* as in our frames; 0: the slot is free */
-    struct completion_events events;
+    const struct completion_events *events; /* borrowed */
     void *context;
     uint32_t next_free;
 };

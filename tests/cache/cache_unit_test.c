@@ -22,6 +22,7 @@ int main(void)
         cmocka_unit_test(flight_resume_test),
         cmocka_unit_test(flight_served_test),
         cmocka_unit_test(flight_draft_test),
+        cmocka_unit_test(flight_borrowed_question_test),
         cmocka_unit_test(flight_embedder_test),
         cmocka_unit_test(flight_ghost_test),
         cmocka_unit_test(flight_semantic_test),

@@ -25,6 +25,7 @@ void flight_ttl_test(void **state);
 void flight_resume_test(void **state);
 void flight_served_test(void **state);
 void flight_draft_test(void **state);
+void flight_borrowed_question_test(void **state);
 void flight_embedder_test(void **state);
 void flight_ghost_test(void **state);
 void flight_semantic_test(void **state);

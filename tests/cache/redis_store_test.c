@@ -1,7 +1,7 @@
 /* The Redis store against a real redis-server, started here, and against ones that lie. */
 #include "server/cache/answer.h"
 #include "server/cache/redis/url.h"
-#include "server/cache/store.h"
+#include "server/cache/store/store.h"
 #include "tests/cache/store_rig.h"
 
 #include "base/clock.h"

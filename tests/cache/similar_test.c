@@ -120,6 +120,7 @@ static struct fake_embedder {
     void (*done)(void *context, const float *vector, uint32_t n_numbers);
     void *context;
     float vector[2];
+    char text[1]; /* its beginning */
     uint32_t n_asked, n_cancelled;
     bool is_there, is_away;
 } embeds;
@@ -138,6 +139,7 @@ static struct embedding *fake_embed(void *self, const char *text, size_t n, uint
     embeds.is_there = true;
     embeds.done = done;
     embeds.context = context;
+    embeds.text[0] = text[0];
     embeds.vector[0] = cosf(angle);
     embeds.vector[1] = sinf(angle);
     return (struct embedding *)&embeds;
@@ -279,6 +281,27 @@ void flight_late_draft_test(void **state)
     answer_it(5);
     close_cache(); /* while its vector is awaited */
     assert_int_equal(embeds.n_cancelled, 2);
+}
+
+/* The terms of a request are borrowed until submit() returns, also where it is computed again later. */
+void flight_borrowed_question_test(void **state)
+{
+    struct ear first, joined;
+    char text[] = "3 borrowed";
+    (void)state;
+    open_similar(SIMILAR_DRAFT, (struct response_cache_options){.max_entries = 5});
+    ask_like(&first, "3 borrowed", 1, 2, true);
+    ask_like(&joined, text, 1, 2, true);
+    memcpy(text, "9 changed.", sizeof text);
+    embed_now();
+    assert_int_equal(n_asked, 1);
+    asked[0].events.on_lost(asked[0].context, "gone"); /* the one that joined is computed alone */
+    assert_true(first.n_lost == 1 && joined.n_lost == 0 && n_asked == 2);
+    assert_true(embeds.n_asked == 2 && embeds.text[0] == '3');
+    embed_now();
+    answer_it(1);
+    assert_int_equal(joined.n_done, 1);
+    close_cache();
 }
 
 /* A cancel while a vector is computed; an embedder that is missing, does not reply, or returns no vector. */

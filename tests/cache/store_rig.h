@@ -2,7 +2,7 @@
 #ifndef QUIRE_TESTS_STORE_RIG_H
 #define QUIRE_TESTS_STORE_RIG_H
 
-#include "server/cache/store.h"
+#include "server/cache/store/store.h"
 
 #define STORE_RIG_MOST_BYTES 70000u
 

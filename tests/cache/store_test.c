@@ -1,5 +1,5 @@
 /* Stores by their interface: what was put is found, whole, by its key alone. */
-#include "server/cache/store.h"
+#include "server/cache/store/store.h"
 #include "tests/cache/store_rig.h"
 
 #include <fcntl.h>

@@ -5,10 +5,11 @@
  * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains; a second one ends the process. SIGUSR1 ends the
  * engine. SIGUSR2 ends it and starts another with one more token of context; the server then prints the line again.
  * With --late-ms N the new engine greets after N ms, and the server first prints "attached". */
+#include "text/quire_chat.h"
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "server/cache/response_cache.h"
-#include "server/cache/store.h"
+#include "server/cache/store/store.h"
 #include "server/daemon/daemon.h"
 #include "server/front/front.h"
 #include "server/http/address.h"

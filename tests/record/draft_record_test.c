@@ -191,7 +191,7 @@ static void a_late_prediction(void **state)
     assert_int_equal(recording_open(path, &r, NULL), QUIRE_OK);
     while (recording_next(r, &e, NULL) == QUIRE_OK && e.kind != RECORDING_END) {
         n_proposed += e.kind == RECORDING_PROPOSE ? e.propose.n : 0;
-        assert_true(e.kind != RECORDING_SUBMIT || e.submit.spec.n_prediction == 0);
+        assert_true(e.kind != RECORDING_SUBMIT || e.submit->spec->n_prediction == 0);
     }
     assert_true(stats.n_accepted_tokens > N_TOKENS / 2 && n_proposed >= stats.n_accepted_tokens);
     assert_int_equal(recording_drive(r, NULL, NULL, &run, NULL), QUIRE_OK);
@@ -226,11 +226,11 @@ static void choices_are_recorded(void **state)
         }
         if (e.kind != RECORDING_LENGTHS)
             continue;
-        assert_true(e.lengths.n_rows == 1 && e.lengths.n_items == 1 && e.lengths.n_right <= e.lengths.n_chosen);
-        assert_true(e.lengths.us_with >= e.lengths.us_without);
+        assert_true(e.lengths->n_rows == 1 && e.lengths->n_items == 1 && e.lengths->n_right <= e.lengths->n_chosen);
+        assert_true(e.lengths->us_with >= e.lengths->us_without);
         n_choices++;
-        n_chosen += n_left = e.lengths.n_chosen;
-        n_timed += e.lengths.us_without > 0;
+        n_chosen += n_left = e.lengths->n_chosen;
+        n_timed += e.lengths->us_without > 0;
     }
     assert_true(n_choices > 0 && n_chosen > 1 &&
                 n_timed == n_choices); /* the first knows only plain steps: there are many */

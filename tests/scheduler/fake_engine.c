@@ -1,4 +1,4 @@
-#include "tests/scheduler/fake_engine.h"
+#include "tests/scheduler/fake_oracle.h"
 
 #include "memory/prefix.h"
 #include "scheduler/scheduler.h"

@@ -12,6 +12,7 @@
 
 #include "scheduler/types/config.h"
 #include "scheduler/types/plan.h"
+#include "tests/scheduler/fake_fault.h"
 #include "tests/scheduler/fake_model.h"
 
 #include <stdbool.h>
@@ -26,20 +27,6 @@
 #define FAKE_TENANTS 4
 #define FAKE_MAX_PINS 64
 #define FAKE_MAX_DRAFTS 7
-
-enum fake_fault {
-    FAULT_NONE = 0,
-    FAULT_KV,     /* one word of the block store is wrong */
-    FAULT_TOKEN,  /* one result differs from the model's */
-    FAULT_SKIP,   /* one row is launched but not computed */
-    FAULT_RETIRE, /* one sequence is treated as alive after it was retired */
-    FAULT_MOVE,   /* one block is not loaded from the host tier */
-    FAULT_PIN,    /* one pin is dropped early */
-    FAULT_TENANT, /* one prompt is counted for another tenant */
-    FAULT_DRAFT,  /* one wrong draft is accepted */
-    FAULT_ORDER,  /* one sequence is treated as having arrived before earlier ones */
-    N_FAULTS
-};
 
 struct fake_request {
     uint64_t id;
@@ -148,26 +135,5 @@ bool fake_unpin(struct fake_engine *e, uint32_t tenant);
 void fake_no_more(struct fake_engine *e);
 
 const char *fake_failure(const struct fake_engine *e);
-
-/* ---- fake_oracle.c, for fake_engine.c ---- */
-
-bool fake_fail(struct fake_engine *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Returns whether the oracle reimplements the policy's order. */
-bool fake_has_order(const struct fake_engine *e);
-/* Returns whether a is before b. */
-bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a, const struct fake_seq *b);
-/* The sequence is in plan->admitted; its row begins at `first`. */
-bool fake_see_admitted(struct fake_engine *e, uint32_t name, uint32_t first);
-void fake_see_preempted(struct fake_engine *e, uint32_t name);
-void fake_see_row(struct fake_engine *e, const struct sched_row *row);
-/* Accounts of the live sequences, and of the tenants. */
-bool fake_check_accounts(struct fake_engine *e);
-/* The expected status of the last sched_submit for the request's pin. */
-int fake_pin_status(struct fake_engine *e, const struct fake_request *r, bool taken);
-/* Choice 0 of a request with a pin ended by itself. */
-void fake_pin_fill(struct fake_engine *e, const struct fake_seq *d);
-/* After a plan (before its admissions are checked) and after a commit. */
-void fake_pins_after_plan(struct fake_engine *e);
-void fake_pins_after_commit(struct fake_engine *e, uint32_t n_before);
 
 #endif

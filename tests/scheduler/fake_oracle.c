@@ -1,6 +1,6 @@
 /* The scheduler's obligations, computed again: the order of simple policies, accounts, and pins. */
 #include "scheduler/scheduler.h"
-#include "tests/scheduler/fake_engine.h"
+#include "tests/scheduler/fake_oracle.h"
 
 #include <stdarg.h>
 #include <stdio.h>

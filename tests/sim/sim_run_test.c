@@ -9,13 +9,15 @@
 /* A step of n tokens takes 999 + n microseconds. */
 static const struct sched_cost by_tokens = {.n_points = 2, .points = {{1, 1000}, {1001, 2000}}};
 
+static struct sched_config sched; /* of the last setup */
+
 static struct sim_setup setup_of(uint32_t budget)
 {
-    return (struct sim_setup){.cost = by_tokens,
-                              .sched = {.kv = {.block_tokens = 16, .prefix_caching = true},
-                                        .max_num_seqs = 8,
-                                        .max_num_batched_tokens = budget,
-                                        .policy = sched_policy_find("fcfs")}};
+    sched = (struct sched_config){.kv = {.block_tokens = 16, .prefix_caching = true},
+                                  .max_num_seqs = 8,
+                                  .max_num_batched_tokens = budget,
+                                  .policy = sched_policy_find("fcfs")};
+    return (struct sim_setup){.cost = by_tokens, .sched = &sched};
 }
 
 static struct sim_tenant tenants[2] = {{.name = "a", .weight = 1}, {.name = "b", .weight = 2}};
@@ -74,18 +76,18 @@ static void a_step_takes_what_its_shape_costs(void **state)
     /* Slots: a holds 7 blocks of 16 for 100, 101, 102 tokens; b 4 blocks for 50, 51. */
     double held = 112 * 1099 + (112 + 64) * 1050 + (112 + 64) * 1001;
     double empty = 12 * 1099 + (11 + 14) * 1050 + (10 + 13) * 1001;
-    assert_true(fabs(r.watch.slots_unshared - held) < 1e-3 * held);
-    assert_true(fabs(r.watch.slots - held) < 1e-6 * held);
-    assert_true(fabs(r.watch.slots_empty - empty) < 1e-6 * empty);
-    assert_int_equal(r.watch.itl.n, 3);
+    assert_true(fabs(r.watch->slots_unshared - held) < 1e-3 * held);
+    assert_true(fabs(r.watch->slots - held) < 1e-6 * held);
+    assert_true(fabs(r.watch->slots_empty - empty) < 1e-6 * empty);
+    assert_int_equal(r.watch->itl.n, 3);
     const struct sim_bounds bounds = {.ms = {INFINITY, INFINITY, INFINITY, INFINITY}};
     struct sim_metrics m;
     assert_int_equal(sim_metrics_compute(&t, &r, &bounds, &m, NULL), QUIRE_OK);
     assert_false(m.has_bounds);
-    assert_true(fabs(m.all.ttft.mean - (1.099 + 1.649) / 2) < 1e-9);
-    assert_true(fabs(m.all.queue.mean - 0.599 / 2) < 1e-9);
-    assert_true(fabs(m.all.tpot.mean - (2.051 / 2 + 1.001) / 2) < 1e-9);
-    assert_true(fabs(m.all.e2el.p50 - (3.150 + 2.650) / 2) < 1e-9);
+    assert_true(fabs(m.all.latency[SIM_TTFT].mean - (1.099 + 1.649) / 2) < 1e-9);
+    assert_true(fabs(m.all.latency[SIM_QUEUE].mean - 0.599 / 2) < 1e-9);
+    assert_true(fabs(m.all.latency[SIM_TPOT].mean - (2.051 / 2 + 1.001) / 2) < 1e-9);
+    assert_true(fabs(m.all.latency[SIM_E2EL].p50 - (3.150 + 2.650) / 2) < 1e-9);
     assert_true(fabs(m.duration_s - 3150e-6) < 1e-12);
     sim_metrics_free(&m);
     sim_result_free(&r);
@@ -100,7 +102,7 @@ static void with_overlap_the_next_step_is_planned_ahead(void **state)
                                      {.arrival_s = 500e-6, .n_prompt = 50, .n_output = 2}};
     const struct sim_workload t = workload_of(requests, 2, 1);
     struct sim_setup s = setup_of(2048);
-    s.sched.overlap_depth = 1;
+    sched.overlap_depth = 1;
     struct sim_result r = run(&s, &t);
     check_times(&r, 0, 1099, 3149);
     check_times(&r, 1, 2649, 3649);
@@ -123,7 +125,7 @@ static void stages_overlap_where_nothing_is_drawn(void **state)
     struct sim_result r = run(&s, &t);
     check_times(&r, 0, 2825.5 + 32 + 521.5 + 7 + 13, 3399 + 500 + 10.5 + 500 + 7 + 13);
     sim_result_free(&r);
-    s.sched.max_num_batched_tokens = 127; /* a micro-batch per step, the third of 46 tokens */
+    sched.max_num_batched_tokens = 127; /* a micro-batch per step, the third of 46 tokens */
     s.stages.share[0] = 0.25;
     s.stages.share[1] = 0.75;
     r = run(&s, &t);
@@ -157,13 +159,13 @@ static void the_clock_goes_to_what_a_batch_waits_for(void **state)
                                      {.arrival_s = 9, .n_prompt = 1, .n_output = 1}};
     const struct sim_workload t = workload_of(requests, 2, 1);
     struct sim_setup s = setup_of(2048);
-    s.sched.batching = SCHED_DYNAMIC;
-    s.sched.max_batch_size = 2;
-    s.sched.max_wait_us = 50000;
+    sched.batching = SCHED_DYNAMIC;
+    sched.max_batch_size = 2;
+    sched.max_wait_us = 50000;
     struct sim_result r = run(&s, &t);
     check_times(&r, 0, 51000, 51000);
     sim_result_free(&r);
-    s.sched.batching = SCHED_STATIC;
+    sched.batching = SCHED_STATIC;
     r = run(&s, &t);
     check_times(&r, 0, 9001001, 9001001);
     check_times(&r, 1, 1001, 1001);
@@ -181,14 +183,14 @@ static void a_full_queue_refuses(void **state)
     struct sim_setup s = setup_of(2048);
     struct sim_metrics m;
     const struct sim_bounds bounds = {.ms = {1.05, INFINITY, INFINITY, INFINITY}};
-    s.sched.max_queued_requests = 4;
+    sched.max_queued_requests = 4;
     struct sim_result r = run(&s, &t);
     assert_int_equal(sim_metrics_compute(&t, &r, &bounds, &m, NULL), QUIRE_OK);
     assert_int_equal(m.all.n_done, 4);
     assert_int_equal(m.all.n_refused, 2);
     assert_int_equal(m.all.n_good, 4); /* 40 tokens: 1.039 ms */
-    assert_true(fabs(m.all.ttft.mean - 1.039) < 1e-9);
-    assert_true(fabs(m.all.tpot.p99 - 1.003) < 1e-9);
+    assert_true(fabs(m.all.latency[SIM_TTFT].mean - 1.039) < 1e-9);
+    assert_true(fabs(m.all.latency[SIM_TPOT].p99 - 1.003) < 1e-9);
     assert_true(fabs(sim_goodput(&m, &m.all) - 4 / 2.042e-3) < 1e-6);
     sim_metrics_free(&m);
     sim_result_free(&r);
@@ -205,8 +207,8 @@ static void what_is_preempted_ends_and_runs_repeat(void **state)
     const struct sim_workload t = workload_of(requests, 40, 2);
     for (uint32_t depth = 0; depth < 2; depth++) {
         struct sim_setup s = setup_of(64);
-        s.sched.kv.groups[0].n_blocks = 24;
-        s.sched.overlap_depth = depth;
+        sched.kv.groups[0].n_blocks = 24;
+        sched.overlap_depth = depth;
         struct sim_result a = run(&s, &t), b = run(&s, &t);
         uint64_t n_preemptions = 0;
         for (size_t i = 0; i < 40; i++) {
@@ -222,8 +224,8 @@ static void what_is_preempted_ends_and_runs_repeat(void **state)
         double service[2] = {0};
         for (size_t i = 0; i < 40; i++)
             service[i % 2] += (double)(requests[i].n_prompt - a.records[i].n_cached) + 2 * 60;
-        assert_true(a.watch.service[0] == service[0]);
-        assert_true(a.watch.service[1] == service[1] / 2);
+        assert_true(a.watch->service[0] == service[0]);
+        assert_true(a.watch->service[1] == service[1] / 2);
         sim_result_free(&a);
         sim_result_free(&b);
     }
@@ -238,7 +240,7 @@ static void answers_stop_before_max_tokens(void **state)
     for (uint32_t depth = 0; depth < 2; depth++) {
         struct sim_setup s = setup_of(2048);
         s.max_tokens = 50;
-        s.sched.overlap_depth = depth;
+        sched.overlap_depth = depth;
         struct sim_result r = run(&s, &t);
         check_times(&r, 0, 1099, 3099);
         assert_int_equal(r.records[0].n_generated, 3);
@@ -285,11 +287,11 @@ static void impossible_pools_are_refused(void **state)
     struct sim_setup s = setup_of(2048);
     struct sim_result r;
     struct quire_error err;
-    s.sched.kv.groups[0].n_blocks = 6;
+    sched.kv.groups[0].n_blocks = 6;
     assert_int_equal(sim_run(&s, &t, &r, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "--num-kv-blocks"));
     sim_result_free(&r);
-    s.sched.kv.groups[0].n_blocks = 7;
+    sched.kv.groups[0].n_blocks = 7;
     r = run(&s, &t);
     sim_result_free(&r);
 }
@@ -311,15 +313,15 @@ static void groups_are_apart(void **state)
     assert_int_equal(sim_metrics_compute(&t, &r, &bounds, &m, NULL), QUIRE_OK);
     assert_true(m.has_bounds);
     assert_int_equal(m.tenants[0].n, 2);
-    assert_true(fabs(m.tenants[0].ttft.mean - (1.009 + 1.029) / 2) < 1e-9);
-    assert_true(fabs(m.tenants[1].ttft.mean - 1.019) < 1e-9);
-    assert_true(fabs(m.classes[7].ttft.p50 - (1.019 + 1.029) / 2) < 1e-9);
+    assert_true(fabs(m.tenants[0].latency[SIM_TTFT].mean - (1.009 + 1.029) / 2) < 1e-9);
+    assert_true(fabs(m.tenants[1].latency[SIM_TTFT].mean - 1.019) < 1e-9);
+    assert_true(fabs(m.classes[7].latency[SIM_TTFT].p50 - (1.019 + 1.029) / 2) < 1e-9);
     assert_int_equal(m.classes[0].n, 1);
     assert_int_equal(m.classes[3].n, 0);
     assert_int_equal(m.tenants[1].n_good, 0); /* its own deadline, not its class's target */
     assert_int_equal(m.tenants[0].n_good, 2);
-    assert_true(fabs(m.tenants[1].itl.p50 - 1.0) < 0.002);
-    assert_true(m.tenants[1].itl.mean == 1.0);
+    assert_true(fabs(m.tenants[1].latency[SIM_ITL].p50 - 1.0) < 0.002);
+    assert_true(m.tenants[1].latency[SIM_ITL].mean == 1.0);
     json_t *json = sim_metrics_json(&m, "fcfs");
     static const char *const keys[] = {"prefix_hit_rate_blocks",
                                        "prefix_hit_rate_tokens",
@@ -367,7 +369,7 @@ static void a_draft_costs_its_place_in_the_step(void **state)
     const struct sim_workload t = workload_of(requests, 1, 1);
     for (uint32_t depth = 0; depth < 2; depth++) { /* gated by the host: nothing is planned ahead */
         struct sim_setup right = guessing(3, 1), wrong = guessing(3, 0);
-        right.sched.overlap_depth = wrong.sched.overlap_depth = depth;
+        sched.overlap_depth = depth;
         struct sim_result r = run(&right, &t);
         check_times(&r, 0, 1099, 1099 + 2 * 1003);
         assert_int_equal(r.records[0].n_generated, 9);
@@ -376,9 +378,9 @@ static void a_draft_costs_its_place_in_the_step(void **state)
         assert_int_equal(r.drafts.accepted[2], 2);
         assert_int_equal(r.drafts.n_tokens, 9);
         assert_int_equal(r.drafts.n_sampled, 3);
-        assert_true(r.watch.service[0] == 100 + 2 * 9);
-        assert_int_equal(r.watch.itl.n, 8); /* the three that arrive with another one have no gap before them */
-        assert_true(sim_histogram_quantile(&r.watch.itl, 50) == 0);
+        assert_true(r.watch->service[0] == 100 + 2 * 9);
+        assert_int_equal(r.watch->itl.n, 8); /* the three that arrive with another one have no gap before them */
+        assert_true(sim_histogram_quantile(&r.watch->itl, 50) == 0);
         sim_result_free(&r);
         r = run(&wrong, &t);
         check_times(&r, 0, 1099, 1099 + 5 * 1003 + 1002 + 1001 + 1000);
@@ -430,7 +432,7 @@ static void recorded_guesses_are_made_again(void **state)
     const struct sim_workload t = workload_of(requests, 1, 1);
     struct sim_setup s = guessing(SCHED_MAX_DRAFT, 1);
     for (uint32_t depth = 0; depth < 2; depth++) {
-        s.sched.overlap_depth = depth;
+        sched.overlap_depth = depth;
         struct sim_result r = run(&s, &t);
         check_times(&r, 0, 1099,
                     1099 + 1003 + 1000 + 1000); /* 1, then 4 by a step with drafts, 5, and 6: none past it */
@@ -453,7 +455,7 @@ static void lengths_follow_from_what_drafts_are_worth(void **state)
     for (uint32_t depth = 0; depth < 2; depth++) {
         struct sim_setup s = guessing(8, 0);
         s.adaptive = true;
-        s.sched.overlap_depth = depth;
+        sched.overlap_depth = depth;
         struct sim_result liars = run(&s, &t), again = run(&s, &t);
         assert_memory_equal(&liars.decisions, &again.decisions, sizeof liars.decisions);
         assert_in_range(liars.drafts.n_rows, 1, 8 * 60);
@@ -461,7 +463,7 @@ static void lengths_follow_from_what_drafts_are_worth(void **state)
         struct sim_result right = run(&s, &t);
         assert_true(right.drafts.n_tokens > 6 * right.drafts.n_sampled);
         s.acceptance.chance[0] = 0.4;
-        s.cost = s.sched.cost = dear;
+        s.cost = sched.cost = dear;
         struct sim_result full = run(&s, &t);
         s.adaptive = false;
         struct sim_result fixed = run(&s, &t);
@@ -496,9 +498,9 @@ static void draws_do_not_follow_the_schedule(void **state)
     const struct sim_workload t = workload_of(requests, 40, 2);
     for (uint32_t depth = 0; depth < 2; depth++) {
         struct sim_setup s = guessing(4, 0.6);
-        s.sched.kv.groups[0].n_blocks = 24;
-        s.sched.max_num_batched_tokens = 64;
-        s.sched.overlap_depth = depth;
+        sched.kv.groups[0].n_blocks = 24;
+        sched.max_num_batched_tokens = 64;
+        sched.overlap_depth = depth;
         struct sim_result first = run(&s, &t), second = run(&s, &t);
         assert_true(first.stats.n_preemptions > 0 && first.drafts.n_accepted > 500);
         assert_memory_equal(&first.decisions, &second.decisions, sizeof first.decisions);
@@ -507,8 +509,8 @@ static void draws_do_not_follow_the_schedule(void **state)
             assert_int_equal(first.records[i].n_generated, 60);
             service[i % 2] += (double)(requests[i].n_prompt - first.records[i].n_cached) + 2 * 60;
         }
-        assert_true(first.watch.service[0] == service[0]);
-        assert_true(first.watch.service[1] == service[1] / 2);
+        assert_true(first.watch->service[0] == service[0]);
+        assert_true(first.watch->service[1] == service[1] / 2);
         sim_result_free(&first);
         sim_result_free(&second);
     }

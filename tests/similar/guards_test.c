@@ -1,5 +1,5 @@
 /* server/similar/guards: questions with the same meaning in other words, and questions with another meaning. A large
- * table of pairs is in tests/bench/similar_pairs.py. The pairs here show the purpose of each guard. */
+ * table of pairs is in tests/bench/similar/similar_pairs.py. The pairs here show the purpose of each guard. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,5 @@
 /* Model directories that are wrong: one clear line naming the file, never more. */
+#include "text/quire_chat.h"
 #include "text/quire_text.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
 /* The library through its C header, on the small tokenizers of tests/text/data. */
+#include "text/quire_chat.h"
 #include "text/quire_text.h"
 
 #include <pthread.h>

@@ -157,8 +157,8 @@ static int find_eos(struct recording *r, struct eos *eos, struct quire_error *er
     struct recording_entry e;
     int status;
     while ((status = recording_next(r, &e, err)) == QUIRE_OK && e.kind != RECORDING_END)
-        if (e.kind == RECORDING_SUBMIT && is_sayable(&e.submit.spec) &&
-            (status = vote(eos, &e.submit.spec, err)) != QUIRE_OK)
+        if (e.kind == RECORDING_SUBMIT && is_sayable(e.submit->spec) &&
+            (status = vote(eos, e.submit->spec, err)) != QUIRE_OK)
             break;
     recording_rewind(r);
     return status;
@@ -193,9 +193,9 @@ static int take_all(struct recording *r, const struct eos *eos, struct id_map *b
     struct recording_entry e;
     int status;
     while ((status = recording_next(r, &e, err)) == QUIRE_OK && e.kind != RECORDING_END) {
-        if (e.kind == RECORDING_SUBMIT && e.submit.status == QUIRE_OK && is_sayable(&e.submit.spec)) {
-            status = add(out, &e.submit.spec, eos, err);
-            if (status == QUIRE_OK && id_map_add(by_id, e.submit.sched.id, out->n) != QUIRE_OK)
+        if (e.kind == RECORDING_SUBMIT && e.submit->status == QUIRE_OK && is_sayable(e.submit->spec)) {
+            status = add(out, e.submit->spec, eos, err);
+            if (status == QUIRE_OK && id_map_add(by_id, e.submit->sched.id, out->n) != QUIRE_OK)
                 status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
         } else if (e.kind == RECORDING_FINISH && id_map_find(by_id, e.finish.id) > 0) {
             struct asked_request *asked = &out->items[id_map_find(by_id, e.finish.id) - 1];

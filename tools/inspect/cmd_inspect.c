@@ -20,18 +20,24 @@
 /* How far the inspection got. */
 enum reached { REACHED_NAME, REACHED_CONFIG, REACHED_FILES, REACHED_WEIGHTS, REACHED_PLAN };
 
-struct inspected {
-    const char *name; /* as typed */
-    struct hub_model model;
-    enum reached reached;
-    struct quire_error refused; /* why it got no further */
-    struct opened_model files;
-    struct model_desc desc; /* of them */
-    struct weights_contents contents;
-    struct weights_unused unused;
-    struct engine_plan plan;
+/* What the files hold. */
+struct stored {
     uint64_t file_bytes;
     uint32_t n_files;
+    struct weights_contents contents;
+    struct weights_unused unused;
+};
+
+/* The parts from desc on are valid as far as `reached` says. */
+struct inspected {
+    const char *name; /* as typed */
+    const char *dir;
+    enum reached reached;
+    struct quire_error refused; /* why it got no further */
+    struct opened_model *files;
+    struct model_desc *desc; /* of them */
+    struct stored *stored;
+    struct engine_plan *plan;
 };
 
 static const char *const owners[WEIGHTS_OWNERS] = {
@@ -39,34 +45,34 @@ static const char *const owners[WEIGHTS_OWNERS] = {
 
 static const char *activations_of(const struct inspected *x)
 {
-    const enum k_gemm_form form = x->plan.gemm_form;
+    const enum k_gemm_form form = x->plan->gemm_form;
     return form == K_FORM_INT8 ? "int8" : form == K_FORM_TILE_BF16 ? "bfloat16" : "float32";
 }
 
 static const char *method_of(const struct inspected *x)
 {
-    return !x->desc.facts->quantization.made && model_is_gguf(x->model.dir)
+    return !x->desc->facts->quantization.made && model_is_gguf(x->dir)
                ? "gguf"
-               : quantization_name(&x->desc.facts->quantization);
+               : quantization_name(&x->desc->facts->quantization);
 }
 
 /* A token's K and V in all layers. */
 static uint64_t token_bytes(const struct inspected *x)
 {
-    return x->plan.kv_block_bytes / x->plan.block_tokens;
+    return x->plan->kv_block_bytes / x->plan->block_tokens;
 }
 
 static uint64_t n_parameters_of(const struct inspected *x, enum model_owner owner)
 {
     uint64_t n = 0;
-    for (uint32_t i = 0; i < x->contents.n; i++)
-        n += x->contents.of[i].n_weights[owner];
+    for (uint32_t i = 0; i < x->stored->contents.n; i++)
+        n += x->stored->contents.of[i].n_weights[owner];
     return n;
 }
 
 static uint64_t n_parameters(const struct inspected *x)
 {
-    uint64_t n = x->contents.n_vector_weights;
+    uint64_t n = x->stored->contents.n_vector_weights;
     for (uint32_t i = 0; i < WEIGHTS_OWNERS; i++)
         n += n_parameters_of(x, i);
     return n;
@@ -75,7 +81,7 @@ static uint64_t n_parameters(const struct inspected *x)
 /* Parts of the file that are not used; NULL: none. */
 static const char *left_out(const struct inspected *x)
 {
-    return x->desc.facts->quantization.scales_cache
+    return x->desc->facts->quantization.scales_cache
                ? "kv_cache_scheme: the scales of a KV cache in the file are not used"
                : NULL;
 }
@@ -103,8 +109,8 @@ static json_t *owners_json(const uint64_t n_weights[WEIGHTS_OWNERS])
 static json_t *formats_json(const struct inspected *x)
 {
     json_t *list = json_array();
-    for (uint32_t i = 0; i < x->contents.n; i++) {
-        const struct weights_of_format *f = &x->contents.of[i];
+    for (uint32_t i = 0; i < x->stored->contents.n; i++) {
+        const struct weights_of_format *f = &x->stored->contents.of[i];
         json_t *one = json_object();
         set_text(one, "format", k_format_name(f->format));
         set_number(one, "group", f->format.group);
@@ -118,8 +124,8 @@ static json_t *formats_json(const struct inspected *x)
 static json_t *unused_json(const struct inspected *x)
 {
     json_t *list = json_array();
-    for (uint32_t i = 0; i < x->unused.n; i++) {
-        const struct weights_unused_kind *kind = &x->unused.of[i];
+    for (uint32_t i = 0; i < x->stored->unused.n; i++) {
+        const struct weights_unused_kind *kind = &x->stored->unused.of[i];
         json_t *one = json_object();
         set_text(one, "what", kind->what);
         set_text(one, "first", kind->first);
@@ -132,15 +138,15 @@ static json_t *unused_json(const struct inspected *x)
 
 static void set_plan(json_t *to, const struct inspected *x)
 {
-    set_text(to, "device", x->plan.device);
-    set_text(to, "gemm_form", k_form_name(x->plan.gemm_form));
+    set_text(to, "device", x->plan->device);
+    set_text(to, "gemm_form", k_form_name(x->plan->gemm_form));
     set_text(to, "activations", activations_of(x));
-    set_text(to, "weight_format", k_format_name(x->plan.weight_format));
-    set_text(to, "kv_format", k_format_name(x->plan.kv_format));
+    set_text(to, "weight_format", k_format_name(x->plan->weight_format));
+    set_text(to, "kv_format", k_format_name(x->plan->kv_format));
     set_number(to, "kv_bytes_per_token", token_bytes(x));
-    set_number(to, "max_model_len", x->plan.max_model_len);
-    set_number(to, "regrouped_bytes", x->plan.repacked_rows_bytes);
-    set_number(to, "panel_bytes", x->plan.repacked_bytes);
+    set_number(to, "max_model_len", x->plan->max_model_len);
+    set_number(to, "regrouped_bytes", x->plan->repacked_rows_bytes);
+    set_number(to, "panel_bytes", x->plan->repacked_bytes);
 }
 
 static void print_json(const struct inspected *x)
@@ -150,19 +156,19 @@ static void print_json(const struct inspected *x)
     json_object_set_new(root, "supported", json_boolean(x->reached == REACHED_PLAN));
     set_text(root, "refused", x->reached == REACHED_PLAN ? NULL : x->refused.text);
     if (x->reached >= REACHED_CONFIG) {
-        set_text(root, "architecture", x->desc.config->architecture);
+        set_text(root, "architecture", x->desc->config->architecture);
         set_text(root, "quantization", method_of(x));
         set_text(root, "not_used", left_out(x));
-        set_number(root, "n_layers", x->desc.config->n_layers);
-        set_number(root, "max_position", x->desc.config->max_position);
+        set_number(root, "n_layers", x->desc->config->n_layers);
+        set_number(root, "max_position", x->desc->config->max_position);
     }
     if (x->reached >= REACHED_FILES) {
-        set_number(root, "files", x->n_files);
-        set_number(root, "file_bytes", x->file_bytes);
+        set_number(root, "files", x->stored->n_files);
+        set_number(root, "file_bytes", x->stored->file_bytes);
     }
     if (x->reached >= REACHED_WEIGHTS) {
         set_number(root, "parameters", n_parameters(x));
-        set_number(root, "vector_parameters", x->contents.n_vector_weights);
+        set_number(root, "vector_parameters", x->stored->contents.n_vector_weights);
         json_object_set_new(root, "matrices", formats_json(x));
         json_object_set_new(root, "unused_tensors", unused_json(x));
     }
@@ -180,9 +186,9 @@ static void print_weights(const struct inspected *x)
     printf("  %-12s %" PRIu64 ": attention %" PRIu64 ", MLP %" PRIu64 ", embeddings and head %" PRIu64
            ", norms and biases %" PRIu64 "\n",
            "parameters", n_parameters(x), n_parameters_of(x, OF_ATTENTION), n_parameters_of(x, OF_MLP),
-           n_parameters_of(x, OF_MODEL), x->contents.n_vector_weights);
-    for (uint32_t i = 0; i < x->contents.n; i++) {
-        const struct weights_of_format *f = &x->contents.of[i];
+           n_parameters_of(x, OF_MODEL), x->stored->contents.n_vector_weights);
+    for (uint32_t i = 0; i < x->stored->contents.n; i++) {
+        const struct weights_of_format *f = &x->stored->contents.of[i];
         char group[32] = "";
         if (f->format.group)
             snprintf(group, sizeof group, ", groups of %u", f->format.group);
@@ -195,16 +201,17 @@ static void print_weights(const struct inspected *x)
 static void print_plan(const struct inspected *x)
 {
     printf("  %-12s %" PRIu64 " bytes a token in %s; at most %u tokens\n", "KV cache", token_bytes(x),
-           k_format_name(x->plan.kv_format), x->desc.config->max_position);
-    printf("  %-12s GEMM form %s, activations %s\n", x->plan.device, k_form_name(x->plan.gemm_form), activations_of(x));
-    if (x->plan.repacked_rows_bytes)
+           k_format_name(x->plan->kv_format), x->desc->config->max_position);
+    printf("  %-12s GEMM form %s, activations %s\n", x->plan->device, k_form_name(x->plan->gemm_form),
+           activations_of(x));
+    if (x->plan->repacked_rows_bytes)
         printf("  %-12s rows are repacked while loading: %s of memory in addition to the file\n", "loading",
-               quire_size(x->plan.repacked_rows_bytes).text);
+               quire_size(x->plan->repacked_rows_bytes).text);
     else
         printf("  %-12s %s\n", "loading",
-               x->plan.repacked_bytes     ? "repacked for the form int8"
-               : x->plan.planner->on_host ? "used in place"
-                                          : "copied to the device");
+               x->plan->repacked_bytes     ? "repacked for the form int8"
+               : x->plan->planner->on_host ? "used in place"
+                                           : "copied to the device");
 }
 
 /* Of the first layer. */
@@ -215,22 +222,23 @@ static const struct model_attention *attention_of(const struct model_config *c)
 
 static void print_text(const struct inspected *x)
 {
-    const struct model_config *c = x->files.config;
+    const struct model_config *c = x->desc->config;
     if (x->reached >= REACHED_CONFIG)
         printf("%s: %s, %u layers, hidden %u, %u heads of %u (%u of K and V), MLP %u, vocabulary %u\n\n", x->name,
                c->architecture, c->n_layers, c->hidden_size, attention_of(c)->n_q_heads, attention_of(c)->k_dim,
-               attention_of(c)->n_kv_heads, model_whole_size(&x->desc, 0, SIZE_INNER), c->vocab_size);
+               attention_of(c)->n_kv_heads, model_whole_size(x->desc, 0, SIZE_INNER), c->vocab_size);
     if (x->reached >= REACHED_FILES)
-        printf("  %-12s %s in %u file%s; quantization: %s\n", "weights", quire_size(x->file_bytes).text, x->n_files,
-               x->n_files == 1 ? "" : "s", method_of(x));
+        printf("  %-12s %s in %u file%s; quantization: %s\n", "weights", quire_size(x->stored->file_bytes).text,
+               x->stored->n_files, x->stored->n_files == 1 ? "" : "s", method_of(x));
     if (x->reached >= REACHED_WEIGHTS)
         print_weights(x);
     if (x->reached == REACHED_PLAN)
         print_plan(x);
-    for (uint32_t i = 0; i < x->unused.n; i++)
-        printf("  %-12s %u tensor%s, %s: %s, %s%s\n", "not used", x->unused.of[i].n, x->unused.of[i].n == 1 ? "" : "s",
-               quire_size(x->unused.of[i].bytes).text, x->unused.of[i].what, x->unused.of[i].n == 1 ? "" : "the first ",
-               x->unused.of[i].first);
+    for (uint32_t i = 0; i < x->stored->unused.n; i++)
+        printf("  %-12s %u tensor%s, %s: %s, %s%s\n", "not used", x->stored->unused.of[i].n,
+               x->stored->unused.of[i].n == 1 ? "" : "s", quire_size(x->stored->unused.of[i].bytes).text,
+               x->stored->unused.of[i].what, x->stored->unused.of[i].n == 1 ? "" : "the first ",
+               x->stored->unused.of[i].first);
     if (left_out(x))
         printf("  %-12s %s\n", "not used", left_out(x));
 }
@@ -239,54 +247,59 @@ static void print_text(const struct inspected *x)
 
 static int look_at_files(struct engine_options *o, struct inspected *x, struct quire_error *err)
 {
-    struct opened_model *m = &x->files;
+    struct opened_model *m = x->files;
     uint64_t mapped_bytes;
     int status = weights_open(o->model_dir, m->config, &m->checkpoint, err);
     const struct checkpoint *checkpoint = m->checkpoint;
     if (status == QUIRE_OK) {
         x->reached = REACHED_FILES;
-        x->file_bytes = checkpoint_total_bytes(checkpoint);
-        x->n_files = checkpoint_n_files(checkpoint);
+        x->stored->file_bytes = checkpoint_total_bytes(checkpoint);
+        x->stored->n_files = checkpoint_n_files(checkpoint);
         status = weights_stored_dtype(checkpoint, o->quantization, m->config, &m->facts, err);
     }
     if (status == QUIRE_OK)
-        status = weights_look_share(checkpoint, engine_plan_planner(o), &x->desc, &mapped_bytes, err);
+        status = weights_look_share(checkpoint, engine_plan_planner(o), x->desc, &mapped_bytes, err);
     if (status == QUIRE_OK)
-        status = weights_look(checkpoint, &x->desc, &x->contents, err);
+        status = weights_look(checkpoint, x->desc, &x->stored->contents, err);
     if (status == QUIRE_OK) { /* all of them are listed, also where one is refused */
         x->reached = REACHED_WEIGHTS;
-        weights_unused(checkpoint, &x->desc, true, &x->unused, NULL);
+        weights_unused(checkpoint, x->desc, true, &x->stored->unused, NULL);
         struct weights_unused allowed;
-        status = weights_unused(checkpoint, &x->desc, o->ignore_unused_tensors, &allowed, err);
+        status = weights_unused(checkpoint, x->desc, o->ignore_unused_tensors, &allowed, err);
     }
     if (status == QUIRE_OK)
-        status = engine_plan_make(o, &x->desc, x->file_bytes, &x->plan, err);
+        status = engine_plan_make(o, x->desc, x->stored->file_bytes, x->plan, err);
     if (status == QUIRE_OK)
         x->reached = REACHED_PLAN;
     return status;
 }
 
-static int inspect(struct engine_options *o, struct inspected *x)
+static int inspect(struct engine_options *o, struct hub_model *model, struct inspected *x)
 {
     struct sampling_defaults sampling;
-    int status = hub_model_find(x->name, false, &x->model, &x->refused);
-    o->model_dir = x->model.dir;
-    x->desc = opened_model_desc(&x->files);
+    int status = hub_model_find(x->name, false, model, &x->refused);
+    x->dir = o->model_dir = model->dir;
+    *x->desc = opened_model_desc(x->files);
     if (status == QUIRE_OK)
-        status = model_describe(o->model_dir, &x->files.config, &sampling, &x->refused);
+        status = model_describe(o->model_dir, &x->files->config, &sampling, &x->refused);
     if (status == QUIRE_OK)
-        status = engine_plan_task(o, x->files.config, &x->refused);
+        status = engine_plan_task(o, x->files->config, &x->refused);
     if (status != QUIRE_OK)
         return status;
-    x->desc = opened_model_desc(&x->files);
-    x->files.facts.quantization = *x->files.config->quantization;
+    *x->desc = opened_model_desc(x->files);
+    x->files->facts.quantization = *x->files->config->quantization;
     x->reached = REACHED_CONFIG;
     return look_at_files(o, x, &x->refused);
 }
 
 int command_inspect(int argc, char **argv)
 {
-    struct inspected x = {0};
+    struct hub_model model;
+    struct opened_model files = {.config = NULL};
+    struct model_desc desc = {0};
+    struct stored stored = {0};
+    struct engine_plan plan = {0};
+    struct inspected x = {.files = &files, .desc = &desc, .stored = &stored, .plan = &plan};
     bool json = false;
     struct engine_options options;
     struct step_options steps;
@@ -320,8 +333,8 @@ int command_inspect(int argc, char **argv)
         return code;
     if (!x.name)
         return command_fail(2, "MODEL is missing; usage: quire inspect MODEL [options]");
-    const int status = inspect(&options, &x);
+    const int status = inspect(&options, &model, &x);
     (json ? print_json : print_text)(&x);
-    opened_model_close(&x.files);
+    opened_model_close(&files);
     return status == QUIRE_OK ? 0 : command_fail(1, x.refused.text);
 }

@@ -28,20 +28,20 @@ static bool is_good(const struct sim_request *q, const struct sim_record *r, con
 
 /* ---- some requests ---- */
 
-enum latency { TTFT, TPOT, E2EL, QUEUE };
-
-static size_t collect(const struct sim_result *result, const uint32_t *which, size_t n, enum latency latency,
+/* Of each request, except for SIM_ITL. */
+static size_t collect(const struct sim_result *result, const uint32_t *which, size_t n, enum sim_latency latency,
                       double *out)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
         const struct sim_record *r = &result->records[which[i]];
-        if (r->fate != SIM_DONE || (latency != QUEUE && r->n_generated == 0) || (latency == TPOT && r->n_generated < 2))
+        if (r->fate != SIM_DONE || (latency != SIM_QUEUE && r->n_generated == 0) ||
+            (latency == SIM_TPOT && r->n_generated < 2))
             continue;
-        out[count++] = latency == TTFT   ? r->first_us - r->arrival_us
-                       : latency == TPOT ? tpot_us(r)
-                       : latency == E2EL ? r->last_us - r->arrival_us
-                                         : r->admitted_us - r->arrival_us;
+        out[count++] = latency == SIM_TTFT   ? r->first_us - r->arrival_us
+                       : latency == SIM_TPOT ? tpot_us(r)
+                       : latency == SIM_E2EL ? r->last_us - r->arrival_us
+                                             : r->admitted_us - r->arrival_us;
     }
     return count;
 }
@@ -76,11 +76,9 @@ static void fill_group(const struct sim_metrics *m, const struct sim_bounds *bou
         g->n_output += r->n_generated;
         g->n_cached += r->n_cached;
     }
-    g->ttft = summarise(scratch, collect(m->result, which, n, TTFT, scratch));
-    g->tpot = summarise(scratch, collect(m->result, which, n, TPOT, scratch));
-    g->e2el = summarise(scratch, collect(m->result, which, n, E2EL, scratch));
-    g->queue = summarise(scratch, collect(m->result, which, n, QUEUE, scratch));
-    g->itl = summarise_histogram(itl);
+    for (enum sim_latency l = SIM_TTFT; l <= SIM_QUEUE; l++)
+        g->latency[l] = summarise(scratch, collect(m->result, which, n, l, scratch));
+    g->latency[SIM_ITL] = summarise_histogram(itl);
 }
 
 /* Numbers of the requests by key, from order + begins[key]; begins has n_keys + 1 entries. */
@@ -100,7 +98,7 @@ static void sort_by(const struct sim_workload *t, bool by_tenant, uint32_t n_key
 static void fill_all(struct sim_metrics *m, const struct sim_bounds *bounds, uint32_t *order, size_t *begins,
                      double *scratch)
 {
-    const struct sim_watch *w = &m->result->watch;
+    const struct sim_watch *w = m->result->watch;
     for (size_t i = 0; i < m->workload->n; i++)
         order[i] = (uint32_t)i;
     m->all.name = "all";
@@ -153,7 +151,7 @@ int sim_metrics_compute(const struct sim_workload *workload, const struct sim_re
     free(order);
     free(begins);
     free(scratch);
-    const struct sim_watch *w = &result->watch;
+    const struct sim_watch *w = result->watch;
     out->hit_rate_blocks = ratio((double)result->n_cached_blocks, (double)result->n_prompt_blocks);
     out->hit_rate_tokens = ratio((double)result->n_cached_tokens, (double)result->n_prompt_tokens);
     out->kv_waste = ratio(w->slots_empty, w->slots);
@@ -186,9 +184,9 @@ static struct gain gain_of(const struct sim_metrics *m)
 {
     const struct sim_group *with = &m->all, *without = &m->without->all;
     return (struct gain){.output_throughput = ratio(output_rate(m), output_rate(m->without)),
-                         .ttft = ratio(without->ttft.mean, with->ttft.mean),
-                         .tpot = ratio(without->tpot.mean, with->tpot.mean),
-                         .e2el = ratio(without->e2el.mean, with->e2el.mean)};
+                         .ttft = ratio(without->latency[SIM_TTFT].mean, with->latency[SIM_TTFT].mean),
+                         .tpot = ratio(without->latency[SIM_TPOT].mean, with->latency[SIM_TPOT].mean),
+                         .e2el = ratio(without->latency[SIM_E2EL].mean, with->latency[SIM_E2EL].mean)};
 }
 
 /* Tokens of a sequence in a step in which it got some. */
@@ -223,9 +221,10 @@ static json_t *group_json(const struct sim_metrics *m, const struct sim_group *g
 {
     json_t *object = json_pack(
         "{s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:f, s:I, s:I, s:f, s:f}", "requests", (json_int_t)g->n,
-        "completed", (json_int_t)g->n_done, "refused", (json_int_t)g->n_refused, "ttft_ms", stat_json(&g->ttft),
-        "tpot_ms", stat_json(&g->tpot), "itl_ms", stat_json(&g->itl), "e2el_ms", stat_json(&g->e2el), "queue_ms",
-        stat_json(&g->queue), "preemptions", (json_int_t)g->n_preemptions, "prefix_hit_rate_tokens",
+        "completed", (json_int_t)g->n_done, "refused", (json_int_t)g->n_refused, "ttft_ms",
+        stat_json(&g->latency[SIM_TTFT]), "tpot_ms", stat_json(&g->latency[SIM_TPOT]), "itl_ms",
+        stat_json(&g->latency[SIM_ITL]), "e2el_ms", stat_json(&g->latency[SIM_E2EL]), "queue_ms",
+        stat_json(&g->latency[SIM_QUEUE]), "preemptions", (json_int_t)g->n_preemptions, "prefix_hit_rate_tokens",
         ratio((double)g->n_cached, (double)g->n_input), "total_input_tokens", (json_int_t)g->n_input,
         "total_output_tokens", (json_int_t)g->n_output, "request_throughput", ratio((double)g->n_done, m->duration_s),
         "output_throughput", ratio((double)g->n_output, m->duration_s));
@@ -288,7 +287,7 @@ json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
         "{s:s, s:f, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s}", "policy", policy,
         "duration", m->duration_s, "steps", (json_int_t)r->stats.n_steps, "wall_s", r->wall_s, "prefix_hit_rate_blocks",
         m->hit_rate_blocks, "prefix_hit_rate_tokens", m->hit_rate_tokens, "fairness_gap_tokens",
-        real_or_null(!r->recorded, r->watch.gap_tokens), "kv_waste", real_or_null(!r->recorded, m->kv_waste),
+        real_or_null(!r->recorded, r->watch->gap_tokens), "kv_waste", real_or_null(!r->recorded, m->kv_waste),
         "kv_waste_unshared", real_or_null(!r->recorded, m->kv_waste_unshared), "left_out",
         (json_int_t)m->workload->n_left_out, "recomputed_tokens", (json_int_t)r->stats.n_recomputed, "host_hit_tokens",
         (json_int_t)r->stats.n_host_hits, "evicted_blocks", (json_int_t)r->usage.n_evicted, "spilled_blocks",
@@ -328,8 +327,8 @@ static void print_groups(const struct sim_metrics *m, const char *what, const st
         const struct sim_group *g = &groups[i];
         if (g->n == 0)
             continue;
-        printf("%-16.16s %8zu %10.1f %10.1f %10.2f %10.1f %10.1f ", g->name, g->n, g->ttft.p50, g->ttft.p95,
-               g->tpot.p50, g->e2el.p95, g->queue.p95);
+        printf("%-16.16s %8zu %10.1f %10.1f %10.2f %10.1f %10.1f ", g->name, g->n, g->latency[SIM_TTFT].p50,
+               g->latency[SIM_TTFT].p95, g->latency[SIM_TPOT].p50, g->latency[SIM_E2EL].p95, g->latency[SIM_QUEUE].p95);
         if (m->has_bounds)
             printf("%8.1f%%\n", 100 * ratio((double)g->n_good, (double)g->n));
         else
@@ -358,7 +357,7 @@ static void print_counts(const struct sim_metrics *m, const char *policy)
         printf("%-36s %.2f %% (%.2f %% without sharing)\n", "KV slots allocated but empty:", 100 * m->kv_waste,
                100 * m->kv_waste_unshared);
     if (!r->recorded && m->workload->n_tenants > 1)
-        printf("%-36s %.0f weighted tokens\n", "Largest gap of service:", r->watch.gap_tokens);
+        printf("%-36s %.0f weighted tokens\n", "Largest gap of service:", r->watch->gap_tokens);
     if (r->figure_name)
         printf("%-36s %.4g (%s)\n", "Figure of the policy:", r->figure, r->figure_name);
 }
@@ -390,11 +389,11 @@ void sim_metrics_print(const struct sim_metrics *m, const char *policy)
     print_counts(m, policy);
     print_speculation(m);
     printf("\n%-24s %12s %12s %12s %12s\n", "Milliseconds", "mean", "p50", "p95", "p99");
-    print_stat("Time to first token", &m->all.ttft);
-    print_stat("Time per output token", &m->all.tpot);
-    print_stat("Between tokens", &m->all.itl);
-    print_stat("End to end", &m->all.e2el);
-    print_stat("In the queue", &m->all.queue);
+    print_stat("Time to first token", &m->all.latency[SIM_TTFT]);
+    print_stat("Time per output token", &m->all.latency[SIM_TPOT]);
+    print_stat("Between tokens", &m->all.latency[SIM_ITL]);
+    print_stat("End to end", &m->all.latency[SIM_E2EL]);
+    print_stat("In the queue", &m->all.latency[SIM_QUEUE]);
     print_groups(m, "Tenant", m->tenants, m->workload->n_tenants);
     print_groups(m, "Class", m->classes, SCHED_MAX_CLASSES);
     printf("\nDecisions: %s\n", hex);

@@ -12,11 +12,13 @@ struct sim_stat {
     double mean, p50, p95, p99; /* milliseconds; 0 if nothing was measured */
 };
 
+enum sim_latency { SIM_TTFT, SIM_TPOT, SIM_E2EL, SIM_QUEUE, SIM_ITL, SIM_N_LATENCIES };
+
 /* Statistics of a group of requests: the answered ones, by the definitions of tools/bench/lib/metrics.h. */
 struct sim_group {
     const char *name;        /* borrowed from the workload */
     size_t n, n_done, n_refused, n_good;
-    struct sim_stat ttft, tpot, itl, e2el, queue;
+    struct sim_stat latency[SIM_N_LATENCIES];
     uint64_t n_input, n_output, n_cached; /* tokens of answered requests */
     uint64_t n_preemptions;
     double service;          /* of a tenant: priced tokens, divided by its weight */

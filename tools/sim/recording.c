@@ -18,9 +18,9 @@ static void draw_point(void *context, uint64_t now_us, const struct sched_plan *
 {
     (void)plan;
     struct sim_recording *r = context;
-    struct sim_point *point = sim_watch_point(&r->live.watch, (double)now_us);
+    struct sim_point *point = sim_watch_point(r->live->watch, (double)now_us);
     const struct kv_usage usage = sched_kv_usage(s, 0);
-    r->live.usage = usage;
+    r->live->usage = usage;
     if (!point)
         return;
     const struct sched_stats stats = sched_stats(s);
@@ -58,8 +58,8 @@ static int find_domain(struct sim_workload *t, uint8_t (**domains)[RECORDING_DOM
 static void add(struct sim_recording *r, const struct recording_request *q, const struct sched_request *asked,
                 uint32_t domain)
 {
-    struct sim_workload *t = &r->workload;
-    uint32_t n_output = longest_answer(q), block = r->config.kv.block_tokens;
+    struct sim_workload *t = r->workload;
+    uint32_t n_output = longest_answer(q), block = r->config->kv.block_tokens;
     /* Two threads may have submitted requests in another order than they arrived. */
     double arrival_s = ((double)q->arrival_us - (double)r->run.requests[0].arrival_us) * 1e-6;
     double least_s = t->n ? t->requests[t->n - 1].arrival_s : 0;
@@ -75,7 +75,7 @@ static void add(struct sim_recording *r, const struct recording_request *q, cons
         .max_tokens = q->max_tokens,
         .background = q->background,
     };
-    r->live.records[t->n] = (struct sim_record){
+    r->live->records[t->n] = (struct sim_record){
         .fate = SIM_DONE,
         .admitted = true,
         .arrival_us = (double)q->arrival_us,
@@ -86,10 +86,10 @@ static void add(struct sim_recording *r, const struct recording_request *q, cons
         .n_cached = q->n_cached,
         .n_preemptions = q->n_preemptions,
     };
-    r->live.n_cached_tokens += q->n_cached;
-    r->live.n_prompt_tokens += q->n_prompt;
-    r->live.n_cached_blocks += q->n_cached / block;
-    r->live.n_prompt_blocks += q->n_prompt / block;
+    r->live->n_cached_tokens += q->n_cached;
+    r->live->n_prompt_tokens += q->n_prompt;
+    r->live->n_cached_blocks += q->n_cached / block;
+    r->live->n_prompt_blocks += q->n_prompt / block;
     r->offsets[t->n++] = q->offset;
     uint32_t total = q->n_prompt + (q->max_tokens > n_output ? q->max_tokens : n_output);
     t->max_prompt = q->n_prompt > t->max_prompt ? q->n_prompt : t->max_prompt;
@@ -106,15 +106,15 @@ static int take_requests(struct sim_recording *r, size_t *places, struct quire_e
         uint32_t domain = 0;
         places[i] = NONE;
         if (q->refused || q->first_us == 0) {
-            r->workload.n_left_out++;
+            r->workload->n_left_out++;
             continue;
         }
-        places[i] = r->workload.n;
+        places[i] = r->workload->n;
         status = recording_read_at(r->file, q->offset, &e, err);
-        if (status == QUIRE_OK && find_domain(&r->workload, &domains, e.submit.domain, &domain) != QUIRE_OK)
+        if (status == QUIRE_OK && find_domain(r->workload, &domains, e.submit->domain, &domain) != QUIRE_OK)
             status = out_of_memory(err);
         if (status == QUIRE_OK)
-            add(r, q, &e.submit.sched, domain);
+            add(r, q, &e.submit->sched, domain);
     }
     free(domains);
     return status;
@@ -122,8 +122,8 @@ static int take_requests(struct sim_recording *r, size_t *places, struct quire_e
 
 static int name_tenants(struct sim_recording *r, struct quire_error *err)
 {
-    struct sim_workload *t = &r->workload;
-    const struct sched_policy_options *o = &r->config.policy_options;
+    struct sim_workload *t = r->workload;
+    const struct sched_policy_options *o = &r->config->policy_options;
     t->n_tenants = o->n_tenants ? o->n_tenants : 1;
     t->tenants = calloc(t->n_tenants, sizeof *t->tenants);
     if (!t->tenants)
@@ -144,10 +144,10 @@ static int follow_names(const struct sim_recording *r, struct recording_seqs *se
     int status = QUIRE_OK;
     if (e->kind == RECORDING_RETIRED)
         recording_seqs_drop(seqs, e->seq);
-    if (e->kind != RECORDING_SUBMIT || (*n_submits)++ >= r->run.n_requests || e->submit.status != QUIRE_OK)
+    if (e->kind != RECORDING_SUBMIT || (*n_submits)++ >= r->run.n_requests || e->submit->status != QUIRE_OK)
         return QUIRE_OK;
-    for (uint32_t i = 0; i < e->submit.sched.n && status == QUIRE_OK; i++)
-        status = recording_seqs_set(seqs, e->submit.seqs[i], *n_submits - 1, i);
+    for (uint32_t i = 0; i < e->submit->sched.n && status == QUIRE_OK; i++)
+        status = recording_seqs_set(seqs, e->submit->seqs[i], *n_submits - 1, i);
     return status;
 }
 
@@ -190,10 +190,10 @@ static void see_gap(struct sim_recording *r, const struct recording_seqs *seqs, 
         double done_us = (double)e->commit.done_us;
         if (place == NONE || r->run.requests[owner->request].n != 1)
             continue;
-        const struct sim_request *q = &r->workload.requests[place];
+        const struct sim_request *q = &r->workload->requests[place];
         for (uint32_t k = 0; k <= e->commit.results[i].n_accepted; k++) { /* tokens of one step arrive together */
             if (g->last_us[place] > 0)
-                sim_watch_token_gap(&r->live.watch, q->tenant, q->class_index, (done_us - g->last_us[place]) * 1e-3);
+                sim_watch_token_gap(r->live->watch, q->tenant, q->class_index, (done_us - g->last_us[place]) * 1e-3);
             g->last_us[place] = done_us;
         }
     }
@@ -201,7 +201,7 @@ static void see_gap(struct sim_recording *r, const struct recording_seqs *seqs, 
 
 static int take_gaps(struct sim_recording *r, const size_t *places, struct quire_error *err)
 {
-    struct gaps g = {.places = places, .last_us = calloc(r->workload.n + 1, sizeof *g.last_us)};
+    struct gaps g = {.places = places, .last_us = calloc(r->workload->n + 1, sizeof *g.last_us)};
     int status = g.last_us ? walk(r, see_gap, &g, err) : out_of_memory(err);
     free(g.last_us);
     return status;
@@ -221,7 +221,7 @@ struct answers { /* of the first choices, one after the other */
 /* At this position of the request nothing is proposed, unless a later record says otherwise. */
 static void see_answer(struct sim_recording *r, struct answers *a, size_t place, const struct sched_result *result)
 {
-    uint32_t n_output = r->workload.requests[place].n_output;
+    uint32_t n_output = r->workload->requests[place].n_output;
     for (uint32_t k = 0; k <= result->n_accepted && a->n[place] < n_output; k++)
         a->tokens[a->begins[place] + a->n[place]++] = result->tokens[k];
     if (a->n[place] < n_output)
@@ -230,7 +230,7 @@ static void see_answer(struct sim_recording *r, struct answers *a, size_t place,
 
 static void see_proposal(struct sim_recording *r, struct answers *a, size_t place, const struct recording_propose *p)
 {
-    uint32_t at = a->n[place], left = r->workload.requests[place].n_output - at;
+    uint32_t at = a->n[place], left = r->workload->requests[place].n_output - at;
     uint32_t n = p->n < left ? p->n : left, right = 0;
     while (right < n && p->tokens[right] == a->tokens[a->begins[place] + at + right])
         right++;
@@ -242,7 +242,7 @@ static void see_proposal(struct sim_recording *r, struct answers *a, size_t plac
 static void see_gate(struct sim_recording *r, struct answers *a, size_t place, bool gated)
 {
     a->gated[place] = gated;
-    if (a->n[place] < r->workload.requests[place].n_output)
+    if (a->n[place] < r->workload->requests[place].n_output)
         r->guesses[a->begins[place] + a->n[place]].gated = gated;
 }
 
@@ -272,7 +272,7 @@ static void see_drafts(struct sim_recording *r, const struct recording_seqs *seq
 static int take_guesses(struct sim_recording *r, const size_t *places, struct quire_error *err)
 {
     struct answers a = {.places = places};
-    size_t n = r->workload.n, n_tokens = 0;
+    size_t n = r->workload->n, n_tokens = 0;
     if (r->run.drafts.n_drafts == 0)
         return QUIRE_OK;
     a.begins = calloc(n + 1, sizeof *a.begins);
@@ -280,7 +280,7 @@ static int take_guesses(struct sim_recording *r, const size_t *places, struct qu
     a.gated = calloc(n + 1, sizeof *a.gated);
     for (size_t i = 0; a.begins && i < n; i++) {
         a.begins[i] = n_tokens;
-        n_tokens += r->workload.requests[i].n_output;
+        n_tokens += r->workload->requests[i].n_output;
     }
     a.tokens = calloc(n_tokens + 1, sizeof *a.tokens);
     r->guesses = calloc(n_tokens + 1, sizeof *r->guesses);
@@ -292,7 +292,7 @@ static int take_guesses(struct sim_recording *r, const size_t *places, struct qu
         status = walk(r, see_drafts, &a, err);
     }
     for (size_t i = 0; status == QUIRE_OK && i < n; i++)
-        r->workload.requests[i].guesses = r->guesses + a.begins[i];
+        r->workload->requests[i].guesses = r->guesses + a.begins[i];
     free(a.begins);
     free(a.n);
     free(a.gated);
@@ -306,9 +306,9 @@ static void read_prompt(void *context, size_t i, uint32_t *out)
 {
     struct sim_recording *r = context;
     struct recording_entry e;
-    memset(out, 0, r->workload.requests[i].n_prompt * sizeof *out);
+    memset(out, 0, r->workload->requests[i].n_prompt * sizeof *out);
     if (recording_read_at(r->file, r->offsets[i], &e, NULL) == QUIRE_OK) /* unchanged since it was opened */
-        memcpy(out, e.submit.sched.prompt, e.submit.sched.n_prompt * sizeof *out);
+        memcpy(out, e.submit->sched.prompt, e.submit->sched.n_prompt * sizeof *out);
 }
 
 static int read_all(struct sim_recording *r, struct quire_error *err)
@@ -318,10 +318,10 @@ static int read_all(struct sim_recording *r, struct quire_error *err)
         return status;
     size_t n = r->run.n_requests;
     size_t *places = calloc(n + 1, sizeof *places);
-    r->workload.requests = calloc(n + 1, sizeof *r->workload.requests);
-    r->live.records = calloc(n + 1, sizeof *r->live.records);
+    r->workload->requests = calloc(n + 1, sizeof *r->workload->requests);
+    r->live->records = calloc(n + 1, sizeof *r->live->records);
     r->offsets = calloc(n + 1, sizeof *r->offsets);
-    if (!places || !r->workload.requests || !r->live.records || !r->offsets)
+    if (!places || !r->workload->requests || !r->live->records || !r->offsets)
         status = out_of_memory(err);
     if (status == QUIRE_OK)
         status = take_requests(r, places, err);
@@ -330,28 +330,30 @@ static int read_all(struct sim_recording *r, struct quire_error *err)
     if (status == QUIRE_OK)
         status = take_guesses(r, places, err);
     free(places);
-    if (status == QUIRE_OK && r->workload.n == 0)
+    if (status == QUIRE_OK && r->workload->n == 0)
         status = quire_fail(err, QUIRE_INVALID, "the recording: no request got a token");
     return status;
 }
 
-int sim_recording_open(const char *path, struct sim_recording *out, struct quire_error *err)
+int sim_recording_open(const char *path, struct sim_recording *out, struct sim_workload *workload,
+                       struct sim_result *live, struct quire_error *err)
 {
     double began = quire_now_s();
-    *out = (struct sim_recording){.live = {.recorded = true}};
+    *workload = (struct sim_workload){0};
+    *live = (struct sim_result){.recorded = true};
+    *out = (struct sim_recording){.workload = workload, .live = live};
     int status = recording_open(path, &out->file, err);
     if (status != QUIRE_OK)
         return status;
-    out->config = recording_header(out->file)->config;
+    out->config = &recording_header(out->file)->config;
     status = name_tenants(out, err);
     if (status == QUIRE_OK)
-        status = sim_watch_create(out->workload.n_tenants, SCHED_MAX_CLASSES, &out->live.watch, err);
+        status = sim_watch_create(workload->n_tenants, SCHED_MAX_CLASSES, &live->watch, err);
     if (status == QUIRE_OK)
         status = read_all(out, err);
     if (status != QUIRE_OK)
         return status;
-    struct sim_result *live = &out->live;
-    live->n_records = out->workload.n;
+    live->n_records = workload->n;
     live->stats = out->run.stats;
     live->drafts = out->run.drafts;
     live->decisions = out->run.decisions;
@@ -360,8 +362,8 @@ int sim_recording_open(const char *path, struct sim_recording *out, struct quire
         if (live->records[i].last_us > live->ended_us)
             live->ended_us = live->records[i].last_us;
     live->wall_s = quire_now_s() - began;
-    out->workload.read_prompt = read_prompt;
-    out->workload.context = out;
+    workload->read_prompt = read_prompt;
+    workload->context = out;
     return QUIRE_OK;
 }
 
@@ -369,8 +371,6 @@ void sim_recording_close(struct sim_recording *r)
 {
     recording_close(r->file);
     recording_run_free(&r->run);
-    sim_workload_close(&r->workload);
-    sim_result_free(&r->live);
     free(r->offsets);
     free(r->guesses);
     r->offsets = NULL;

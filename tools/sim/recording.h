@@ -16,17 +16,19 @@
 
 struct sim_recording {
     struct recording *file;
+    const struct sched_config *config; /* of the recorded engine; borrows from file */
     struct recording_run run;
-    struct sim_workload workload; /* the requests that got tokens, in order of submission */
-    struct sim_result live; /* their live course */
-    uint64_t *offsets; /* [workload.n] of their submissions */
+    struct sim_workload *workload; /* the caller's, as `live` */
+    struct sim_result *live;
+    uint64_t *offsets; /* [workload->n] of their submissions */
     struct sim_guess *guesses; /* of all requests; NULL without drafts */
-    struct sched_config config; /* of the recorded engine; borrows from file */
 };
 
-/* QUIRE_INVALID: corrupt, or without served requests. A different decision is not an error: see run.agrees. Call
- * sim_recording_close(), also after an error. */
-int sim_recording_open(const char *path, struct sim_recording *out, struct quire_error *err);
+/* *workload: the requests that got tokens, in order of submission; prompts are read from the file. *live: their live
+ * course. QUIRE_INVALID: corrupt, or without served requests. A different decision is not an error: see run.agrees. Close
+ * all three, also after an error: sim_workload_close(), sim_result_free(), sim_recording_close(). */
+int sim_recording_open(const char *path, struct sim_recording *out, struct sim_workload *workload,
+                       struct sim_result *live, struct quire_error *err);
 void sim_recording_close(struct sim_recording *r);
 
 #endif

@@ -71,7 +71,7 @@ static double value_of(const struct sim_point *p, int curve)
 static int draw_curves(FILE *f, const struct sim_metrics *m, const char *title, const char *y_label, int first,
                        size_t n, const char *const *names)
 {
-    const struct sim_watch *w = &m->result->watch;
+    const struct sim_watch *w = m->result->watch;
     double *values = malloc((n + 1) * (w->n_points + 1) * sizeof *values);
     if (!values)
         return QUIRE_NO_MEMORY;
@@ -119,7 +119,8 @@ static void write_groups(FILE *f, const struct sim_metrics *m, const char *what,
         if (g->n == 0)
             continue;
         fprintf(f, "<tr><th>%s<td>%zu<td>%zu<td>%.1f<td>%.1f<td>%.2f<td>%.1f<td>%.1f<td>", g->name, g->n, g->n_refused,
-                g->ttft.p50, g->ttft.p95, g->tpot.p50, g->e2el.p95, g->queue.p95);
+                g->latency[SIM_TTFT].p50, g->latency[SIM_TTFT].p95, g->latency[SIM_TPOT].p50, g->latency[SIM_E2EL].p95,
+                g->latency[SIM_QUEUE].p95);
         if (m->has_bounds)
             fprintf(f, "%.1f %%\n", 100 * (double)g->n_good / (double)g->n);
         else
@@ -144,23 +145,23 @@ static void write_facts(FILE *f, const struct sim_metrics *m, const char *policy
             100 * m->hit_rate_blocks, 100 * m->hit_rate_tokens, (unsigned long long)m->all.n_preemptions,
             100 * m->kv_waste);
     if (m->workload->n_tenants > 1)
-        fprintf(f, "<dt>Largest gap of service<dd>%.0f weighted tokens", r->watch.gap_tokens);
+        fprintf(f, "<dt>Largest gap of service<dd>%.0f weighted tokens", r->watch->gap_tokens);
     if (r->drafts.n_rows > 0)
         fprintf(f, "<dt>Drafts<dd>%llu of %llu were accepted, %.2f tokens per step",
                 (unsigned long long)r->drafts.n_accepted, (unsigned long long)r->drafts.n_drafts,
                 (double)r->drafts.n_tokens / (double)r->drafts.n_sampled);
     if (m->without)
-        fprintf(f, "<dt>Without drafts<dd>time per output token %.2f ms, end to end %.1f ms", m->without->all.tpot.mean,
-                m->without->all.e2el.mean);
+        fprintf(f, "<dt>Without drafts<dd>time per output token %.2f ms, end to end %.1f ms",
+                m->without->all.latency[SIM_TPOT].mean, m->without->all.latency[SIM_E2EL].mean);
     if (r->figure_name)
         fprintf(f, "<dt>Figure of the policy<dd>%.4g (%s)", r->figure, r->figure_name);
     fprintf(f, "<dt>Decisions<dd><code>%s</code></dl>\n", hex);
     fputs("<table><tr><th>milliseconds<th>mean<th>p50<th>p95<th>p99\n", f);
-    write_stat(f, "time to first token", &m->all.ttft);
-    write_stat(f, "time per output token", &m->all.tpot);
-    write_stat(f, "between tokens", &m->all.itl);
-    write_stat(f, "end to end", &m->all.e2el);
-    write_stat(f, "in the queue", &m->all.queue);
+    write_stat(f, "time to first token", &m->all.latency[SIM_TTFT]);
+    write_stat(f, "time per output token", &m->all.latency[SIM_TPOT]);
+    write_stat(f, "between tokens", &m->all.latency[SIM_ITL]);
+    write_stat(f, "end to end", &m->all.latency[SIM_E2EL]);
+    write_stat(f, "in the queue", &m->all.latency[SIM_QUEUE]);
     fputs("</table>\n", f);
 }
 

@@ -33,8 +33,10 @@ struct run {
     const struct sim_workload *workload;
     struct sim_result *out;
     struct quire_error *err;
-    struct sched_config config;
     struct sched *sched;
+    struct key256 secret;
+    uint32_t block_tokens, most_rows; /* most_rows: of a step that has one token of each */
+    bool prefix_caching;
     struct sched_driver *driver;
     struct decision_log log;
     uint32_t prompt_price, output_price;
@@ -71,10 +73,10 @@ static uint32_t tokens_asked(const struct sim_setup *s, const struct sim_request
     return s->max_tokens > r->n_output ? s->max_tokens : r->n_output;
 }
 
-static int size_pool(struct run *r)
+static int size_pool(const struct run *r, struct sched_config *c)
 {
     const struct sim_workload *t = r->workload;
-    struct kv_config *kv = &r->config.kv;
+    struct kv_config *kv = &c->kv;
     uint32_t longest = 0;
     uint64_t all = 0;
     for (size_t i = 0; i < t->n; i++) {
@@ -91,7 +93,7 @@ static int size_pool(struct run *r)
                               (unsigned long long)all);
         kv->groups[0].n_blocks = (uint32_t)all;
     }
-    uint32_t chunk = r->config.max_num_batched_tokens * (r->config.overlap_depth + 1);
+    uint32_t chunk = c->max_num_batched_tokens * (c->overlap_depth + 1);
     uint32_t needed = kv_blocks_needed(kv, 0, longest, chunk);
     if (needed > kv->groups[0].n_blocks)
         return quire_fail(
@@ -102,12 +104,11 @@ static int size_pool(struct run *r)
     return QUIRE_OK;
 }
 
-static int make_config(struct run *r)
+static int make_config(struct run *r, struct sched_config *c)
 {
     const struct sim_workload *t = r->workload;
-    struct sched_config *c = &r->config;
     uint32_t asked = r->setup->max_tokens;
-    *c = r->setup->sched;
+    *c = *r->setup->sched;
     if (c->max_model_len == 0)
         c->max_model_len = t->max_total + asked;
     if (c->max_queued_requests == 0)
@@ -137,7 +138,11 @@ static int make_config(struct run *r)
         uint64_t part = bench_stream(r->setup->seed, STREAM_SECRET, i);
         memcpy(c->secret.bytes + 8 * i, &part, sizeof part);
     }
-    return size_pool(r);
+    r->secret = c->secret;
+    r->block_tokens = c->kv.block_tokens;
+    r->prefix_caching = c->kv.prefix_caching;
+    r->most_rows = c->max_num_batched_tokens < c->max_logit_rows ? c->max_num_batched_tokens : c->max_logit_rows;
+    return size_pool(r, c);
 }
 
 static int allocate(struct run *r)
@@ -148,7 +153,7 @@ static int allocate(struct run *r)
     r->chains = calloc(t->n_domains, sizeof *r->chains);
     r->weights = calloc(t->n_tenants, sizeof *r->weights);
     r->prompt = calloc(t->max_prompt, sizeof *r->prompt);
-    r->hashes = calloc(t->max_prompt / r->setup->sched.kv.block_tokens + 1, sizeof *r->hashes);
+    r->hashes = calloc(t->max_prompt / r->setup->sched->kv.block_tokens + 1, sizeof *r->hashes);
     r->n_reached_prompt = calloc(t->n, sizeof *r->n_reached_prompt);
     if (!r->out->records || !r->chains || !r->weights || !r->prompt || !r->hashes || !r->n_reached_prompt)
         return quire_fail(r->err, QUIRE_NO_MEMORY, "out of memory for %zu requests", t->n);
@@ -156,9 +161,9 @@ static int allocate(struct run *r)
 }
 
 /* The cost model gives the time of steps, as in a server that has one. */
-static int make_lengths(struct run *r)
+static int make_lengths(struct run *r, const struct sched_config *config)
 {
-    const struct sched_cost *cost = &r->config.cost;
+    const struct sched_cost *cost = &config->cost;
     struct length_config lengths = {
         .first = {FIRST_CHANCE, FIRST_CHANCE}, .next = {NEXT_CHANCE, NEXT_CHANCE}, .n_points = cost->n_points};
     for (uint32_t i = 0; i < cost->n_points; i++) {
@@ -169,22 +174,23 @@ static int make_lengths(struct run *r)
     }
     if (r->setup->max_drafts == 0 || !r->setup->adaptive)
         return QUIRE_OK;
-    return lengths_create(&lengths, MAX_FLIGHTS * r->config.max_num_seqs, &r->lengths, r->err);
+    return lengths_create(&lengths, MAX_FLIGHTS * config->max_num_seqs, &r->lengths, r->err);
 }
 
 static int open_run(struct run *r)
 {
+    struct sched_config config;
     int status = allocate(r);
     if (status == QUIRE_OK)
-        status = make_config(r);
+        status = make_config(r, &config);
     if (status == QUIRE_OK)
-        status = make_lengths(r);
+        status = make_lengths(r, &config);
     if (status == QUIRE_OK)
-        status = sched_create(&r->config, &r->sched, r->err);
+        status = sched_create(&config, &r->sched, r->err);
     if (status != QUIRE_OK)
         return status;
     for (uint32_t i = 0; i < r->workload->n_domains; i++) {
-        struct kv_chain_root root = {.secret = r->config.secret, .block_tokens = r->config.kv.block_tokens};
+        struct kv_chain_root root = {.secret = r->secret, .block_tokens = r->block_tokens};
         memcpy(root.tenant.bytes, &i, sizeof i);
         r->chains[i] = kv_chain_first(&root);
     }
@@ -244,11 +250,11 @@ static int submit(struct run *r, size_t i)
 {
     const struct sim_request *q = &r->workload->requests[i];
     const struct key256 *parent = &r->chains[q->domain];
-    uint32_t block = r->config.kv.block_tokens, asked = tokens_asked(r->setup, q), seq;
+    uint32_t block = r->block_tokens, asked = tokens_asked(r->setup, q), seq;
     uint64_t retry_us = 0, arrival_us = (uint64_t)r->out->records[i].arrival_us;
     sim_workload_prompt(r->workload, i, r->prompt);
-    for (uint32_t b = 0; r->config.kv.prefix_caching && b < q->n_prompt / block; b++) {
-        r->hashes[b] = kv_chain_next(&r->config.secret, parent, r->prompt + (size_t)b * block, block);
+    for (uint32_t b = 0; r->prefix_caching && b < q->n_prompt / block; b++) {
+        r->hashes[b] = kv_chain_next(&r->secret, parent, r->prompt + (size_t)b * block, block);
         parent = &r->hashes[b];
     }
     const struct sched_request request = {
@@ -302,7 +308,7 @@ static int take_arrivals(struct run *r)
 
 static void note_admissions(struct run *r, const struct sched_plan *plan)
 {
-    uint32_t block = r->config.kv.block_tokens;
+    uint32_t block = r->block_tokens;
     for (uint32_t i = 0; i < plan->n_admitted; i++) {
         struct live *live = &r->lives[plan->admitted[i]];
         struct sim_record *record = &r->out->records[live->request];
@@ -349,14 +355,14 @@ static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan
             priced += (double)(prompt_end - *reached) * r->prompt_price;
             *reached = prompt_end;
         }
-        r->out->watch.service[q->tenant] += priced / r->weights[q->tenant];
+        r->out->watch->service[q->tenant] += priced / r->weights[q->tenant];
     }
     return shape;
 }
 
 static void watch_slots(struct run *r, double step_us)
 {
-    struct sim_watch *w = &r->out->watch;
+    struct sim_watch *w = r->out->watch;
     const struct kv_usage usage = sched_kv_usage(r->sched, 0);
     uint64_t held = 0, filled = 0;
     uint32_t kept = 0;
@@ -372,7 +378,7 @@ static void watch_slots(struct run *r, double step_us)
         filled += live->n_reached;
     }
     r->n_running = kept;
-    double block = r->config.kv.block_tokens;
+    double block = r->block_tokens;
     w->slots += (usage.n_blocks - usage.n_free) * block * step_us;
     w->slots_unshared += (double)held * block * step_us;
     w->slots_empty += ((double)held * block - (double)filled) * step_us;
@@ -409,7 +415,7 @@ static double end_of(struct run *r, const struct sched_plan *plan, const struct 
 static int on_launch(void *context, const struct sched_step *step, struct quire_error *err)
 {
     struct run *r = context;
-    struct sim_watch *w = &r->out->watch;
+    struct sim_watch *w = r->out->watch;
     const struct sched_shape shape = read_rows(r, step->plan);
     double start_us = r->device_free_us > r->now_us ? r->device_free_us : r->now_us;
     double end_us = end_of(r, step->plan, &shape, start_us);
@@ -528,9 +534,8 @@ static void make_drafts(struct run *r, uint32_t n)
 /* Chooses as many as pay off, in the engine's order (engine/run/speculate.c). */
 static uint32_t choose(struct run *r)
 {
-    uint32_t most = r->config.max_num_batched_tokens < r->config.max_logit_rows ? r->config.max_num_batched_tokens
-                                                                                : r->config.max_logit_rows;
-    uint32_t n_running = sched_stats(r->sched).n_running, room = n_running < most ? most - n_running : 0;
+    uint32_t n_running = sched_stats(r->sched).n_running;
+    uint32_t room = n_running < r->most_rows ? r->most_rows - n_running : 0;
     uint32_t n = room > 0 ? gather(r, n_running) : 0;
     struct length_reason reason;
     if (n > 0)
@@ -585,7 +590,7 @@ static void note_token(struct run *r, size_t request, bool over)
     if (record->n_generated++ == 0)
         record->first_us = r->now_us;
     else
-        sim_watch_token_gap(&r->out->watch, q->tenant, q->class_index, (r->now_us - record->last_us) * 1e-3);
+        sim_watch_token_gap(r->out->watch, q->tenant, q->class_index, (r->now_us - record->last_us) * 1e-3);
     record->last_us = r->now_us;
     if (over)
         end_record(r, request, SIM_DONE);
@@ -630,7 +635,7 @@ static void take_result(struct run *r, const struct sched_row *row, const struct
     uint32_t request = r->lives[row->seq].request, tenant = r->workload->requests[request].tenant;
     for (uint32_t k = 0; k <= result->n_accepted; k++)
         note_token(r, request, over && k == result->n_accepted);
-    r->out->watch.service[tenant] += (double)r->output_price * result->n_accepted / r->weights[tenant];
+    r->out->watch->service[tenant] += (double)r->output_price * result->n_accepted / r->weights[tenant];
     draft_counts_add(&r->out->drafts, row->n_draft, result->n_accepted);
     /* It has computed its accepted drafts, except for the last one it made. */
     if (row->n_draft > 0)
@@ -737,6 +742,6 @@ int sim_run(const struct sim_setup *setup, const struct sim_workload *workload, 
 void sim_result_free(struct sim_result *result)
 {
     free(result->records);
-    sim_watch_free(&result->watch);
+    sim_watch_free(result->watch);
     *result = (struct sim_result){0};
 }

@@ -20,7 +20,7 @@
 struct sim_setup {
     /* groups[0].n_blocks 0: enough that nothing is evicted. max_model_len 0, max_queued_requests 0 and max_logit_rows
      * 0: as the workload needs. Tenants and their weights come from the workload. */
-    struct sched_config sched;
+    const struct sched_config *sched; /* borrowed */
     struct sched_cost cost; /* the clock */
     struct sim_stages stages; /* stages that share the layers; they need overlap depth 0 */
     bool one_by_one; /* each request runs alone, in arrival order, in no time, with its prompt only */
@@ -48,7 +48,7 @@ struct sim_record {
 struct sim_result {
     struct sim_record *records; /* [workload->n] */
     size_t n_records;
-    struct sim_watch watch;
+    struct sim_watch *watch; /* owned */
     struct draft_counts drafts;
     struct sched_stats stats; /* at the end */
     struct kv_usage usage; /* of the first group, at the end */

@@ -121,27 +121,24 @@ static bool make_histograms(struct sim_histogram *h, size_t n)
     return h != NULL;
 }
 
-int sim_watch_create(uint32_t n_tenants, uint32_t n_classes, struct sim_watch *out, struct quire_error *err)
+static bool allocate(struct sim_watch *w)
 {
-    size_t n = n_tenants, n_pairs = n * n;
-    *out = (struct sim_watch){.n_tenants = n_tenants, .n_classes = n_classes, .interval_us = FIRST_INTERVAL_US};
-    out->tenant_itl = calloc(n, sizeof *out->tenant_itl);
-    out->class_itl = calloc(n_classes, sizeof *out->class_itl);
-    bool ok = make_histograms(&out->itl, 1);
-    ok &= make_histograms(out->tenant_itl, n);
-    ok &= make_histograms(out->class_itl, n_classes);
-    out->points = calloc(SIM_MAX_POINTS, sizeof *out->points);
-    out->service = calloc(n, sizeof *out->service);
-    out->before = calloc(n, sizeof *out->before);
-    out->backlogged = calloc(n, sizeof *out->backlogged);
-    out->was_backlogged = calloc(n, sizeof *out->was_backlogged);
-    out->low = calloc(n_pairs, sizeof *out->low);
-    out->high = calloc(n_pairs, sizeof *out->high);
-    out->together = calloc(n_pairs, sizeof *out->together);
-    ok = ok && out->points && out->service && out->before && out->backlogged && out->was_backlogged && out->low &&
-         out->high && out->together;
-    return ok ? QUIRE_OK
-              : quire_fail(err, QUIRE_NO_MEMORY, "out of memory for the measurements of %u tenants", n_tenants);
+    size_t n = w->n_tenants, n_pairs = n * n;
+    w->tenant_itl = calloc(n, sizeof *w->tenant_itl);
+    w->class_itl = calloc(w->n_classes, sizeof *w->class_itl);
+    bool ok = make_histograms(&w->itl, 1);
+    ok &= make_histograms(w->tenant_itl, n);
+    ok &= make_histograms(w->class_itl, w->n_classes);
+    w->points = calloc(SIM_MAX_POINTS, sizeof *w->points);
+    w->service = calloc(n, sizeof *w->service);
+    w->before = calloc(n, sizeof *w->before);
+    w->backlogged = calloc(n, sizeof *w->backlogged);
+    w->was_backlogged = calloc(n, sizeof *w->was_backlogged);
+    w->low = calloc(n_pairs, sizeof *w->low);
+    w->high = calloc(n_pairs, sizeof *w->high);
+    w->together = calloc(n_pairs, sizeof *w->together);
+    return ok && w->points && w->service && w->before && w->backlogged && w->was_backlogged && w->low && w->high &&
+           w->together;
 }
 
 static void free_histograms(struct sim_histogram *h, size_t n)
@@ -152,6 +149,8 @@ static void free_histograms(struct sim_histogram *h, size_t n)
 
 void sim_watch_free(struct sim_watch *w)
 {
+    if (!w)
+        return;
     free(w->itl.bins);
     free_histograms(w->tenant_itl, w->n_tenants);
     free_histograms(w->class_itl, w->n_classes);
@@ -165,5 +164,22 @@ void sim_watch_free(struct sim_watch *w)
     free(w->low);
     free(w->high);
     free(w->together);
-    *w = (struct sim_watch){0};
+    free(w);
+}
+
+int sim_watch_create(uint32_t n_tenants, uint32_t n_classes, struct sim_watch **out, struct quire_error *err)
+{
+    struct sim_watch *w = calloc(1, sizeof *w);
+    bool ok = w != NULL;
+    *out = NULL;
+    if (ok) {
+        *w = (struct sim_watch){.n_tenants = n_tenants, .n_classes = n_classes, .interval_us = FIRST_INTERVAL_US};
+        ok = allocate(w);
+    }
+    if (ok) {
+        *out = w;
+        return QUIRE_OK;
+    }
+    sim_watch_free(w);
+    return quire_fail(err, QUIRE_NO_MEMORY, "out of memory for the measurements of %u tenants", n_tenants);
 }

@@ -59,8 +59,9 @@ struct sim_watch {
     double gap_tokens;
 };
 
-int sim_watch_create(uint32_t n_tenants, uint32_t n_classes, struct sim_watch *out, struct quire_error *err);
-void sim_watch_free(struct sim_watch *w);
+/* QUIRE_NO_MEMORY. The caller frees *out. */
+int sim_watch_create(uint32_t n_tenants, uint32_t n_classes, struct sim_watch **out, struct quire_error *err);
+void sim_watch_free(struct sim_watch *w); /* NULL is allowed */
 
 void sim_watch_token_gap(struct sim_watch *w, uint32_t tenant, uint32_t class_index, double ms);
 /* Call after a step was planned: `service` includes it, and `backlogged` marks tenants with waiting requests. Cost: the

@@ -1,3 +1,4 @@
+#include "text/quire_chat.h"
 #include "server/front/body/generation_job.h"
 #include "server/front/front_internal.h"
 #include "server/front/grammar/tool_grammar.h"

@@ -1,6 +1,7 @@
 #include "server/front/text/text_pool.h"
 
 #include "server/front/tenant/tenants.h"
+#include "text/quire_chat.h"
 #include "text/quire_text.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+#include "text/quire_chat.h"
 #include "server/front/text/text_work.h"
 
 #include "base/buffer.h"

@@ -9,6 +9,7 @@
 #define QUIRE_FRONT_TEXT_WORK_H
 
 #include "server/front/api/api_error.h"
+#include "text/quire_chat.h"
 #include "text/quire_text.h"
 
 #include <stdbool.h>

@@ -1,3 +1,4 @@
+#include "text/quire_chat.h"
 #include "server/front/tools/notation.h"
 
 #include "base/buffer.h"

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """500 pairs of questions sent to real caches: which answer does the second one get?
 
-    python3 tests/bench/similar_pairs.py > pairs.jsonl
+    python3 tests/bench/similar/similar_pairs.py > pairs.jsonl
     VENV/bin/python tests/bench/similar/cache_peers.py pairs.jsonl MINILM [--json FILE]
 
 Each pair by itself: its first question is answered, then the second is sent. "given": it got the first one's answer;

@@ -4,10 +4,10 @@
     python3 tests/bench/similar/draft_speed.py EMBEDDER [--model MODEL] [--pairs N] [--max-tokens N] [--json FILE]
 
 Two servers of one model, one with --semantic-cache EMBEDDER and one without, get the same requests alternately, one
-at a time: for each pair of tests/bench/similar_pairs.py --demo first the first question, then the second, which is
+at a time: for each pair of tests/bench/similar/similar_pairs.py --demo first the first question, then the second, which is
 timed. Paraphrases find the first answer as their draft; neighbours (another animal, before for after) find it too,
 and it is mostly wrong. Every answer must have the same bytes from both. Medians of the ratio without / with: above 1
-the drafts pay. --json has every sample. Needs a release build; tests/bench/wide_demo.py writes a model that says what
+the drafts pay. --json has every sample. Needs a release build; tests/bench/speculation/wide_demo.py writes a model that says what
 the demo model says at the cost of a larger one.
 """
 
@@ -80,7 +80,7 @@ def main():
     p.add_argument("--threshold", default="0.8")
     p.add_argument("--json", type=pathlib.Path)
     a = p.parse_args()
-    text = subprocess.run([sys.executable, ROOT / "tests" / "bench" / "similar_pairs.py", "--demo"], capture_output=True, text=True, check=True).stdout
+    text = subprocess.run([sys.executable, ROOT / "tests" / "bench" / "similar" / "similar_pairs.py", "--demo"], capture_output=True, text=True, check=True).stdout
     pairs = [json.loads(line) for line in text.splitlines()]
     chosen = {same: [p for p in pairs if p["same"] is same][:a.pairs] for same in (True, False)}
     on = Server(a.model, "--semantic-cache", a.embedder, "--semantic-threshold", a.threshold, "--response-cache-entries", "1000")

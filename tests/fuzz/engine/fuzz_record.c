@@ -50,7 +50,7 @@ static uint64_t sum_of(const uint32_t *numbers, uint32_t n)
 /* Every list of it. */
 static uint64_t read_submit(const struct recording_submit *s)
 {
-    const struct request_spec *p = &s->spec;
+    const struct request_spec *p = s->spec;
     uint64_t sum = sum_of(s->sched.prompt, s->sched.n_prompt) + sum_of(p->stop_token_ids, p->n_stop_token_ids) +
                    sum_of(p->allowed_token_ids, p->n_allowed_token_ids) + sum_of(p->bad_words, p->n_bad_words);
     for (uint32_t i = 0; i < p->n_biases; i++)
@@ -67,7 +67,7 @@ static void read_all(struct recording *r)
         must(e.offset == position && recording_position(r) > position);
         position = recording_position(r);
         if (e.kind == RECORDING_SUBMIT)
-            sum += read_submit(&e.submit);
+            sum += read_submit(e.submit);
         if (e.kind == RECORDING_PROPOSE)
             sum += sum_of(e.propose.tokens, e.propose.n);
         for (uint32_t i = 0; e.kind == RECORDING_COMMIT && i < e.commit.n_results; i++)

@@ -25,22 +25,25 @@ static const struct {
     [OUTPUT_RATE] = {"output_throughput", "Output throughput", "tok/s", true},
 };
 
-struct side {
-    const char *text;           /* of --a or --b */
-    char *words;                /* a copy that its options point into */
-    struct engine_options options;
-    struct step_options step_options; /* options.steps */
-    double *values[N_FIGURES];  /* [n_rounds] each */
-};
-
-struct compare {
-    struct engine_options options; /* of both */
-    struct step_options step_options; /* options.steps */
+/* The command line. */
+struct compare_options {
+    struct engine_options *engine; /* of both */
+    const char *sides[2]; /* --a and --b; NULL: not given */
     struct bench_input_options input;
     double rate, burstiness;
     uint32_t n_rounds;
     bool json;
+};
 
+struct side {
+    struct engine_options *options; /* of this side alone */
+    struct step_options *steps;     /* options->steps */
+    char *words;                    /* a copy of --a or --b that its options point into */
+    double *values[N_FIGURES];      /* [n_rounds] each */
+};
+
+struct compare {
+    const struct compare_options *options;
     struct side sides[2];
     struct quire_text *text;
     struct bench_inputs *in; /* created with the first engine */
@@ -52,19 +55,22 @@ struct compare {
 /* ---- the two configurations ---- */
 
 /* The common options, changed by the side's own words. */
-static int parse_side(struct compare *c, struct side *side, char name, struct quire_error *err)
+static int parse_side(const struct compare_options *o, int i, struct side *side, struct quire_error *err)
 {
     struct cli_option rows[ENGINE_FLAGS_MAX + 1];
     char *argv[MAX_WORDS], *rest;
     int argc = 0;
     enum cli_help help;
-    side->options = c->options;
-    side->step_options = c->step_options;
-    side->options.steps = &side->step_options;
-    rows[engine_flags(&side->options, rows)] = (struct cli_option){0};
-    side->words = strdup(side->text ? side->text : "");
-    if (!side->words)
+    const char name = "ab"[i];
+    side->options = malloc(sizeof *side->options);
+    side->steps = malloc(sizeof *side->steps);
+    side->words = strdup(o->sides[i] ? o->sides[i] : "");
+    if (!side->options || !side->steps || !side->words)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    *side->options = *o->engine;
+    *side->steps = *o->engine->steps;
+    side->options->steps = side->steps;
+    rows[engine_flags(side->options, rows)] = (struct cli_option){0};
     for (char *word = strtok_r(side->words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         if (argc == MAX_WORDS)
             return quire_fail(err, QUIRE_INVALID, "--%c: more than %d words", name, MAX_WORDS);
@@ -76,8 +82,8 @@ static int parse_side(struct compare *c, struct side *side, char name, struct qu
         status = quire_fail(err, QUIRE_INVALID, "takes engine options; quire bench compare --help all lists them");
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--%c", name);
-    if (side->options.max_queued_requests < c->input.num_prompts)
-        side->options.max_queued_requests = c->input.num_prompts;
+    if (side->options->max_queued_requests < o->input.num_prompts)
+        side->options->max_queued_requests = o->input.num_prompts;
     return status;
 }
 
@@ -86,9 +92,9 @@ static int prepare(struct compare *c, struct quire_error *err)
     int status = QUIRE_OK;
     for (int i = 0; i < 2 && status == QUIRE_OK; i++) {
         struct side *side = &c->sides[i];
-        status = parse_side(c, side, "ab"[i], err);
+        status = parse_side(c->options, i, side, err);
         for (int f = 0; f < N_FIGURES && status == QUIRE_OK; f++) {
-            side->values[f] = calloc(c->n_rounds, sizeof *side->values[f]);
+            side->values[f] = calloc(c->options->n_rounds, sizeof *side->values[f]);
             if (!side->values[f])
                 status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
         }
@@ -99,6 +105,8 @@ static int prepare(struct compare *c, struct quire_error *err)
 static void clean_up(struct compare *c)
 {
     for (int i = 0; i < 2; i++) {
+        free(c->sides[i].options);
+        free(c->sides[i].steps);
         free(c->sides[i].words);
         for (int f = 0; f < N_FIGURES; f++)
             free(c->sides[i].values[f]);
@@ -112,14 +120,15 @@ static void clean_up(struct compare *c)
 
 static int open_inputs(struct compare *c, const struct bench_engine *engine, struct quire_error *err)
 {
-    uint64_t seed = c->options.has_seed ? c->options.seed : 0;
-    int status = bench_engine_open_inputs(engine, c->options.model_dir, &c->input, seed, &c->text, &c->in, err);
+    const struct compare_options *o = c->options;
+    uint64_t seed = o->engine->has_seed ? o->engine->seed : 0;
+    int status = bench_engine_open_inputs(engine, o->engine->model_dir, &o->input, seed, &c->text, &c->in, err);
     if (status != QUIRE_OK)
         return status;
     c->arrivals = calloc(c->in->n, sizeof *c->arrivals);
     if (!c->arrivals)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    bench_inputs_arrivals(c->in, c->rate, c->burstiness, seed, c->arrivals);
+    bench_inputs_arrivals(c->in, o->rate, o->burstiness, seed, c->arrivals);
     return QUIRE_OK;
 }
 
@@ -144,7 +153,7 @@ static int run_one(struct compare *c, struct side *side, uint32_t round, struct 
 {
     struct bench_engine *engine;
     struct bench_run run = {0};
-    int status = bench_engine_open(&side->options, &engine, err);
+    int status = bench_engine_open(side->options, &engine, err);
     if (status == QUIRE_OK && !c->in)
         status = open_inputs(c, engine, err);
     if (status == QUIRE_OK)
@@ -163,8 +172,8 @@ static int run_all(struct compare *c, struct quire_error *err)
 {
     struct bench_progress progress;
     int status = prepare(c, err);
-    bench_progress_begin(&progress, "runs", 2 * c->n_rounds);
-    for (uint32_t i = 0; i < 2 * c->n_rounds && status == QUIRE_OK; i++) {
+    bench_progress_begin(&progress, "runs", 2 * c->options->n_rounds);
+    for (uint32_t i = 0; i < 2 * c->options->n_rounds && status == QUIRE_OK; i++) {
         uint32_t round = i / 2, which = (i + round) % 2;
         status = run_one(c, &c->sides[which], round, err);
         if (status != QUIRE_OK)
@@ -175,7 +184,8 @@ static int run_all(struct compare *c, struct quire_error *err)
     for (int f = 0; f < N_FIGURES && status == QUIRE_OK; f++) {
         c->is_judged[f] = c->sides[0].values[f][0] > 0;
         if (c->is_judged[f])
-            status = bench_pairs_compare(c->sides[0].values[f], c->sides[1].values[f], c->n_rounds, &c->pairs[f], err);
+            status = bench_pairs_compare(c->sides[0].values[f], c->sides[1].values[f], c->options->n_rounds,
+                                         &c->pairs[f], err);
     }
     return status;
 }
@@ -185,9 +195,9 @@ static int run_all(struct compare *c, struct quire_error *err)
 static double median_of(const struct compare *c, const double *values)
 {
     double sorted[BENCH_PAIRS_MAX];
-    memcpy(sorted, values, c->n_rounds * sizeof *values);
-    bench_sort(sorted, c->n_rounds);
-    return bench_percentile(sorted, c->n_rounds, 50);
+    memcpy(sorted, values, c->options->n_rounds * sizeof *values);
+    bench_sort(sorted, c->options->n_rounds);
+    return bench_percentile(sorted, c->options->n_rounds, 50);
 }
 
 static const char *verdict_of(const struct compare *c, int f)
@@ -221,14 +231,15 @@ static void print_verdict(const struct compare *c, int f)
 
 static int report_json(const struct compare *c)
 {
-    json_t *object = json_pack("{s:s, s:s, s:i, s:I}", "a", c->sides[0].text ? c->sides[0].text : "", "b",
-                               c->sides[1].text ? c->sides[1].text : "", "rounds", (int)c->n_rounds, "num_prompts",
+    const struct compare_options *o = c->options;
+    json_t *object = json_pack("{s:s, s:s, s:i, s:I}", "a", o->sides[0] ? o->sides[0] : "", "b",
+                               o->sides[1] ? o->sides[1] : "", "rounds", (int)c->options->n_rounds, "num_prompts",
                                (json_int_t)c->in->n);
     for (int f = 0; f < N_FIGURES; f++) {
         if (!c->is_judged[f])
             continue;
         json_t *rounds = json_array();
-        for (uint32_t i = 0; i < c->n_rounds; i++)
+        for (uint32_t i = 0; i < c->options->n_rounds; i++)
             json_array_append_new(rounds, json_pack("[f, f]", c->sides[0].values[f][i], c->sides[1].values[f][i]));
         json_object_set_new(object, figures[f].key,
                             json_pack("{s:f, s:f, s:f, s:f, s:f, s:s, s:o}", "a", median_of(c, c->sides[0].values[f]),
@@ -243,12 +254,13 @@ static int report(const struct compare *c)
 {
     if (c->in->n_left_out > 0)
         fprintf(stderr, "quire: %zu requests of %s are longer than the context and were left out\n", c->in->n_left_out,
-                c->input.path);
-    if (c->json)
+                c->options->input.path);
+    if (c->options->json)
         return report_json(c);
     for (int i = 0; i < 2; i++)
-        printf("%c: %s\n", "AB"[i], c -> sides[i].text ? c->sides[i].text : "(as both)");
-    printf("%zu requests, %u rounds; medians of rounds\n\n%-28s %12s %12s\n", c->in->n, c->n_rounds, "", "A", "B");
+        printf("%c: %s\n", "AB"[i], c -> options -> sides[i] ? c -> options -> sides[i] : "(as both)");
+    printf("%zu requests, %u rounds; medians of rounds\n\n%-28s %12s %12s\n", c->in->n, c->options->n_rounds, "", "A",
+           "B");
     for (int f = 0; f < N_FIGURES; f++) {
         char name[48];
         snprintf(name, sizeof name, "%s (%s):", figures[f].name, figures[f].unit);
@@ -263,24 +275,24 @@ static int report(const struct compare *c)
     return 0;
 }
 
-static size_t own_flags(struct compare *c, struct cli_option *out)
+static size_t own_flags(struct compare_options *o, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "The comparison:", .kind = CLI_GROUP},
-        {.names = "a", .kind = CLI_STRING, .target = &c->sides[0].text, .value = "\"OPTIONS\"",
+        {.names = "a", .kind = CLI_STRING, .target = &o->sides[0], .value = "\"OPTIONS\"",
          .common = true, .help = "Engine options of configuration A, separated by spaces, in addition to the common options."},
-        {.names = "b", .kind = CLI_STRING, .target = &c->sides[1].text, .value = "\"OPTIONS\"",
+        {.names = "b", .kind = CLI_STRING, .target = &o->sides[1], .value = "\"OPTIONS\"",
          .common = true, .help = "Engine options of configuration B, separated by spaces, in addition to the common options."},
-        {.names = "rounds", .kind = CLI_U32, .target = &c->n_rounds, .min = BENCH_PAIRS_MIN, .max = BENCH_PAIRS_MAX,
+        {.names = "rounds", .kind = CLI_U32, .target = &o->n_rounds, .min = BENCH_PAIRS_MIN, .max = BENCH_PAIRS_MAX,
          .value = "N",
          .common = true, .help = "Number of rounds; default 10. Each round runs A and B once. More rounds detect smaller "
                  "differences."},
-        {.names = "json", .kind = CLI_FLAG, .target = &c->json, .common = true, .help = "Print JSON."},
+        {.names = "json", .kind = CLI_FLAG, .target = &o->json, .common = true, .help = "Print JSON."},
         {.names = "Load:", .kind = CLI_GROUP},
-        {.names = "request-rate", .kind = CLI_PARSED, .target = &c->rate, .parse = bench_inputs_parse_rate, .value = "R",
+        {.names = "request-rate", .kind = CLI_PARSED, .target = &o->rate, .parse = bench_inputs_parse_rate, .value = "R",
          .common = true, .help = "Requests per second, or inf: all at once. A trace has its own times. Default inf."},
-        {.names = "burstiness", .kind = CLI_F64, .target = &c->burstiness, .min = 0.01, .max = 1e6, .value = "B",
+        {.names = "burstiness", .kind = CLI_F64, .target = &o->burstiness, .min = 0.01, .max = 1e6, .value = "B",
          .help = "Shape of the gamma distribution of the gaps: 1 is Poisson, smaller values are more bursty, larger "
                  "values more even. Default 1."},
     };
@@ -291,18 +303,21 @@ static size_t own_flags(struct compare *c, struct cli_option *out)
 
 int bench_compare(int argc, char **argv)
 {
-    struct compare c = {.rate = INFINITY, .burstiness = 1, .n_rounds = 10};
+    struct engine_options engine;
+    struct step_options step_options; /* engine.steps */
+    struct compare_options options = {.engine = &engine, .rate = INFINITY, .burstiness = 1, .n_rounds = 10};
+    struct compare c = {.options = &options};
     struct cli_option rows[ENGINE_FLAGS_MAX + BENCH_INPUT_FLAGS_MAX + 12];
     struct hub_model model;
     struct quire_error err;
 
-    engine_options_default(&c.options);
-    step_options_default(&c.step_options);
-    c.options.steps = &c.step_options;
-    bench_input_options_default(&c.input);
-    size_t n = own_flags(&c, rows);
-    n += bench_input_flags(&c.input, rows + n);
-    n += engine_flags(&c.options, rows + n);
+    engine_options_default(&engine);
+    step_options_default(&step_options);
+    engine.steps = &step_options;
+    bench_input_options_default(&options.input);
+    size_t n = own_flags(&options, rows);
+    n += bench_input_flags(&options.input, rows + n);
+    n += engine_flags(&engine, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "bench compare",
@@ -317,17 +332,17 @@ int bench_compare(int argc, char **argv)
             "      --request-rate 4 --num-prompts 60\n"
             "  quire bench compare ./model --b \"--max-num-batched-tokens 128\" --rounds 20 --json",
         .options = rows,
-        .positionals = {&c.options.model_dir},
+        .positionals = {&engine.model_dir},
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
-    if (!c.options.model_dir || (!c.sides[0].text && !c.sides[1].text))
+    if (!engine.model_dir || (!options.sides[0] && !options.sides[1]))
         return command_fail(
             2, "MODEL, --a or --b is missing; usage: quire bench compare MODEL --a \"OPTIONS\" --b \"OPTIONS\"");
-    if (hub_model_find(c.options.model_dir, false, &model, &err) != QUIRE_OK)
+    if (hub_model_find(engine.model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    c.options.model_dir = model.dir;
+    engine.model_dir = model.dir;
 
     int status = run_all(&c, &err);
     code = status == QUIRE_OK ? report(&c) : command_fail(1, err.text);

@@ -10,15 +10,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct latency {
-    /* from the command line */
-    struct engine_options options;
-    struct step_options step_options; /* options.steps */
+/* The command line. */
+struct latency_options {
+    struct engine_options *engine;
     uint32_t batch_size, input_len, output_len, n_iters, n_warmup;
     bool json;
+};
 
+struct latency {
+    const struct latency_options *options;
     struct bench_engine *engine;
     struct bench_inputs *in;
+
     double *seconds; /* [n_iters] */
     double ttft_s, tpot_s;             /* sums over iterations of the batch's mean */
     double prefill_s, decode_s;        /* sums over iterations */
@@ -32,23 +35,22 @@ static int open_all(struct latency *l, struct quire_error *err)
 {
     struct bench_input_options input;
     bench_input_options_default(&input);
-    input.num_prompts = l->batch_size;
-    input.input_len = l->input_len;
-    input.output_len = l->output_len;
-    if (l->options.max_queued_requests < l->batch_size)
-        l->options.max_queued_requests = l->batch_size;
-    l->seconds = calloc(l->n_iters, sizeof *l->seconds);
-    int status = l->seconds ? bench_engine_open(&l->options, &l->engine, err)
+    const struct latency_options *o = l->options;
+    input.num_prompts = o->batch_size;
+    input.input_len = o->input_len;
+    input.output_len = o->output_len;
+    l->seconds = calloc(o->n_iters, sizeof *l->seconds);
+    int status = l->seconds ? bench_engine_open(o->engine, &l->engine, err)
                             : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status != QUIRE_OK)
         return status;
     const struct engine_info *info = bench_engine_info(l->engine);
-    if (l->batch_size > info->plan->max_num_seqs)
+    if (o->batch_size > info->plan->max_num_seqs)
         return quire_fail(err, QUIRE_INVALID, "--batch-size %u: only %u requests run at once; raise --max-num-seqs",
-                          l->batch_size, info->plan->max_num_seqs);
+                          o->batch_size, info->plan->max_num_seqs);
     const struct bench_input_bounds bounds = {.vocab_size = info->desc->config->vocab_size,
                                               .max_model_len = info->plan->max_model_len,
-                                              .seed = l->options.has_seed ? l->options.seed : 0};
+                                              .seed = o->engine->has_seed ? o->engine->seed : 0};
     return bench_inputs_open(&input, &bounds, &l->in, err);
 }
 
@@ -76,12 +78,13 @@ static int run_all(struct latency *l, struct quire_error *err)
     int status = open_all(l, err);
     if (status != QUIRE_OK)
         return status;
-    bench_progress_begin(&progress, "iterations", (uint64_t)l->n_warmup + l->n_iters);
-    for (uint32_t i = 0; i < l->n_warmup + l->n_iters && status == QUIRE_OK; i++) {
+    const uint32_t n_warmup = l->options->n_warmup, n_iters = l->options->n_iters;
+    bench_progress_begin(&progress, "iterations", (uint64_t)n_warmup + n_iters);
+    for (uint32_t i = 0; i < n_warmup + n_iters && status == QUIRE_OK; i++) {
         struct bench_run run;
         status = bench_engine_run(l->engine, l->in, NULL, NULL, &run, err);
-        if (status == QUIRE_OK && i >= l->n_warmup)
-            add(l, i - l->n_warmup, &run);
+        if (status == QUIRE_OK && i >= n_warmup)
+            add(l, i - n_warmup, &run);
         if (status == QUIRE_OK)
             bench_run_free(&run);
         bench_progress_set(&progress, i + 1);
@@ -94,70 +97,71 @@ static int run_all(struct latency *l, struct quire_error *err)
 static json_t *result_json(const struct latency *l, double prefill, double decode, const double *sorted)
 {
     json_t *latencies = json_array(), *percentiles = json_object();
-    for (uint32_t i = 0; latencies && i < l->n_iters; i++)
+    for (uint32_t i = 0; latencies && i < l->options->n_iters; i++)
         json_array_append_new(latencies, json_real(l->seconds[i]));
     for (size_t i = 0; percentiles && i < N_PERCENTS; i++) {
         char key[8];
         snprintf(key, sizeof key, "%.0f", percents[i]);
-        json_object_set_new(percentiles, key, json_real(bench_percentile(sorted, l->n_iters, percents[i])));
+        json_object_set_new(percentiles, key, json_real(bench_percentile(sorted, l->options->n_iters, percents[i])));
     }
     return json_pack("{s:f, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:i, s:i, s:i}", "avg_latency",
-                     bench_mean(sorted, l->n_iters), "std_latency", bench_std(sorted, l->n_iters), "latencies",
-                     latencies, "percentiles", percentiles, "avg_ttft", l->ttft_s / l->n_iters, "avg_tpot",
-                     l->tpot_s / l->n_iters, "prefill_tokens_per_second", prefill, "decode_tokens_per_second", decode,
-                     "batch_size", (int)l->batch_size, "input_len", (int)l->input_len, "output_len",
-                     (int)l->output_len);
+                     bench_mean(sorted, l->options->n_iters), "std_latency", bench_std(sorted, l->options->n_iters),
+                     "latencies", latencies, "percentiles", percentiles, "avg_ttft", l->ttft_s / l->options->n_iters,
+                     "avg_tpot", l->tpot_s / l->options->n_iters, "prefill_tokens_per_second", prefill,
+                     "decode_tokens_per_second", decode, "batch_size", (int)l->options->batch_size, "input_len",
+                     (int)l->options->input_len, "output_len", (int)l->options->output_len);
 }
 
 static int report(const struct latency *l)
 {
     double prefill = (double)l->n_prompt / l->prefill_s;
     double decode = l->n_decoded ? (double)l->n_decoded / l->decode_s : 0;
-    double *sorted = malloc(l->n_iters * sizeof *sorted);
+    double *sorted = malloc(l->options->n_iters * sizeof *sorted);
     if (!sorted)
         return command_fail(1, "out of memory");
-    for (uint32_t i = 0; i < l->n_iters; i++)
+    for (uint32_t i = 0; i < l->options->n_iters; i++)
         sorted[i] = l->seconds[i];
-    bench_sort(sorted, l->n_iters);
-    if (l->json) {
+    bench_sort(sorted, l->options->n_iters);
+    if (l->options->json) {
         json_t *object = result_json(l, prefill, decode, sorted);
         free(sorted);
         return command_print_json(object);
     }
     const struct engine_info *info = bench_engine_info(l->engine);
     printf("%-34s %s, %u threads\n", "Device:", info->device_why, info->plan->n_threads);
-    printf("%-34s %u x %u tokens in, %u out\n", "Batch:", l->batch_size, l->input_len, l->output_len);
-    printf("%-34s %.4f\n", "Avg latency (s):", bench_mean(sorted, l->n_iters));
-    printf("%-34s %.4f\n", "Std latency (s):", bench_std(sorted, l->n_iters));
+    printf("%-34s %u x %u tokens in, %u out\n", "Batch:", l->options->batch_size, l->options->input_len,
+           l->options->output_len);
+    printf("%-34s %.4f\n", "Avg latency (s):", bench_mean(sorted, l->options->n_iters));
+    printf("%-34s %.4f\n", "Std latency (s):", bench_std(sorted, l->options->n_iters));
     for (size_t i = 0; i < N_PERCENTS; i++) {
         char name[32];
         snprintf(name, sizeof name, "P%.0f latency (s):", percents[i]);
-        printf("%-34s %.4f\n", name, bench_percentile(sorted, l->n_iters, percents[i]));
+        printf("%-34s %.4f\n", name, bench_percentile(sorted, l->options->n_iters, percents[i]));
     }
-    printf("%-34s %.2f\n", "Mean TTFT (ms):", l->ttft_s / l->n_iters * 1e3);
-    printf("%-34s %.2f\n", "Mean TPOT (ms):", l->tpot_s / l->n_iters * 1e3);
+    printf("%-34s %.2f\n", "Mean TTFT (ms):", l->ttft_s / l->options->n_iters * 1e3);
+    printf("%-34s %.2f\n", "Mean TPOT (ms):", l->tpot_s / l->options->n_iters * 1e3);
     printf("%-34s %.2f\n", "Prefill (tok/s):", prefill);
     printf("%-34s %.2f\n", "Decode (tok/s):", decode);
     free(sorted);
     return 0;
 }
 
-static size_t own_flags(struct latency *l, struct cli_option *out)
+static size_t own_flags(struct latency_options *o, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "The batch:", .kind = CLI_GROUP},
-        {.names = "batch-size", .kind = CLI_U32, .target = &l->batch_size, .min = 1, .max = 65536, .value = "N",
+        {.names = "batch-size", .kind = CLI_U32, .target = &o->batch_size, .min = 1, .max = 65536, .value = "N",
          .common = true, .help = "Number of requests sent together; default 8."},
-        {.names = "input-len", .kind = CLI_U32, .target = &l->input_len, .min = 1, .max = BENCH_MAX_LENGTH, .value = "N",
+        {.names = "input-len", .kind = CLI_U32, .target = &o->input_len, .min = 1, .max = BENCH_MAX_LENGTH, .value = "N",
          .common = true, .help = "Tokens of each prompt; default 32."},
-        {.names = "output-len", .kind = CLI_U32, .target = &l->output_len, .min = 1, .max = BENCH_MAX_LENGTH,
+        {.names = "output-len", .kind = CLI_U32, .target = &o->output_len, .min = 1, .max = BENCH_MAX_LENGTH,
          .value = "N", .common = true, .help = "Tokens of each answer; default 128."},
-        {.names = "num-iters", .kind = CLI_U32, .target = &l->n_iters, .min = 1, .max = 1 << 20, .value = "N",
+        {.names = "num-iters", .kind = CLI_U32, .target = &o->n_iters, .min = 1, .max = 1 << 20, .value = "N",
          .common = true, .help = "Number of timed batches; default 30."},
-        {.names = "num-iters-warmup", .kind = CLI_U32, .target = &l->n_warmup, .max = 1 << 20, .value = "N",
+        {.names = "num-iters-warmup", .kind = CLI_U32, .target = &o->n_warmup, .max = 1 << 20, .value = "N",
          .common = true, .help = "Number of batches before them that are not timed; default 10."},
-        {.names = "json", .kind = CLI_FLAG, .target = &l->json, .common = true, .help = "Print JSON."},
+        {.names = "json", .kind = CLI_FLAG, .target = &o->json, .common = true, .help = "Print JSON."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -166,17 +170,21 @@ static size_t own_flags(struct latency *l, struct cli_option *out)
 
 int bench_latency(int argc, char **argv)
 {
-    struct latency l = {.batch_size = 8, .input_len = 32, .output_len = 128, .n_iters = 30, .n_warmup = 10};
+    struct engine_options engine;
+    struct step_options step_options; /* engine.steps */
+    struct latency_options options = {
+        .engine = &engine, .batch_size = 8, .input_len = 32, .output_len = 128, .n_iters = 30, .n_warmup = 10};
+    struct latency l = {.options = &options};
     struct cli_option rows[ENGINE_FLAGS_MAX + 10];
     struct hub_model model;
     struct quire_error err;
 
-    engine_options_default(&l.options);
-    step_options_default(&l.step_options);
-    l.options.steps = &l.step_options;
-    l.options.prefix_caching = false; /* every iteration sends the same prompts */
-    size_t n = own_flags(&l, rows);
-    n += engine_flags(&l.options, rows + n);
+    engine_options_default(&engine);
+    step_options_default(&step_options);
+    engine.steps = &step_options;
+    engine.prefix_caching = false; /* every iteration sends the same prompts */
+    size_t n = own_flags(&options, rows);
+    n += engine_flags(&engine, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "bench latency",
@@ -189,18 +197,20 @@ int bench_latency(int argc, char **argv)
                     "  quire bench latency ./model --batch-size 1 --input-len 512 --output-len 128\n"
                     "  quire bench latency ./model --batch-size 16 --num-iters 5 --num-iters-warmup 1 --json",
         .options = rows,
-        .positionals = {&l.options.model_dir},
+        .positionals = {&engine.model_dir},
         .first_names = FOREIGN_MODEL_NAMES,
         .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
-    if (!l.options.model_dir)
+    if (!engine.model_dir)
         return command_fail(2, "MODEL is missing; usage: quire bench latency MODEL [options]");
-    if (hub_model_find(l.options.model_dir, false, &model, &err) != QUIRE_OK)
+    if (hub_model_find(engine.model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    l.options.model_dir = model.dir;
+    engine.model_dir = model.dir;
+    if (engine.max_queued_requests < options.batch_size)
+        engine.max_queued_requests = options.batch_size;
 
     int status = run_all(&l, &err);
     code = status == QUIRE_OK ? report(&l) : command_fail(1, err.text);

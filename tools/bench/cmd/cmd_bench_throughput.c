@@ -9,12 +9,15 @@
 
 #include <stdio.h>
 
-struct throughput {
-    struct engine_options options;
-    struct step_options step_options; /* options.steps */
+/* The command line. */
+struct throughput_options {
+    struct engine_options *engine;
     struct bench_input_options input;
     bool json;
+};
 
+struct throughput {
+    const struct throughput_options *options;
     struct quire_text *text; /* NULL: not needed */
     struct bench_engine *engine;
     struct bench_inputs *in;
@@ -24,13 +27,11 @@ struct throughput {
 static int run_all(struct throughput *t, struct quire_error *err)
 {
     struct bench_progress progress;
-    /* All requests wait at once. */
-    if (t->options.max_queued_requests < t->input.num_prompts)
-        t->options.max_queued_requests = t->input.num_prompts;
-    int status = bench_engine_open(&t->options, &t->engine, err);
+    const struct engine_options *options = t->options->engine;
+    int status = bench_engine_open(options, &t->engine, err);
     if (status == QUIRE_OK)
-        status = bench_engine_open_inputs(t->engine, t->options.model_dir, &t->input,
-                                          t->options.has_seed ? t->options.seed : 0, &t->text, &t->in, err);
+        status = bench_engine_open_inputs(t->engine, options->model_dir, &t->options->input,
+                                          options->has_seed ? options->seed : 0, &t->text, &t->in, err);
     if (status == QUIRE_OK)
         status = bench_engine_warm_up(t->engine, err);
     if (status != QUIRE_OK)
@@ -50,8 +51,8 @@ static int report(const struct throughput *t)
     double total = (double)(r->n_prompt + r->n_output), s = r->elapsed_s;
     if (t->in->n_left_out > 0)
         fprintf(stderr, "quire: %zu requests of %s are longer than the context and were left out\n", t->in->n_left_out,
-                t->input.path);
-    if (t->json)
+                t->options->input.path);
+    if (t->options->json)
         return command_print_json(json_pack(
             "{s:f, s:I, s:I, s:I, s:I, s:f, s:f, s:f}", "elapsed_time", s, "num_requests", (json_int_t)r->n,
             "total_num_tokens", (json_int_t)(r->n_prompt + r->n_output), "total_prompt_tokens", (json_int_t)r->n_prompt,
@@ -71,20 +72,23 @@ static int report(const struct throughput *t)
 
 int bench_throughput(int argc, char **argv)
 {
-    struct throughput t = {0};
+    struct engine_options engine;
+    struct step_options step_options; /* engine.steps */
+    struct throughput_options options = {.engine = &engine};
+    struct throughput t = {.options = &options};
     struct cli_option rows[BENCH_INPUT_FLAGS_MAX + ENGINE_FLAGS_MAX + 4];
     struct hub_model model;
     struct quire_error err;
 
-    engine_options_default(&t.options);
-    step_options_default(&t.step_options);
-    t.options.steps = &t.step_options;
-    bench_input_options_default(&t.input);
-    size_t n = bench_input_flags(&t.input, rows);
+    engine_options_default(&engine);
+    step_options_default(&step_options);
+    engine.steps = &step_options;
+    bench_input_options_default(&options.input);
+    size_t n = bench_input_flags(&options.input, rows);
     rows[n++] = (struct cli_option){.names = "Results:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
-        .names = "json", .kind = CLI_FLAG, .target = &t.json, .common = true, .help = "Print JSON."};
-    n += engine_flags(&t.options, rows + n);
+        .names = "json", .kind = CLI_FLAG, .target = &options.json, .common = true, .help = "Print JSON."};
+    n += engine_flags(&engine, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "bench throughput",
@@ -99,18 +103,20 @@ int bench_throughput(int argc, char **argv)
             "  quire bench throughput ./model --dataset prefix-repetition --num-prefixes 2 --prefix-len 512\n"
             "  quire bench throughput ./model --dataset trace --dataset-path trace.jsonl --num-prompts 100 --json",
         .options = rows,
-        .positionals = {&t.options.model_dir},
+        .positionals = {&engine.model_dir},
         .first_names = FOREIGN_MODEL_NAMES,
         .foreign = foreign_flags,
     };
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
-    if (!t.options.model_dir)
+    if (!engine.model_dir)
         return command_fail(2, "MODEL is missing; usage: quire bench throughput MODEL [options]");
-    if (hub_model_find(t.options.model_dir, false, &model, &err) != QUIRE_OK)
+    if (hub_model_find(engine.model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    t.options.model_dir = model.dir;
+    engine.model_dir = model.dir;
+    if (engine.max_queued_requests < options.input.num_prompts) /* all requests wait at once */
+        engine.max_queued_requests = options.input.num_prompts;
 
     int status = run_all(&t, &err);
     code = status == QUIRE_OK ? report(&t) : command_fail(1, err.text);
