@@ -65,6 +65,7 @@ static json_t *plan_json(const struct planned *p)
         {"text_bytes", FRONT_TEXT_BYTES},
         {"bodies_bytes", FRONT_BODIES_BYTES},
         {"replies_bytes", 2 * FRONT_REPLIES_BYTES},
+        {"responses_bytes", FRONT_RESPONSES_BYTES},
         {"tensor_parallel_size", plan->n_ranks / plan->n_stages},
         {"pipeline_parallel_size", plan->n_stages},
     };

@@ -42,6 +42,8 @@ static void print_front(void)
         {"bodies", "maximum, of all clients together, in host memory", FRONT_BODIES_BYTES},
         {"replies", "maximum, for large results (logprobs): quire serve, while it builds them",
          2 * FRONT_REPLIES_BYTES},
+        {"responses", "maximum, of the stored responses of /v1/responses (--response-store-size)",
+         FRONT_RESPONSES_BYTES},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes, quire_size(rows[i].bytes).text,

@@ -67,7 +67,10 @@ static bool begin(struct serve_flags *f, int argc, char **argv, int *code)
 int command_serve(int argc, char **argv)
 {
     struct http_settings http = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
-    struct serve_settings says = {.specials_in_messages = QUIRE_SPECIALS_TEXT};
+    struct serve_settings says = {
+        .specials_in_messages = QUIRE_SPECIALS_TEXT,
+        .responses = {.max_bytes = FRONT_RESPONSES_BYTES, .ttl_s = FRONT_RESPONSES_TTL_S},
+    };
     struct engine_options options;
     struct step_options steps;
     struct watching watching = {0};

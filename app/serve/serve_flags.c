@@ -80,6 +80,13 @@ static size_t model_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "structured-outputs-config", .kind = CLI_PARSED, .parse = serve_parse_structured_outputs, .target = &f->says->flexible_whitespace, .value = "JSON",
          .help = "Structured outputs, as in vLLM. '{\"disable_any_whitespace\": false}' lets JSON answers have white "
                  "space; by default they are compact. Any \"backend\" of vLLM is accepted: llguidance does the work."},
+        {.names = "response-store", .kind = CLI_STRING, .target = &f->says->responses.path, .value = "FILE",
+         .help = "Keep the responses of /v1/responses in this SQLite file, also for the next start. Default: in memory."},
+        {.names = "response-store-size", .kind = CLI_BYTES, .target = &f->says->responses.max_bytes, .max = 1099511627776.0, .value = "SIZE",
+         .help = "Maximum size of the stored responses of /v1/responses; the least recently used are removed first. With "
+                 "keys, a key has at most a quarter. Default 64M; 0 stores nothing."},
+        {.names = "response-store-ttl", .kind = CLI_U32, .target = &f->says->responses.ttl_s, .min = 1, .max = 31536000, .value = "SECONDS",
+         .help = "Remove a stored response that was not used for so long. Default 86400."},
         {.names = "special-tokens-in-messages", .kind = CLI_PARSED, .parse = serve_parse_specials, .target = &f->says->specials_in_messages, .value = "text|encode|refuse",
          .help = "How to treat special tokens such as <|im_end|> in messages: as text, as tokens (encode), or reply "
                  "400 (refuse). Default text."},

@@ -9,6 +9,7 @@
 #include "app/serve/serve_values.h"
 #include "app/watch/watching.h"
 #include "engine/options.h"
+#include "server/front/front.h"
 #include "server/http/address.h"
 
 /* The listener for clients and the limits of their connections. */
@@ -34,6 +35,7 @@ struct serve_settings {
     struct cli_list api_keys, names, listen;
     char *environment_keys; /* holds the keys of api_keys if they come from the environment */
     uint32_t shutdown_timeout_s;
+    struct front_responses responses;
     uint32_t restarts; /* maximum in a row; 0: the engine is in this process */
 };
 
@@ -48,7 +50,7 @@ struct serve_flags {
     char **engine_argv; /* arguments of the engine's process if it is separate; the owner frees the array */
 };
 
-#define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + COMPANION_FLAGS_MAX + 60)
+#define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + COMPANION_FLAGS_MAX + 64)
 
 /* Writes the option rows to out[0..return value). */
 size_t serve_flags(struct serve_flags *f, struct cli_option out[SERVE_FLAGS_MAX]);

@@ -120,6 +120,7 @@ int serve_open_front(struct serve *s, const struct sampling_defaults *sampling, 
         .body_timeout_ms = 1000 * s->flags->http->body_timeout_s,
         .idle_timeout_ms = 1000 * s->flags->http->idle_timeout_s,
         .write_timeout_ms = 1000 * s->flags->http->write_timeout_s,
+        .responses = s->flags->says->responses,
     };
     allow_descriptors(s->flags->http->max_connections);
     int status = front_create(s->base, &options, &s->front, err);

@@ -4,6 +4,7 @@
 #include "base/encoding/json.h"
 #include "base/log.h"
 #include "server/front/grammar/grammar_pool.h"
+#include "server/front/responses/response_store.h"
 
 #include <malloc.h>
 #include <signal.h>
@@ -97,6 +98,18 @@ static void prepare_process(void)
     mallopt(M_TRIM_THRESHOLD, 4 * LARGE_BYTES);
 }
 
+/* If requests need keys, a tenant has at most a quarter: otherwise one could push out all others' responses. */
+static int open_responses(struct front *f, const struct front_responses *o, struct quire_error *err)
+{
+    const struct response_store_options options = {
+        .path = o->path,
+        .max_bytes = o->max_bytes,
+        .max_tenant_bytes = tenants_ask_key(f->tenants) ? o->max_bytes / 4 : o->max_bytes,
+        .ttl_s = o->ttl_s,
+    };
+    return response_store_open(&options, &f->responses, err);
+}
+
 static int open_parts(struct front *f, const struct front_options *o, struct quire_error *err)
 {
     const struct http_limits limits = limits_of(o);
@@ -105,6 +118,8 @@ static int open_parts(struct front *f, const struct front_options *o, struct qui
         status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK && o->otlp_endpoint)
         status = otlp_open(o->otlp_endpoint, f->version, &f->otlp, err);
+    if (status == QUIRE_OK && o->responses.max_bytes > 0)
+        status = open_responses(f, &o->responses, err);
     if (status == QUIRE_OK)
         status = text_pool_open(f->base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)
@@ -128,6 +143,7 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     TAILQ_INIT(&f->utilities);
     TAILQ_INIT(&f->scrapes);
     TAILQ_INIT(&f->clears);
+    TAILQ_INIT(&f->stored);
     prepare_process();
     int status = open_parts(f, o, err);
     if (status != QUIRE_OK) {
@@ -165,6 +181,7 @@ void front_destroy(struct front *f)
         TAILQ_REMOVE(&f->models, m, link);
         served_model_free(m);
     }
+    response_store_close(f->responses);
     otlp_close(f->otlp);
     model_list_release(f->list);
     free(f->replies);
@@ -195,6 +212,7 @@ void front_cancel(struct front *f)
         served_model_end_requests(m, &e);
     }
     utilities_end(f, &e);
+    stored_requests_end(f, &e);
 }
 
 void front_drain(struct front *f, void (*on_idle)(void *context), void *context)

@@ -45,9 +45,20 @@ struct tls;
  * it. */
 #define FRONT_BODIES_BYTES ((uint64_t)256 << 20)
 
+/* Maximum bytes of stored responses, by default. */
+#define FRONT_RESPONSES_BYTES ((uint64_t)64 << 20)
+#define FRONT_RESPONSES_TTL_S 86400
+
 struct front_listen {
     const char *host; /* name or address; NULL: every IPv4 address */
     uint16_t port; /* 0: any */
+};
+
+/* The stored replies of /v1/responses: server/front/responses/response_store.h. */
+struct front_responses {
+    const char *path; /* of a SQLite file; NULL: in memory */
+    uint64_t max_bytes; /* 0: nothing is stored */
+    uint32_t ttl_s; /* after the last use */
 };
 
 struct front_options {
@@ -80,6 +91,7 @@ struct front_options {
     uint32_t idle_timeout_ms; /* 0 = 75,000: a connection between requests */
     uint32_t write_timeout_ms; /* 0 = 60,000: a client that reads nothing */
     uint32_t ping_ms; /* 0 = 15,000: silence of a stream before a ": ping" comment */
+    struct front_responses responses;
 };
 
 struct served_model_options {

@@ -37,6 +37,7 @@ struct turns;
 struct command;
 struct grammar_pool;
 struct cache_clear;
+struct stored_request;
 struct pin;
 struct vectors;
 struct embedding;
@@ -60,10 +61,12 @@ struct front {
     int64_t created; /* creation time of the models: the start of the server */
     uint32_t ping_ms, max_choices; /* max_choices: of a request */
     struct replies *replies; /* the memory of replies */
+    struct response_store *responses; /* NULL: nothing is stored */
     bool draining;
     TAILQ_HEAD(, utility) utilities;
     TAILQ_HEAD(, scrape) scrapes;
     TAILQ_HEAD(, cache_clear) clears;
+    TAILQ_HEAD(, stored_request) stored;
 };
 
 /* ---- ../front_models.c ---- */

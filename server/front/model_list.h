@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 struct quire_grammars;
+struct response_store;
 
 /* The configuration of a model when it is added. */
 struct model_config {
@@ -39,6 +40,7 @@ struct model_config {
     bool compares_questions;       /* the response cache compares them with answered questions */
     bool for_vectors;              /* if another model generates, it answers the routes for vectors and scores */
     uint32_t max_choices;          /* of a request */
+    struct response_store *responses; /* any thread may use it; NULL: nothing is stored */
     struct key256 prompt_identity; /* part of the key of entries that are cached by text */
 };
 

@@ -1,5 +1,5 @@
-/* The readers of requests' bodies, one for each route, for jobs: chat.c, completions.c, responses.c, messages.c,
- * tokenize.c of server/front/body. On the text pool's threads. A reader returns false with an error in the job. */
+/* The readers of requests' bodies, one for each route, for jobs: chat.c, completions.c, responses.c, messages.c and
+ * tokenize.c. On the text pool's threads. A reader returns false with an error in the job. */
 #ifndef QUIRE_SERVER_FRONT_REQUEST_READERS_H
 #define QUIRE_SERVER_FRONT_REQUEST_READERS_H
 
@@ -19,6 +19,9 @@ bool chat_put_parts(struct buffer *o, struct quire_value parts, const char *cons
                     struct api_error *e);
 /* Writes the beginning of a message, up to its content; o holds an unfinished array. */
 void chat_put_message(struct buffer *o, const char *role);
+/* Writes the arguments of a call, a JSON string, as the object that templates expect; a string that is no JSON stays a
+ * string. Returns false with an error in e that names the field. */
+bool chat_put_arguments(struct buffer *o, struct quire_value arguments, const char *field, struct api_error *e);
 /* Takes over an array of messages in the form of a template. It came from the field of this (static) name. The job
  * then owns the buffer's content. */
 bool chat_take(struct request_job *j, struct buffer *messages, const char *name);

@@ -118,7 +118,7 @@ def test_a_response():
     assert reply["id"].startswith("resp_") and isinstance(reply["created_at"], int)
     assert isinstance(reply["completed_at"], int)
     assert reply["error"] is None and reply["incomplete_details"] is None
-    assert reply["output"] == [{"type": "message", "id": "msg_" + reply["id"][5:], "role": "assistant",
+    assert reply["output"] == [{"type": "message", "id": reply["output"][0]["id"], "role": "assistant",
                                 "status": "completed",
                                 "content": [{"type": "output_text", "text": whole["choices"][0]["message"]["content"],
                                              "annotations": [], "logprobs": []}]}]
@@ -135,7 +135,7 @@ def test_what_a_response_repeats():
     defaults = {"instructions": None, "metadata": {}, "max_output_tokens": None, "temperature": 1, "top_p": 1,
                 "top_logprobs": 0,
                 "tool_choice": "auto", "tools": [], "truncation": "disabled", "user": None, "parallel_tool_calls": True,
-                "text": {"format": {"type": "text"}}, "store": False, "background": False, "previous_response_id": None}
+                "text": {"format": {"type": "text"}}, "store": True, "background": False, "previous_response_id": None}
     reply = respond(input="x")
     assert {name: reply[name] for name in defaults} == defaults
     given = {"instructions": "Be \"brief\"", "metadata": {"a": "b"}, "max_output_tokens": 50, "temperature": 0.7,
@@ -225,7 +225,6 @@ def test_bad_responses_name_the_field():
     bad = [({"input": None}, "input"), ({"input": []}, "input"), ({"input": 3}, "input"), ({"input": [3]}, "input[0]"),
            ({"input": [item, {"type": "item_reference", "id": "x"}]}, "input[1].type"),
            ({"input": [{**item, "type": 3}]}, "input[0].type"),
-           ({"input": [{"type": "function_call_output", "call_id": "1", "output": "x"}]}, "input[0].type"),
            ({"input": [{**item, "role": "tool"}]}, "input[0].role"), ({"input": [{"content": "x"}]}, "input[0].role"),
            ({"input": [{**item, "content": None}]}, "input[0].content"),
            ({"input": [{**item, "content": ["x"]}]}, "input[0].content"),
@@ -242,9 +241,6 @@ def test_bad_responses_name_the_field():
            ({"text": {"format": 3}}, "text.format"),
            ({"previous_response_id": "resp_1"}, "previous_response_id"), ({"conversation": "conv_1"}, "conversation"),
            ({"background": True}, "background"), ({"prompt": {"id": "x"}}, "prompt"),
-           ({"tools": [{"type": "web_search"}]}, "tools"),
-           ({"tool_choice": "required"}, "tool_choice"),
-           ({"tool_choice": {"type": "function", "name": "f"}}, "tool_choice"),
            ({"n": 2}, "n"), ({"structured_outputs": {"json": 1}}, "structured_outputs.json"), ({"stop": [""]}, "stop"),
            ({"stream": 1}, "stream"), ({"input": "word " * 6000}, "input"),
            ({"input": "\n" * 9000, "max_output_tokens": 4}, "input")]

@@ -234,6 +234,9 @@ static const struct option names[] = {
     {"replay-pace", no_argument, NULL, 'R'},
     {"cache-verify", required_argument, NULL, 'V'},
     {"invariance-off", no_argument, NULL, '0'},
+    {"response-store", required_argument, NULL, '2'},
+    {"response-store-size", required_argument, NULL, '3'},
+    {"response-store-ttl", required_argument, NULL, '4'},
     {"vectors", required_argument, NULL, 'v'},
     {"scores", required_argument, NULL, 'X'},
     {NULL, 0, NULL, 0},
@@ -260,6 +263,9 @@ static bool parse(int argc, char **argv, struct front_options *o, struct served_
         switch (letter) {
         case 'u': m->tool_call_parser = optarg; break;
         case '1': m->reasoning_parser = optarg; break;
+        case '2': o->responses.path = optarg; break;
+        case '3': o->responses.max_bytes = number; break;
+        case '4': o->responses.ttl_s = number; break;
         case 'p': o->port = (uint16_t)number; break;
         case 'o': f->mode = strcmp(optarg, "count") == 0 ? FAKE_ENGINE_COUNT : FAKE_ENGINE_ECHO; break;
         case 'x': f->max_model_len = number; break;
@@ -380,7 +386,9 @@ static struct quire_grammars *open_grammars(const struct quire_text *text, struc
 int main(int argc, char **argv)
 {
     struct words words = {.n_names = 0};
-    struct front_options options = {.host = "127.0.0.1", .version = "test"};
+    struct front_options options = {.host = "127.0.0.1",
+                                    .version = "test",
+                                    .responses = {.max_bytes = FRONT_RESPONSES_BYTES, .ttl_s = FRONT_RESPONSES_TTL_S}};
     struct served_model_options model = {.root = "fake-root"};
     struct fake_engine_options fake;
     struct quire_text *text;

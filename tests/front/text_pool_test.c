@@ -188,6 +188,46 @@ static void tenants_have_turns(void **state)
     assert_string_equal(order_of(medium, 4), "1x1x21213232");
 }
 
+/* ---- jobs that grow ---- */
+
+static atomic_int n_large;
+static atomic_bool too_many;
+
+/* Finds in its first slice that it is long; in the second and third it is one of the long ones. */
+static bool growing(struct text_job *job)
+{
+    struct named_job *t = (struct named_job *)job;
+    job->needs_bytes = LONG_BYTES;
+    t->n_slices++;
+    if (t->n_slices == 2 && atomic_fetch_add(&n_large, 1) > 0)
+        atomic_store(&too_many, true);
+    if (t->n_slices > 1)
+        usleep(500);
+    if (t->n_slices == 3)
+        atomic_fetch_sub(&n_large, 1);
+    return t->n_slices < 3;
+}
+
+static void a_job_that_grows_waits_for_its_turn(void **state)
+{
+    (void)state;
+    struct named_job jobs[30];
+    struct text_pool *pool;
+    n_done = 0;
+    assert_int_equal(text_pool_open(base, 2, &pool, NULL), 0);
+    for (uint32_t i = 0; i < 30; i++) {
+        jobs[i] = named('a', i % 3, 100, 0);
+        jobs[i].job.work = growing;
+        text_pool_submit(pool, &jobs[i].job);
+    }
+    while (n_done < 30)
+        event_base_loop(base, EVLOOP_ONCE);
+    text_pool_close(pool);
+    assert_false(atomic_load(&too_many));
+    for (int i = 0; i < 30; i++)
+        assert_int_equal(jobs[i].job.n_bytes, LONG_BYTES);
+}
+
 static atomic_int n_endless;
 
 static bool endless(struct text_job *job)
@@ -308,9 +348,13 @@ static void closing_ends_what_has_begun(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_job_ends_once),       cmocka_unit_test(closing_releases_what_is_left),
-        cmocka_unit_test(tenants_have_turns),        cmocka_unit_test(one_thread_is_left_to_short_ones),
-        cmocka_unit_test(cancelled_ones_make_space), cmocka_unit_test(closing_ends_what_has_begun),
+        cmocka_unit_test(every_job_ends_once),
+        cmocka_unit_test(closing_releases_what_is_left),
+        cmocka_unit_test(tenants_have_turns),
+        cmocka_unit_test(a_job_that_grows_waits_for_its_turn),
+        cmocka_unit_test(one_thread_is_left_to_short_ones),
+        cmocka_unit_test(cancelled_ones_make_space),
+        cmocka_unit_test(closing_ends_what_has_begun),
         cmocka_unit_test(idle_tenants_first),
     };
     base = event_base_new();

@@ -241,18 +241,32 @@ static const struct route routes[] = {
     {"/cache/entries", "POST", cache_entries_start, false},
     {"/cache/import", "POST", cache_import_start, false},
     {"/v1/admin/scheduling-policy", "POST", policy_start, false},
+    {"/v1/responses/{id}", "GET", response_get_start, false},
+    {"/v1/responses/{id}", "DELETE", response_delete_start, false},
+    {"/v1/responses/{id}/input_items", "GET", response_get_start, false},
+    {"/v1/models/", "GET", start_model, false}, /* longer paths: a name may have slashes */
 };
-static const struct route one_model = {"/v1/models/", "GET", start_model, false};
+
+/* Whether path is before, an id without a slash, and behind. */
+static bool has_id(const char *path, size_t n, const char *before, size_t n_before, const char *behind)
+{
+    const size_t n_behind = strlen(behind);
+    return n > n_before + n_behind && memcmp(path, before, n_before) == 0 &&
+           memcmp(path + n - n_behind, behind, n_behind) == 0 && !memchr(path + n_before, '/', n - n_before - n_behind);
+}
 
 /* Returns whether a route has this path. */
 static bool is_path(const struct route *route, const char *path)
 {
     size_t n = strlen(path), prefix = strlen(route->path);
-    if (route == &one_model)
+    const char *id = strstr(route->path, "{id}");
+    if (prefix > 1 && route->path[prefix - 1] == '/')
         return n > prefix && memcmp(path, route->path, prefix) == 0;
     /* A redirect would lose a POST's body, so a slash at the end is ignored. */
     if (n > 1 && path[n - 1] == '/')
         n--;
+    if (id)
+        return has_id(path, n, route->path, (size_t)(id - route->path), id + strlen("{id}"));
     return n == prefix && memcmp(path, route->path, n) == 0;
 }
 
@@ -273,8 +287,8 @@ static bool is_open(const char *path)
 static const struct route *find_route(const char *path, const char *method, char allow[32])
 {
     const size_t n_routes = sizeof routes / sizeof *routes;
-    for (size_t i = 0; i <= n_routes; i++) {
-        const struct route *route = i < n_routes ? &routes[i] : &one_model;
+    for (size_t i = 0; i < n_routes; i++) {
+        const struct route *route = &routes[i];
         if (!is_path(route, path))
             continue;
         if (is_method(route, method))

@@ -41,6 +41,12 @@ void utilities_end(struct front *f, const struct api_error *e);
 /* ---- messages.c ---- */
 void messages_count_start(struct served_model *m, struct http_exchange *x);
 
+/* ---- responses/stored_routes.c ---- */
+void response_get_start(struct served_model *m, struct http_exchange *x);
+void response_delete_start(struct served_model *m, struct http_exchange *x);
+/* Ends all of them with an error. */
+void stored_requests_end(struct front *f, const struct api_error *e);
+
 /* ---- pins.c ---- */
 void pin_start(struct served_model *m, struct http_exchange *x);
 void pins_end(struct served_model *m, const struct api_error *e);

@@ -86,7 +86,7 @@ static bool put_content(struct buffer *o, struct quire_value content, size_t ind
 
 /* Clients send a call's arguments as a JSON string; templates write them as an object. A model wrote the string: text
  * that is not JSON goes to the template as the string, so that one bad call does not end a chat. */
-static bool put_arguments(struct buffer *o, struct quire_value arguments, size_t index, struct api_error *e)
+bool chat_put_arguments(struct buffer *o, struct quire_value arguments, const char *field, struct api_error *e)
 {
     char *text;
     size_t n;
@@ -99,7 +99,7 @@ static bool put_arguments(struct buffer *o, struct quire_value arguments, size_t
         return true;
     }
     if (!json_is(arguments, QUIRE_STRING))
-        return bad_message(e, index, "tool_calls", "function.arguments must be a JSON string");
+        return api_bad(e, field, "function.arguments must be a JSON string");
     if (!json_value_text(arguments, "messages", &text, &n, e))
         return false;
     if (quire_json_is_pythons(text, n, ARGUMENTS_MAX_DEPTH))
@@ -113,13 +113,15 @@ static bool put_arguments(struct buffer *o, struct quire_value arguments, size_t
 static bool put_function(struct buffer *o, struct quire_value function, size_t index, struct api_error *e)
 {
     struct quire_value key, value;
+    char field[64];
     bool has_arguments = false;
+    snprintf(field, sizeof field, "messages[%zu].tool_calls", index);
     json_out_raw(o, "{");
     while (quire_value_next(&function, &key, &value)) {
         put_key(o, key);
         if (!quire_value_is(key, "arguments"))
             put_value(o, value);
-        else if (!put_arguments(o, value, index, e))
+        else if (!chat_put_arguments(o, value, field, e))
             return false;
         else
             has_arguments = true;

@@ -89,7 +89,8 @@ static bool encode_bad_words(struct generation_job *g)
 static bool read_body(struct request_job *j, const struct quire_doc *body)
 {
     struct generation_job *g = (struct generation_job *)j;
-    g->params = calloc(1, sizeof *g->params);
+    if (!g->params) /* not the second time */
+        g->params = calloc(1, sizeof *g->params);
     if (!g->params)
         return api_no_memory(&j->error);
     if (!g->read(g, body) || !encode_bad_words(g))

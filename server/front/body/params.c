@@ -344,5 +344,8 @@ void params_free(struct params *p)
     free(p->tools);
     grammar_request_free(p->grammar);
     stop_set_free(&p->stops);
+    if (p->response)
+        response_record_free(p->response);
+    free(p->response);
     *p = (struct params){0};
 }

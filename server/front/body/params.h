@@ -13,6 +13,7 @@
 #include "server/front/front.h"
 #include "server/front/grammar/grammar_request.h"
 #include "server/front/output/stop_strings.h"
+#include "server/front/responses/response_store.h"
 #include "server/front/tools/notation.h"
 
 #include <stdbool.h>
@@ -64,6 +65,7 @@ struct params {
     char request_id[65]; /* "": not set */
     const char *cache_salt; /* borrowed from the body; NULL: not set */
     struct params_cache cache;
+    struct response_record *response; /* of /v1/responses; owned, or NULL */
 };
 
 /* The facts about the model that the checks need. */

@@ -31,11 +31,20 @@ bool request_body_parse(const char *text, size_t n_bytes, struct quire_doc **out
     return false;
 }
 
+/* The job needs more memory than its body shows: it reads the body again when the pool has it. */
+static bool waits(const struct request_job *j)
+{
+    return j->job.needs_bytes > j->job.n_bytes;
+}
+
 static bool read_body(struct request_job *j)
 {
     struct quire_doc *body = NULL;
     bool ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->calls->read(j, body);
     quire_doc_close(body);
+    if (waits(j))
+        return true;
+    j->step = REQUEST_JOB_TEXT;
     free(j->body);
     j->body = NULL;
     /* The body may have selected another model. */
@@ -51,7 +60,7 @@ static bool do_step(struct request_job *j, uint64_t until_us, bool *more)
     bool some = false;
     *more = true;
     switch (j->step) {
-    case REQUEST_JOB_READ: j->step = REQUEST_JOB_TEXT; return read_body(j);
+    case REQUEST_JOB_READ: return read_body(j);
     case REQUEST_JOB_TEXT:
         if (!text_work_some(j->text, until_us, &some, &j->error))
             return false;
@@ -71,7 +80,7 @@ static bool work(struct text_job *job)
     bool more;
     do {
         j->ok = do_step(j, until_us, &more);
-    } while (j->ok && more && quire_now_us() < until_us);
+    } while (j->ok && more && !waits(j) && quire_now_us() < until_us);
     return j->ok && more;
 }
 

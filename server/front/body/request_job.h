@@ -31,7 +31,7 @@ struct tenant;
 struct request_job_calls {
     size_t n_bytes; /* of the route's struct */
     /* On the pool: fills in the fields that depend on the body, and the task. Returns false with an error in
-     * j->error. */
+     * j->error; or after it set job.needs_bytes, to be called again. */
     bool (*read)(struct request_job *j, const struct quire_doc *body);
     /* On the pool, after the text work: writes a reply that needs no engine. Returns false likewise. May be NULL. */
     bool (*write)(struct request_job *j);

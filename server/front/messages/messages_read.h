@@ -11,10 +11,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MESSAGES_MAX_TOOLS 1024
-/* Calls of the assistant between two messages of the user. Each result is compared with them. */
-#define MESSAGES_MAX_CALLS 1024
-
 /* ---- cache_control.c ---- */
 
 /* Reads the cache_control of a block, a tool or the body (`owner`), which is at this path; "" is the body.

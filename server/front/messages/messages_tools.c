@@ -1,14 +1,10 @@
 /* The tools of a body, and its tool_choice. */
 #include "server/front/messages/messages_read.h"
 
+#include "server/front/body/tools_json.h"
 #include "server/front/output/json_out.h"
 
 #include <stdio.h>
-#include <string.h>
-
-#define MAX_NAME 128 /* as in Anthropic's API */
-
-static const char name_characters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
 
 /* ---- tools ---------------------------------------------------------------------------------- */
 
@@ -16,17 +12,6 @@ static const char *path_of(char out[64], size_t i, const char *name)
 {
     snprintf(out, 64, "tools[%zu]%s", i, name);
     return out;
-}
-
-/* A name of these characters has no escapes, so the bytes of the string are the name. */
-static bool is_name(struct quire_value name)
-{
-    if (!json_is(name, QUIRE_STRING) || name.n < 3 || name.n > MAX_NAME + 2)
-        return false;
-    for (size_t k = 1; k + 1 < name.n; k++)
-        if (!strchr(name_characters, name.text[k]))
-            return false;
-    return true;
 }
 
 static bool check_tool(struct quire_value tool, size_t i, uint32_t *ttl_s, struct api_error *e)
@@ -43,9 +28,9 @@ static bool check_tool(struct quire_value tool, size_t i, uint32_t *ttl_s, struc
                                "%.*s is a tool that Anthropic's API defines or runs; only \"custom\" tools, with an "
                                "input_schema, are supported",
                                JSON_SHOWN(type));
-    if (!is_name(name))
+    if (!tools_is_name(name))
         return api_bad(e, path_of(path, i, ".name"), "must be a string of 1 to %d of the characters A-Z a-z 0-9 _ -",
-                       MAX_NAME);
+                       TOOLS_MAX_NAME);
     if (description.n && !json_is(description, QUIRE_STRING))
         return api_bad(e, path_of(path, i, ".description"), "must be a string");
     if (!json_is(quire_value_member(tool, "input_schema"), QUIRE_OBJECT))
@@ -53,49 +38,25 @@ static bool check_tool(struct quire_value tool, size_t i, uint32_t *ttl_s, struc
     return messages_cache_control(tool, path_of(path, i, ""), ttl_s, e);
 }
 
-static void put_tool(struct buffer *o, struct quire_value tool, bool is_strict)
-{
-    const struct quire_value name = quire_value_member(tool, "name"), schema = quire_value_member(tool, "input_schema");
-    const struct quire_value description = json_field_member(tool, "description");
-    json_out_raw(o, "{\"type\":\"function\",\"function\":{\"name\":");
-    buffer_append(o, name.text, name.n);
-    if (description.n) {
-        json_out_raw(o, ",\"description\":");
-        buffer_append(o, description.text, description.n);
-    }
-    json_out_raw(o, ",\"parameters\":");
-    buffer_append(o, schema.text, schema.n);
-    json_out_raw(o, is_strict ? ",\"strict\":true}}" : "}}");
-}
-
-static bool is_known(const struct quire_value *names, size_t n, struct quire_value name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (names[i].n == name.n && memcmp(names[i].text, name.text, name.n) == 0)
-            return true;
-    return false;
-}
-
 static bool add_tools(struct quire_value tools, struct messages_tools *out, uint32_t *ttl_s, struct api_error *e)
 {
-    struct quire_value names[MESSAGES_MAX_TOOLS], tool;
+    struct quire_value names[TOOLS_MAX], tool;
     char path[64];
     json_out_raw(&out->tools, "[");
     for (size_t i = 0; quire_value_next(&tools, NULL, &tool); i++) {
         bool is_strict = false, is_eager = false;
-        if (i == MESSAGES_MAX_TOOLS)
-            return api_bad(e, "tools", "more than %d", MESSAGES_MAX_TOOLS);
+        if (i == TOOLS_MAX)
+            return api_bad(e, "tools", "more than %d", TOOLS_MAX);
         if (!check_tool(tool, i, ttl_s, e) ||
             !json_value_bool(json_field_member(tool, "strict"), path_of(path, i, ".strict"), &is_strict, e) ||
             !json_value_bool(json_field_member(tool, "eager_input_streaming"),
                              path_of(path, i, ".eager_input_streaming"), &is_eager, e))
             return false;
         names[i] = quire_value_member(tool, "name");
-        if (is_known(names, i, names[i]))
+        if (tools_has_name(names, i, names[i]))
             return api_bad(e, path_of(path, i, ".name"), "another tool has the name %.*s", JSON_SHOWN(names[i]));
-        if (i > 0)
-            json_out_raw(&out->tools, ",");
-        put_tool(&out->tools, tool, is_strict);
+        tools_put_function(&out->tools, names[i], json_field_member(tool, "description"),
+                           quire_value_member(tool, "input_schema"), is_strict);
         out->is_eager |= is_eager;
     }
     json_out_raw(&out->tools, "]");
@@ -115,11 +76,9 @@ static const struct {
 static bool put_named(struct buffer *o, struct quire_value choice, struct api_error *e)
 {
     const struct quire_value name = quire_value_member(choice, "name");
-    if (!is_name(name))
+    if (!tools_is_name(name))
         return api_bad(e, "tool_choice.name", "must be the name of a tool");
-    json_out_raw(o, "{\"type\":\"function\",\"function\":{\"name\":");
-    buffer_append(o, name.text, name.n);
-    json_out_raw(o, "}}");
+    tools_put_named_choice(o, name);
     return true;
 }
 

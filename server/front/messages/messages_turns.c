@@ -1,6 +1,7 @@
 /* The messages of a body: blocks of content become messages of a chat. */
 #include "server/front/messages/messages_read.h"
 
+#include "server/front/body/open_calls.h"
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -22,20 +23,13 @@ static const struct {
     [KIND_REDACTED] = {"redacted_thinking", {false, true, false}},
 };
 
-struct call {
-    struct quire_value id;
-    size_t message, block;
-    bool is_answered;
-};
-
 struct turns {
     struct buffer *o;
     struct api_error *e;
     uint32_t *ttl_s;
     size_t message; /* index of the current one */
     bool is_assistants; /* the last message of a user or an assistant was the assistant's */
-    struct call *calls; /* the assistant's, since the last message of the user */
-    size_t n_calls, first_open; /* first_open: all before it are answered */
+    struct open_calls calls; /* the assistant's, since the last message of the user */
     char path[96];
 };
 
@@ -244,35 +238,11 @@ static void put_calls(struct buffer *o, struct quire_value content)
 
 /* ---- calls and their results ---------------------------------------------------------------- */
 
-static bool add_call(struct turns *t, struct quire_value block, size_t i)
-{
-    if (t->n_calls == MESSAGES_MAX_CALLS)
-        return api_bad(t->e, path_of(t, i, ""), "more than %d calls in one turn", MESSAGES_MAX_CALLS);
-    if (!t->calls)
-        t->calls = malloc(MESSAGES_MAX_CALLS * sizeof *t->calls);
-    if (!t->calls)
-        return api_no_memory(t->e);
-    t->calls[t->n_calls++] = (struct call){quire_value_member(block, "id"), t->message, i, false};
-    return true;
-}
-
-static bool is_same(struct quire_value a, struct quire_value b)
-{
-    return a.n == b.n && memcmp(a.text, b.text, a.n) == 0;
-}
-
 static bool answer_call(struct turns *t, struct quire_value block, size_t i)
 {
     const struct quire_value id = quire_value_member(block, "tool_use_id");
-    for (size_t k = t->first_open; k < t->n_calls; k++) {
-        if (t->calls[k].is_answered || !is_same(t->calls[k].id, id))
-            continue;
-        t->calls[k].is_answered = true;
-        while (t->first_open < t->n_calls && t->calls[t->first_open].is_answered)
-            t->first_open++;
-        return true;
-    }
-    return api_bad(t->e, path_of(t, i, ".tool_use_id"),
+    return open_calls_answer(&t->calls, id) ||
+           api_bad(t->e, path_of(t, i, ".tool_use_id"),
                    "the assistant's message before has no tool_use block with the id %.*s that still needs a result",
                    JSON_SHOWN(id));
 }
@@ -280,10 +250,10 @@ static bool answer_call(struct turns *t, struct quire_value block, size_t i)
 /* All calls of a turn need a result before the assistant speaks again: many templates fail otherwise. */
 static bool all_answered(struct turns *t)
 {
-    if (t->first_open == t->n_calls)
+    const struct open_call *call = open_calls_first(&t->calls);
+    if (!call)
         return true;
-    const struct call *call = &t->calls[t->first_open];
-    snprintf(t->path, sizeof t->path, "messages[%zu].content[%zu]", call->message, call->block);
+    snprintf(t->path, sizeof t->path, "messages[%zu].content[%zu]", call->message, call->part);
     return api_bad(t->e, t->path, "the tool_use block with the id %.*s has no tool_result block in the next message",
                    JSON_SHOWN(call->id));
 }
@@ -296,10 +266,11 @@ static bool add_assistant(struct turns *t, struct quire_value content, const siz
     if (!t->is_assistants) {
         if (!all_answered(t))
             return false;
-        t->n_calls = t->first_open = 0;
+        open_calls_clear(&t->calls);
     }
     for (size_t i = 0; n[KIND_CALL] > 0 && quire_value_next(&rest, NULL, &block); i++)
-        if (kind_of(block) == KIND_CALL && !add_call(t, block, i))
+        if (kind_of(block) == KIND_CALL &&
+            !open_calls_add(&t->calls, quire_value_member(block, "id"), t->message, i, path_of(t, i, ""), t->e))
             return false;
     chat_put_message(t->o, "assistant");
     put_texts(t->o, content, KIND_TEXT, "text");
@@ -370,6 +341,6 @@ bool messages_turns_add(struct buffer *o, struct quire_value messages, bool *con
     }
     ok = ok && all_answered(&t) && (t.message > 0 || api_bad(e, "messages", "must be a non-empty array"));
     *continues = role == ROLE_ASSISTANT;
-    free(t.calls);
+    open_calls_free(&t.calls);
     return ok;
 }

@@ -115,13 +115,15 @@ void choice_close(struct choice *c)
     answer_parser_free(&parts->answer);
     answer_parts_free(&parts->shown);
     reply_blocks_free(&parts->blocks);
+    reply_items_free(&parts->items);
 }
 
 uint64_t choice_bytes(const struct choice *c)
 {
     const struct choice_parts *parts = c->parts;
     return parts->text.n + parts->shown.n_bytes + parts->token_ids.n + parts->logprobs.n +
-           logprobs_arrays_bytes(&parts->arrays) + reply_blocks_bytes(&parts->blocks);
+           logprobs_arrays_bytes(&parts->arrays) + reply_blocks_bytes(&parts->blocks) +
+           reply_items_bytes(&parts->items);
 }
 
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)

@@ -10,6 +10,7 @@
 #include "server/front/body/params.h"
 #include "server/front/messages/reply_blocks.h"
 #include "server/front/output/stop_strings.h"
+#include "server/front/responses/reply_items.h"
 #include "server/front/tools/answer_parts.h"
 #include "text/quire_text.h"
 
@@ -46,6 +47,7 @@ struct choice_parts {
     struct answer_parser answer; /* for chats */
     struct answer_parts shown; /* what it found; of a reply that is not streamed */
     struct reply_blocks blocks; /* of Messages */
+    struct reply_items items; /* of Responses */
 };
 
 struct choice {

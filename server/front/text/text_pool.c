@@ -186,6 +186,10 @@ static void *worker(void *context)
         if (is_long && !TAILQ_EMPTY(&pool->turns))
             sem_post(&pool->wake); /* another thread may sleep because of this limit */
         if (more && job->state == RUNNING) {
+            if (job->needs_bytes > job->n_bytes) {
+                end(pool, job);
+                job->n_bytes = job->needs_bytes;
+            }
             put(pool, job);
             continue;
         }

@@ -34,6 +34,9 @@ struct text_job { /* the first member of the owner's struct */
     void (*release)(struct text_job *job); /* frees the job; called instead of done() after a cancellation */
     uint32_t tenant;                       /* whose turns it uses: an index below TENANTS_MAX */
     size_t n_bytes;                        /* size of its input */
+    /* Set by work() where the input is found to be larger: the job ends its turn, waits like a fresh job of this size,
+     * and n_bytes becomes this. Until then it must hold no more than before. */
+    size_t needs_bytes;
     /* Private to the pool. */
     int state;
     bool is_begun;

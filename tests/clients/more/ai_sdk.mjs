@@ -82,7 +82,17 @@ add("AI SDK, Responses", "JSON schema, stream", async function responsesObjectSt
 });
 
 add("AI SDK, Responses", "tools", async function responsesTools() {
-  await generateText({ ...common, model: openai.responses(model), tools, toolChoice: "required" });
-}, "function tools in Responses");
+  const reply = await generateText({ ...common, model: openai.responses(model), tools, toolChoice: "required" });
+  assert.equal(reply.finishReason, "tool-calls");
+  Weather.parse(reply.toolCalls[0].input);
+});
+
+add("AI SDK, Responses", "tools, stream", async function responsesToolsStream() {
+  const reply = streamText({ ...common, model: openai.responses(model), tools, toolChoice: "required", onError });
+  let deltas = 0;
+  for await (const part of reply.fullStream) deltas += part.type === "tool-input-delta";
+  Weather.parse((await reply.toolCalls)[0].input);
+  assert.ok(deltas > 0);
+});
 
 await run("ai");

@@ -9,6 +9,7 @@ const client = new OpenAI({ baseURL: url, apiKey: "none", maxRetries: 0 });
 const ask = { model, messages: [{ role: "user", content: question }], max_tokens: limit, temperature: 0 };
 const respond = { model, input: question, max_output_tokens: limit, temperature: 0 };
 const tools = [{ type: "function", function: weather }];
+const responseTools = [{ type: "function", ...weather }];
 const personFormat = () => zodResponseFormat(Person, "person");
 
 add(name, "chat", async function chat() {
@@ -95,7 +96,16 @@ add(responsesName, "JSON schema", async function responsesParse() {
 });
 
 add(responsesName, "tools", async function responsesTools() {
-  await client.responses.create({ ...respond, tools: [{ type: "function", ...weather }], tool_choice: "required" });
-}, "function tools in Responses");
+  const reply = await client.responses.create({ ...respond, tools: responseTools, tool_choice: "required" });
+  const calls = reply.output.filter((item) => item.type === "function_call");
+  Weather.parse(JSON.parse(calls[0].arguments));
+  const results = calls.map((call) => ({ type: "function_call_output", call_id: call.call_id, output: "done" }));
+  assert.ok(await client.responses.create({ ...respond, input: results, previous_response_id: reply.id }));
+});
+
+add(responsesName, "tools, stream", async function responsesToolsStream() {
+  const reply = await client.responses.stream({ ...respond, tools: responseTools, tool_choice: "required" }).finalResponse();
+  Weather.parse(JSON.parse(reply.output[0].arguments));
+});
 
 await run("openai");

@@ -105,9 +105,22 @@ def responses_json_schema():
     assert isinstance(responses().with_structured_output(Person, method="json_schema").invoke(QUESTION), Person)
 
 
-@case(RESPONSES, "tools", unsupported="function tools in Responses")
+@case(RESPONSES, "tools")
 def responses_tools():
-    responses().bind_tools([TOOL], tool_choice="any").invoke(QUESTION)
+    for choice in ("any", "weather"):
+        call = responses().bind_tools([TOOL], tool_choice=choice).invoke(QUESTION).tool_calls[0]
+        check_arguments(call["name"], call["args"])
+    turn = AIMessage("", tool_calls=[{"name": "weather", "args": {"city": "Paris"}, "id": "call_1"}])
+    with_tools = responses(max_tokens=24).bind_tools([TOOL])
+    assert with_tools.invoke([HumanMessage("?"), turn, ToolMessage("sunny", tool_call_id="call_1")]) is not None
+
+
+@case(RESPONSES, "tools, stream")
+def responses_tools_stream():
+    whole = None
+    for piece in responses().bind_tools([TOOL], tool_choice="any").stream(QUESTION):
+        whole = piece if whole is None else whole + piece
+    check_arguments(whole.tool_calls[0]["name"], whole.tool_calls[0]["args"])
 
 
 @case(MESSAGES, "chat")

@@ -131,10 +131,24 @@ def responses_json_mode():
     Anything.model_validate_json(reply.output_text)
 
 
-@case(RESPONSES, "tools", unsupported="function tools in Responses")
+RESPONSE_TOOL = {"type": "function", **TOOL["function"]}
+
+
+@case(RESPONSES, "tools")
 def responses_tools():
-    tool = {"type": "function", **TOOL["function"]}
-    client.responses.create(**respond, tools=[tool], tool_choice="required")
+    reply = client.responses.create(**respond, tools=[RESPONSE_TOOL], tool_choice="required")
+    call = reply.output[0]
+    check_arguments(call.name, json.loads(call.arguments))
+    results = [{"type": "function_call_output", "call_id": item.call_id, "output": "done"} for item in reply.output]
+    assert client.responses.create(**{**respond, "input": results}, previous_response_id=reply.id).output_text
+
+
+@case(RESPONSES, "tools, stream")
+def responses_tools_stream():
+    with client.responses.stream(**respond, tools=[RESPONSE_TOOL], tool_choice="required") as events:
+        list(events)
+        call = events.get_final_response().output[0]
+    check_arguments(call.name, json.loads(call.arguments))
 
 
 run("openai")

@@ -94,9 +94,10 @@ def responses_native():
     assert isinstance(ask(NativeOutput(Person), responses_model), Person)
 
 
-@case(RESPONSES, "tools", unsupported="function tools in Responses")
+@case(RESPONSES, "tools")
 def responses_tools():
-    ask(ToolOutput(Person), responses_model)
+    assert isinstance(ask(ToolOutput(Person), responses_model), Person)
+    assert isinstance(ask([Person, Anything], responses_model), (Person, Anything))
 
 
 @case(MESSAGES, "chat")

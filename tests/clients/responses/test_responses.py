@@ -1,4 +1,4 @@
-"""openai-python's client.responses against Quire: the text subset of the Responses API."""
+"""openai-python's client.responses against Quire: text. test_responses_tools.py has tools and the store."""
 
 import openai
 import pytest
@@ -46,7 +46,7 @@ def test_parameters_come_back(client):
     assert (reply.instructions, reply.metadata, reply.user, reply.truncation) == ("Be brief.", {"run": "7"}, "u",
                                                                                   "auto")
     assert reply.parallel_tool_calls is False and reply.tools == [] and reply.text.format.type == "text"
-    assert reply.model_extra["store"] is False
+    assert reply.model_extra["store"] is True and reply.reasoning.effort == "low"
 
 
 def test_items_and_turns(client):
@@ -98,8 +98,7 @@ def test_the_stream_helper(client):
 
 
 def test_what_is_not_built_is_named(client):
-    for name, value in (("previous_response_id", "resp_1"), ("background", True), ("conversation", "conv_1"),
-                        ("tools", [{"type": "function", "name": "f", "parameters": {}, "strict": False}])):
+    for name, value in (("background", True), ("conversation", "conv_1")):
         with pytest.raises(openai.BadRequestError) as caught:
             client.responses.create(**ASK, **{name: value})
         assert caught.value.param == name and caught.value.code == "unsupported_parameter"
