@@ -423,35 +423,36 @@ fn a_users_lark() {
     }
 }
 
+fn thinks(then: &'static str, budget: Option<u32>) -> Option<Reasoning<'static>> {
+    Some(Reasoning {
+        begins: "may",
+        open: "<think>",
+        end: "</think>",
+        force: "</think>",
+        then,
+        budget,
+    })
+}
+
 #[test]
 fn reasoning_comes_first() {
-    let end = Some(Reasoning {
-        end: "</think>",
-        is_special: false,
-    });
-    let grammar = normal(Form::JsonObject, b"", Whitespace::Compact, end).unwrap();
-    assert!(accepts(&grammar, "so, {\"a\"\n</think>\n\n{}"));
-    assert!(accepts(&grammar, "</think>{}"));
-    assert!(!accepts(&grammar, "{}"));
-    assert!(!accepts(&grammar, "a</think>b</think>{}"));
-    let end = Some(Reasoning {
-        end: "</think>",
-        is_special: false,
-    });
-    let users = normal(
-        Form::Lark,
-        b"start: q_1\nq_1: \"x\"\n",
-        Whitespace::Compact,
-        end,
-    )
-    .unwrap();
-    assert!(accepts(&users, "a</think>x") && !accepts(&users, "x"));
-    let end = Some(Reasoning {
-        end: "</think>",
-        is_special: true,
-    });
-    let special = normal(Form::JsonObject, b"", Whitespace::Compact, end).unwrap();
-    assert!(special.contains(" </think> "));
+    let line = |budget: &str| {
+        format!(
+            "%reasoning {{\"begins\":\"may\",\"open\":\"<think>\",\"end\":\"</think>\",\
+             \"force\":\"</think>\",\"budget\":{budget}}}\n"
+        )
+    };
+    let of = |form, text: &[u8], r| normal(form, text, Whitespace::Compact, r).unwrap();
+    let grammar = of(Form::JsonObject, b"", thinks("", None));
+    let rest = grammar.strip_prefix(&line("null")).unwrap();
+    assert!(accepts(rest, "{}") && accepts(rest, "\n\n{}") && !accepts(rest, "a{}"));
+    let users = of(Form::Lark, b"start: q_1\nq_1: \"x\"\n", thinks("", Some(7)));
+    let rest = users.strip_prefix(&line("7")).unwrap();
+    assert!(accepts(rest, "x") && accepts(rest, "\nx") && !accepts(rest, "xx"));
+    assert_eq!(of(Form::Free, b"", thinks("", Some(0))), line("0"));
+    assert!(normal(Form::Free, b"", Whitespace::Compact, None).is_err());
+    let then = of(Form::Choice, b"[\"a\"]", thinks("<|start|>as<|x|>", None));
+    assert!(then.ends_with("start: <|start|> \"as\" <|x|> (\"a\")\n"), "{then}");
 }
 
 #[test]

@@ -342,8 +342,6 @@ bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct q
 
 void chat_choose_reasoning(struct generation_job *g)
 {
-    if (g->params->grammar)
-        return;
     g->params->reasoning_format = g->job.served->config->reasoning_format;
     g->params->tags[1] = &g->job.served->config->reasoning_tags;
 }

@@ -161,8 +161,7 @@ static void prompts_that_open_the_reasoning(void **state)
         {REASONING_GLM45, "", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_int_equal(reasoning_begins_inside(rows[i].format, rows[i].prompt, strlen(rows[i].prompt)),
-                         rows[i].inside);
+        assert_int_equal(reasoning_place(rows[i].format, rows[i].prompt, strlen(rows[i].prompt)), rows[i].inside);
 }
 
 int run_answer_texts_tests(void)
