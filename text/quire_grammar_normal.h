@@ -40,7 +40,13 @@ enum quire_grammar_form {
  *      "before": "", "between": "\n", "after": "", "at_most": 1}
  * The answer is `before`, then one call or more with `between` between them, then `after`. A call is its `begin`, a
  * JSON value of its `schema` (any object if absent), and its `end`. `name` only names the call in messages. Without
- * at_most, the number of calls is not bounded. A named tool is a list of one call with at_most 1. */
+ * at_most, the number of calls is not bounded. A named tool is a list of one call with at_most 1. Optional members:
+ *   "specials": {"<tool_call>": 7}   texts that are special tokens, and their ids
+ *   "trigger": "<tool_call>"         the answer is free text in which this begins calls. If it is "", the answer is a
+ *                                    list of calls, or text that begins with neither "first" nor "lead"
+ * and of a call:
+ *   "style": "qwen" | "glm" | "python"   how its arguments are written; "loose": true, without a schema: any arguments
+ *   "numbered": "…"                  behind begin comes a number of 1 to 4 digits, then this */
 
 enum quire_grammar_whitespace {
     QUIRE_WHITESPACE_COMPACT, /* {"a":1,"b":2} */

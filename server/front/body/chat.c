@@ -330,7 +330,8 @@ bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct q
 {
     struct params *p = g->params;
     const enum tool_format format = g->job.served->config->tool_format;
-    if (!tool_grammar_read(tools, choice, !parallel, format, &p->grammar, &g->job.error))
+    const struct tool_calls calls = {tools, choice, !parallel, format, &g->job.served->config->tool_tags};
+    if (!tool_grammar_read(&calls, &p->grammar, &g->job.error))
         return false;
     if (!tools.n || is_json(p->grammar))
         return true;

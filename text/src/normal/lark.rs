@@ -94,6 +94,15 @@ impl Lark {
         format!("{}?", self.terminal(&body))
     }
 
+    /// Any text that does not begin with this character or this text, blanks before it aside. Possibly empty.
+    pub fn text_not_from(&mut self, first: &str, lead: &str) -> String {
+        let mut body = "/(?s:.)+/".to_string();
+        for word in [first, lead].into_iter().filter(|w| !w.is_empty()) {
+            let _ = write!(body, r" & ~(/[ \t\r\n]*/ {} /(?s:.)*/)", quoted(word));
+        }
+        format!("{}?", self.terminal(&body))
+    }
+
     /// Any text without the `excluded` literals that ends with the first occurrence of one of `ends`.
     pub fn text_up_to(&mut self, ends: &[&str], excluded: &[&str]) -> String {
         let others: Vec<&str> = excluded

@@ -17,6 +17,7 @@ mod schema;
 mod tags;
 mod tools;
 mod users_lark;
+mod words;
 
 use std::ffi::{c_char, c_int};
 
