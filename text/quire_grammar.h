@@ -5,7 +5,9 @@
  * one grammar share nothing that changes. No call prints, aborts, lets a panic out, or reads a file or the network.
  *
  * A grammar in normal form (quire_grammar_normal.h) is Lark text as llguidance takes it, with `%json {…}` for JSON
- * schemas, `/…/` for regular expressions and `<|…|>` for special tokens, which no text matches.
+ * schemas, `/…/` for regular expressions and `<|…|>` for special tokens, which no text matches. A line `%reasoning {…}`
+ * before it describes a reasoning: its tokens are free and may be counted, and the grammar begins behind its end. No end
+ * of the answer is allowed in the reasoning. When its budget is used up, the ids of its end are forced.
  *
  * The rule: where a grammar forces a byte string, the mask allows one id at a time: what quire_text_encode() gives for
  * the string. (1) Forced bytes are encoded together with the token before them. If this changes that token, they are

@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 enum quire_grammar_form {
     QUIRE_FORM_JSON_OBJECT, /* any JSON object; needs no text */
@@ -30,6 +31,7 @@ enum quire_grammar_form {
     QUIRE_FORM_GBNF, /* as llama.cpp takes it, with a rule `root` */
     QUIRE_FORM_STRUCTURAL_TAG, /* {"structures", "triggers"}, or {"type": "structural_tag", "format"} */
     QUIRE_FORM_TOOLS, /* see below */
+    QUIRE_FORM_FREE, /* any text; needs no text here, but a reasoning */
 };
 
 /* QUIRE_FORM_TOOLS is what a tool_choice "required" or {named} becomes in a model's format:
@@ -38,7 +40,13 @@ enum quire_grammar_form {
  *      "before": "", "between": "\n", "after": "", "at_most": 1}
  * The answer is `before`, then one call or more with `between` between them, then `after`. A call is its `begin`, a
  * JSON value of its `schema` (any object if absent), and its `end`. `name` only names the call in messages. Without
- * at_most, the number of calls is not bounded. A named tool is a list of one call with at_most 1. */
+ * at_most, the number of calls is not bounded. A named tool is a list of one call with at_most 1. Optional members:
+ *   "specials": {"<tool_call>": 7}   texts that are special tokens, and their ids
+ *   "trigger": "<tool_call>"         the answer is free text in which this begins calls. If it is "", the answer is a
+ *                                    list of calls, or text that begins with neither "first" nor "lead"
+ * and of a call:
+ *   "style": "qwen" | "glm" | "python"   how its arguments are written; "loose": true, without a schema: any arguments
+ *   "numbered": "…"                  behind begin comes a number of 1 to 4 digits, then this */
 
 enum quire_grammar_whitespace {
     QUIRE_WHITESPACE_COMPACT, /* {"a":1,"b":2} */
@@ -46,15 +54,27 @@ enum quire_grammar_whitespace {
     QUIRE_WHITESPACE_FLEXIBLE, /* any JSON white space between tokens */
 };
 
+/* A reasoning before the answer. It is any text without `end`, and the answer's form begins behind its end. */
+enum quire_grammar_begins {
+    QUIRE_REASONING_INSIDE, /* the prompt has opened it */
+    QUIRE_REASONING_MAY, /* the answer may begin with `open` */
+    QUIRE_REASONING_MUST, /* the answer begins with `open` */
+};
+struct quire_grammar_reasoning {
+    enum quire_grammar_begins begins;
+    const char *open; /* empty or NULL if it begins inside */
+    const char *end; /* for example "</think>" */
+    const char *force; /* NULL: end. What an exhausted budget writes: end, and more text if the form is FREE */
+    const char *then; /* NULL, or text between end and the form, whose parts <|…|> are special tokens */
+    int64_t budget; /* the most tokens between open and end; negative: any number */
+};
+
 struct quire_grammar_source {
     enum quire_grammar_form form;
     const char *text; /* UTF-8 */
     size_t n_bytes; /* at most 1 MiB */
     enum quire_grammar_whitespace whitespace; /* of JSON values */
-    /* NULL, or what ends the reasoning before the structured part: the answer is then any text without
-     * reasoning_end, reasoning_end, white space, and the structured part. */
-    const char *reasoning_end;
-    bool reasoning_end_is_special; /* it is the content of a special token of the model, such as "</think>" */
+    const struct quire_grammar_reasoning *reasoning; /* NULL: the form holds from the first token */
 };
 
 /* *out is malloc'd and NUL-terminated. Messages begin with the place in the text: a JSON pointer such as

@@ -34,7 +34,7 @@ bool completions_read(struct generation_job *g, const struct quire_doc *body);
 bool responses_read(struct generation_job *g, const struct quire_doc *body);
 /* The model's output is parsed for calls if the prompt lists tools (checked; may be empty). choice: of a chat. */
 bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct quire_value choice, bool parallel);
-/* How reasoning is found in the answer. A grammar holds from the first token, so such an answer has none. */
+/* How reasoning is found in the answer. A grammar holds behind it. */
 void chat_choose_reasoning(struct generation_job *g);
 bool messages_read(struct generation_job *g, const struct quire_doc *body);
 /* Reads only the fields of the prompt. */

@@ -47,6 +47,7 @@ FIELDS = [
     (GENERATING, "min_tokens", (*INTEGERS, -1, 2 ** 31)),
     (GENERATING, "priority", (*INTEGERS, 2 ** 31, -2 ** 31 - 1)),
     (GENERATING, "stream_interval", (*INTEGERS, 0, -1, 2 ** 31)),
+    (GENERATING, "thinking_token_budget", (*INTEGERS, -2, 2 ** 31)),
     (GENERATING, "quire_deadline_ms", (*INTEGERS, 0, -1, 86_400_001)),
     (GENERATING, "stream", FLAGS),
     (GENERATING, "ignore_eos", FLAGS),
@@ -141,7 +142,7 @@ FIELDS = [
     (("/v1/admin/scheduling-policy",), "options", ("x", 1, True, [], {"prefill_share": "x"}, {"prefill_share": 1.5}, {"": 1}, {"a b": 1},
                                                   {"a": []}, {"a": {}}, {"a": None}, {"a": [1, "x"]})),
 ]
-REFUSED = ("use_beam_search logits_processors guided_decoding regex ebnf repetition_detection thinking_token_budget "
+REFUSED = ("use_beam_search logits_processors guided_decoding regex ebnf repetition_detection "
            "logprob_token_ids kv_transfer_params vllm_xargs prompt_embeds adapter adapters lora_request").split()
 
 server = Server()

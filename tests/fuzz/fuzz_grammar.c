@@ -1,6 +1,6 @@
 /* Grammars of requests: every form becomes the same normal text each time, and what compiles allows a token or the end.
  *
- * input: a byte for the form, one for white space and reasoning, then the client's text
+ * input: a byte for the form and a budget, one for white space and reasoning, then the client's text
  */
 #include "fuzz.h"
 
@@ -69,11 +69,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     size_t n_normal, n_again;
     if (n < 2)
         return 0;
-    const struct quire_grammar_source source = {.form = (enum quire_grammar_form)(data[0] % (QUIRE_FORM_TOOLS + 1)),
+    const struct quire_grammar_reasoning think = {.begins = (enum quire_grammar_begins)(data[1] / 3 % 3),
+                                                  .open = data[1] / 3 % 3 ? "<think>" : NULL,
+                                                  .end = "</think>",
+                                                  .then = data[1] & 128 ? "<|start|>a" : NULL,
+                                                  .budget = data[0] % 5 - 1};
+    const struct quire_grammar_source source = {.form = (enum quire_grammar_form)(data[0] % (QUIRE_FORM_FREE + 1)),
                                                 .text = (const char *)data + 2,
                                                 .n_bytes = n - 2,
                                                 .whitespace = (enum quire_grammar_whitespace)(data[1] % 3),
-                                                .reasoning_end = data[1] & 64 ? "</think>" : NULL};
+                                                .reasoning = data[1] & 64 ? &think : NULL};
     if (quire_grammar_normal(&source, &normal, &n_normal, &err) != QUIRE_OK) {
         must(err.text[0] != '\0');
         return 0;

@@ -600,3 +600,164 @@ fn a_mask_is_not_that_of_another_way() {
     assert!(matcher.accept(b).unwrap());
     assert_eq!(allowed(&mut matcher), [b, c]);
 }
+
+/// What may follow these ids by the rules of a reasoning, read from their text. None: a forced id.
+fn may_follow(
+    text: &Text,
+    ids: &[u32],
+    end: &str,
+    budget: usize,
+    rest: &Automaton,
+) -> Option<Vec<u32>> {
+    let bytes = |ids: &[u32]| -> String {
+        let parts = ids.iter().map(|id| text.vocabulary.token_bytes(*id));
+        String::from_utf8(parts.collect::<Vec<_>>().concat()).unwrap()
+    };
+    let over = (0..=ids.len()).find(|n| bytes(&ids[..*n]).contains(end));
+    let all = 1..text.vocabulary.n_ids();
+    if let Some(n) = over {
+        let state = rest.walk(0, bytes(&ids[n..]).as_bytes()).unwrap();
+        let mut ways: Vec<u32> = all
+            .filter(|id| rest.walk(state, bytes(&[*id]).as_bytes()).is_some())
+            .collect();
+        if rest.accepts[state] {
+            ways.insert(0, 0);
+        }
+        return Some(ways);
+    }
+    if ids.len() >= budget {
+        return None;
+    }
+    let fits = |id: &u32| {
+        let whole = bytes(&[ids, &[*id][..]].concat());
+        !whole.contains(end) || whole.ends_with(end) && whole.matches(end).count() == 1
+    };
+    Some(all.filter(fits).collect())
+}
+
+#[test]
+fn a_reasoning_is_free_up_to_its_end_or_its_budget() {
+    let text = letters(&["ab", "abc", "aa", "bc", "ca", "cab", "cabb"]);
+    let grammars = grammars_of(&text, &[0], Limits::default());
+    let mut random = Random(11);
+    let (mut n_forced, mut n_chosen) = (0, 0);
+    for round in 0..200 {
+        let end = ["cab", "a", "abab", "bcb"][round % 4];
+        let budget = random.below(9);
+        let rest = Automaton::random(&mut random);
+        let normal = format!(
+            "%reasoning {{\"begins\":\"inside\",\"open\":\"\",\"end\":\"{end}\",\"force\":\"{end}\",\
+             \"budget\":{budget}}}\n{}",
+            rest.lark()
+        );
+        let mut m = matcher(&grammars, &normal);
+        let mut ids: Vec<u32> = Vec::new();
+        for _ in 0..25 {
+            let got = allowed(&mut m);
+            match may_follow(&text, &ids, end, budget, &rest) {
+                None => {
+                    assert_eq!(got.len(), 1);
+                    assert_eq!(m.forced(1).unwrap(), got);
+                    assert!(!m.may_stop().unwrap() && !m.is_over().unwrap());
+                    n_forced += 1;
+                }
+                Some(ways) if got.len() == 1 => assert!(ways.contains(&got[0])),
+                Some(ways) => {
+                    assert_eq!(got, ways, "{normal} {ids:?}");
+                    n_chosen += 1;
+                }
+            }
+            for id in 0..text.vocabulary.n_ids() + 3 {
+                assert_eq!(m.check(&[id]).unwrap() == 1, got.contains(&id));
+            }
+            if got.is_empty() {
+                break;
+            }
+            let id = got[random.below(got.len())];
+            assert!(m.accept(id).unwrap());
+            ids.push(id);
+            if id == 0 {
+                break;
+            }
+            if random.below(4) == 0 {
+                let back = random.below(ids.len() + 1);
+                m.rollback(back).unwrap();
+                ids.truncate(ids.len() - back);
+                let mut fresh = matcher(&grammars, &normal);
+                assert_eq!(fresh.accept_many(&ids).unwrap(), ids.len());
+                assert_eq!(allowed(&mut fresh), allowed(&mut m));
+            }
+        }
+    }
+    assert!(n_forced > 100 && n_chosen > 500, "{n_forced} {n_chosen}");
+}
+
+#[test]
+fn an_exhausted_budget_completes_the_end() {
+    let text = letters(&["ca", "cab", "ab"]);
+    let grammars = grammars_of(&text, &[0], Limits::default());
+    let id = |word: &str| text.vocabulary.token_id(word).unwrap();
+    let line = |begins: &str, open: &str, force: &str, budget: usize| {
+        format!(
+            "%reasoning {{\"begins\":\"{begins}\",\"open\":\"{open}\",\"end\":\"cab\",\"force\":\"{force}\",\
+             \"budget\":{budget}}}\n"
+        )
+    };
+    // The reasoning stops in its end: only the rest of it is forced.
+    let mut m = matcher(&grammars, &(line("inside", "", "cab", 2) + "start: \"b\""));
+    assert_eq!(m.accept_many(&[id("b"), id("c")]).unwrap(), 2);
+    assert_eq!(allowed(&mut m), [id("ab")]);
+    assert_eq!(m.accept_many(&[id("ab"), id("b"), 0]).unwrap(), 3);
+    // A free answer: what is forced goes on behind the end, and anything may follow.
+    let mut m = matcher(&grammars, &line("inside", "", "cabb", 0));
+    assert_eq!(m.forced(9).unwrap(), [id("cab"), id("b")]);
+    assert_eq!(m.accept_many(&[id("cab"), id("b"), id("c"), 0]).unwrap(), 4);
+    // A free answer that does not open it, and one that does.
+    let mut m = matcher(&grammars, &line("may", "aa", "cab", 1));
+    assert_eq!(m.accept_many(&[id("a"), id("b"), id("c"), 0]).unwrap(), 4);
+    let mut m = matcher(&grammars, &line("may", "aa", "cab", 1));
+    assert!(m.may_stop().unwrap() && !m.is_over().unwrap());
+    assert_eq!(m.accept_many(&[id("a"), id("a"), id("b")]).unwrap(), 3);
+    assert_eq!(allowed(&mut m), [id("cab")]);
+    m.rollback(2).unwrap();
+    assert_eq!(allowed(&mut m).len(), 7);
+    // A structured answer: its first id, or that which opens the reasoning.
+    let mut m = matcher(&grammars, &(line("may", "cc", "cab", 1) + "start: \"b\""));
+    assert_eq!(allowed(&mut m), [id("b"), id("c")]);
+    assert_eq!(m.check(&[id("b"), 0]).unwrap(), 2);
+    assert_eq!(m.check(&[id("c"), id("c"), id("a"), id("cab"), id("b"), 0]).unwrap(), 6);
+    assert_eq!(allowed(&mut m), [id("b"), id("c")]);
+    let mut m = matcher(&grammars, &(line("may", "cc", "cab", 0) + "start: \"b\""));
+    assert_eq!(allowed(&mut m), [id("b")]);
+    // An answer that opens it always.
+    let mut m = matcher(&grammars, &(line("must", "ab", "cab", 0) + "start: \"b\""));
+    assert_eq!(m.forced(9).unwrap(), [id("ab")]);
+    assert_eq!(m.check(&[id("ab"), id("cab"), id("b")]).unwrap(), 3);
+}
+
+#[test]
+fn wrong_lines_of_a_reasoning() {
+    let text = letters(&["ab"]);
+    let grammars = grammars_of(&text, &[0], Limits::default());
+    let long = "a".repeat(300);
+    for (members, why) in [
+        ("{", "line 1: %reasoning: "),
+        (r#"{"begins":"x","open":"","end":"a","force":"a","budget":1}"#, "unknown variant"),
+        (r#"{"begins":"inside","open":"","end":"","force":"","budget":1}"#, "end is empty"),
+        (r#"{"begins":"inside","open":"","end":"a","force":"b","budget":1}"#, "does not begin with"),
+        (r#"{"begins":"inside","open":"a","end":"a","force":"a","budget":1}"#, "not needed"),
+        (r#"{"begins":"may","open":"","end":"a","force":"a","budget":1}"#, "open is missing"),
+        (r#"{"begins":"inside","open":"","end":"a","force":"ab","budget":1}"#, "goes on"),
+        (r#"{"begins":"inside","open":"","end":"x","force":"x","budget":-1}"#, "-1"),
+        (r#"{"begins":"inside","open":"","end":"x","force":"x","budget":1}"#, "no tokens for the text"),
+        (r#"{"begins":"may","open":"LONG","end":"a","force":"a","budget":1}"#, "too long"),
+        (r#"{"begins":"may","open":"z","end":"a","force":"a","budget":1}"#, "no tokens for the text"),
+    ] {
+        let line = members.replace("LONG", &long);
+        let error = match compile(&grammars, &format!("%reasoning {line}\nstart: \"a\"")) {
+            Ok(_) => panic!("{line}"),
+            Err(e) => e.text,
+        };
+        assert!(error.contains(why), "{line}: {error}");
+    }
+}

@@ -423,35 +423,36 @@ fn a_users_lark() {
     }
 }
 
+fn thinks(then: &'static str, budget: Option<u32>) -> Option<Reasoning<'static>> {
+    Some(Reasoning {
+        begins: "may",
+        open: "<think>",
+        end: "</think>",
+        force: "</think>",
+        then,
+        budget,
+    })
+}
+
 #[test]
 fn reasoning_comes_first() {
-    let end = Some(Reasoning {
-        end: "</think>",
-        is_special: false,
-    });
-    let grammar = normal(Form::JsonObject, b"", Whitespace::Compact, end).unwrap();
-    assert!(accepts(&grammar, "so, {\"a\"\n</think>\n\n{}"));
-    assert!(accepts(&grammar, "</think>{}"));
-    assert!(!accepts(&grammar, "{}"));
-    assert!(!accepts(&grammar, "a</think>b</think>{}"));
-    let end = Some(Reasoning {
-        end: "</think>",
-        is_special: false,
-    });
-    let users = normal(
-        Form::Lark,
-        b"start: q_1\nq_1: \"x\"\n",
-        Whitespace::Compact,
-        end,
-    )
-    .unwrap();
-    assert!(accepts(&users, "a</think>x") && !accepts(&users, "x"));
-    let end = Some(Reasoning {
-        end: "</think>",
-        is_special: true,
-    });
-    let special = normal(Form::JsonObject, b"", Whitespace::Compact, end).unwrap();
-    assert!(special.contains(" </think> "));
+    let line = |budget: &str| {
+        format!(
+            "%reasoning {{\"begins\":\"may\",\"open\":\"<think>\",\"end\":\"</think>\",\
+             \"force\":\"</think>\",\"budget\":{budget}}}\n"
+        )
+    };
+    let of = |form, text: &[u8], r| normal(form, text, Whitespace::Compact, r).unwrap();
+    let grammar = of(Form::JsonObject, b"", thinks("", None));
+    let rest = grammar.strip_prefix(&line("null")).unwrap();
+    assert!(accepts(rest, "{}") && accepts(rest, "\n\n{}") && !accepts(rest, "a{}"));
+    let users = of(Form::Lark, b"start: q_1\nq_1: \"x\"\n", thinks("", Some(7)));
+    let rest = users.strip_prefix(&line("7")).unwrap();
+    assert!(accepts(rest, "x") && accepts(rest, "\nx") && !accepts(rest, "xx"));
+    assert_eq!(of(Form::Free, b"", thinks("", Some(0))), line("0"));
+    assert!(normal(Form::Free, b"", Whitespace::Compact, None).is_err());
+    let then = of(Form::Choice, b"[\"a\"]", thinks("<|start|>as<|x|>", None));
+    assert!(then.ends_with("start: <|start|> \"as\" <|x|> (\"a\")\n"), "{then}");
 }
 
 #[test]
@@ -477,6 +478,10 @@ fn required_tools() {
         &[one, all],
         &[&format!("{one}\n{all}")],
     );
+    let bad = json!({"calls": [{"name": "a", "begin": "x"}], "specials": {"x": -1}});
+    assert!(refusal(Form::Tools, &bad.to_string()).starts_with("/specials: "));
+    let bad = json!({"calls": [{"name": "a", "begin": "x", "style": "y"}]});
+    assert!(refusal(Form::Tools, &bad.to_string()).starts_with("/calls/0/style: "));
     let bad = json!({"calls": [{"name": "a\u{1}", "begin": "x"}]});
     assert!(refusal(Form::Tools, &bad.to_string()).starts_with("/calls/0/name: "));
     let bad = json!({"calls": [{"name": "a", "begin": "x", "schema": {"type": "array", "uniqueItems": true}}]});
@@ -719,4 +724,93 @@ fn long_lists_of_schemas_take_bounded_time() {
     of(Form::JsonSchema, &names(100));
     let why = refusal(Form::JsonSchema, &names(101));
     assert!(why.contains("/patternProperties/^a100_: the schema has more than 100 patterns"), "{why}");
+}
+
+/// A tool whose arguments are an integer, an optional string and an optional flag.
+fn tool(style: &str, begin: &str, end: &str) -> Json {
+    json!({"name": "get", "begin": begin, "end": end, "style": style, "schema": {"type": "object",
+        "properties": {"n": {"type": "integer"}, "s": {"type": ["string", "null"]}, "b": {"type": "boolean"}},
+        "required": ["n"]}})
+}
+
+#[test]
+fn calls_outside_json() {
+    let python = json!({"calls": [tool("python", "get(", ")")], "before": "[", "between": ", ", "after": "]"});
+    check(
+        Form::Tools,
+        &python.to_string(),
+        &[
+            "[get(n=1)]",
+            "[get(n=1, s=\"a)\"), get(n=-2, b=True)]",
+            "[get(n=1, s=null, b=False)]",
+        ],
+        &["[get()]", "[get(s=\"a\")]", "[get(n=1,b=True)]", "[get(n=1, b=true)]", "[get(n=1, )]"],
+    );
+    let qwen = json!({"calls": [tool("qwen", "<f=get>\n", "</f>")]});
+    check(
+        Form::Tools,
+        &qwen.to_string(),
+        &[
+            "<f=get>\n<parameter=n>\n1\n</parameter>\n</f>",
+            "<f=get>\n<parameter=n>\n1\n</parameter>\n<parameter=s>\na\nb</f>\n</parameter>\n</f>",
+        ],
+        &[
+            "<f=get>\n</f>",
+            "<f=get>\n<parameter=n>\n1\n</parameter>\n<parameter=s>\na</parameter>b\n</parameter>\n</f>",
+        ],
+    );
+    let glm = json!({"calls": [tool("glm", "<t>get\n", "</t>")]});
+    check(
+        Form::Tools,
+        &glm.to_string(),
+        &["<t>get\n<arg_key>n</arg_key>\n<arg_value>1</arg_value>\n<arg_key>s</arg_key>\n<arg_value>null x</arg_value>\n</t>"],
+        &["<t>get\n<arg_key>n</arg_key>\n<arg_value>x</arg_value>\n</t>"],
+    );
+    let numbered = json!({"calls": [{"name": "f", "begin": "f:", "numbered": "|", "end": ";"}]});
+    check(Form::Tools, &numbered.to_string(), &["f:0|{};", "f:12|{};f:3|{};"], &["f:|{};", "f:12345|{};"]);
+    let missing = json!({"calls": [{"name": "f", "begin": "f(", "style": "python", "schema": {"required": ["x"]}}]});
+    assert!(refusal(Form::Tools, &missing.to_string()).starts_with("/calls/0/schema/required: "));
+    let special = json!({"calls": [{"name": "f", "begin": "<t>f", "end": "</t>"}], "specials": {"<t>": 7, "</t>": 8}});
+    let text = of(Form::Tools, &special.to_string());
+    assert!(text.contains("<[7]> \"f\" q_1 <[8]>"), "{text}");
+}
+
+#[test]
+fn calls_in_free_text() {
+    let calls = json!([
+        {"name": "get", "begin": "<t>get ", "end": "</t>", "schema": {"type": "object", "properties": {"a": {"type": "integer"}},
+         "required": ["a"], "additionalProperties": false}},
+        {"name": "any", "begin": "<t>any ", "end": "</t>", "loose": true}]);
+    let free = json!({"calls": calls, "trigger": "<t>"});
+    let (get, any) = ("<t>get {\"a\":1}</t>", "<t>any {\"b\":[]}</t>");
+    check(
+        Form::Tools,
+        &free.to_string(),
+        &["", "text {\"a\"", get, &format!("So: {get}\n{any}{get} <t"), &format!("a < b {any} c")],
+        &["<t>", "<t>get {\"a\":\"x\"}</t>", "<t>no {}</t>", &format!("{get} <t>x")],
+    );
+    let mut one = free.clone();
+    one["at_most"] = json!(1);
+    check(Form::Tools, &one.to_string(), &["x", &format!("x {get} y")], &[&format!("{get}{any}")]);
+    let block = json!({"calls": [{"name": "f", "begin": "[f]", "end": "!"}], "before": "<b>", "between": ",", "after": "</b>",
+                       "trigger": "<b>"});
+    check(
+        Form::Tools,
+        &block.to_string(),
+        &["x", "x <b>[f]{}!,[f]{}!</b> y", "[f]"],
+        &["<b>", "<b></b>", "<b>[f]{}!", "<b>[f]{}!</b><b>[f]{}!</b>"],
+    );
+    let bare = json!({"calls": [{"name": "f", "begin": "{f", "end": "}"}], "between": "; ", "trigger": "", "first": "{",
+                      "lead": "<p>"});
+    check(
+        Form::Tools,
+        &bare.to_string(),
+        &["", "x {", "{f{}}; {f{}}", "<q>"],
+        &["{", "{f{}}x", " {g", "<p>x", "\n<p>"],
+    );
+    let loose = json!({"calls": [{"name": "f", "begin": "f(", "end": ")", "style": "python", "loose": true},
+                                 {"name": "g", "begin": "fg(", "end": ")", "style": "python"}], "trigger": "", "first": "f"});
+    check(Form::Tools, &loose.to_string(), &["f()", "f(a=1, b={\"x\":[true]})", "fg()", "x"], &["fg(a=1)", "f(", "f(1)"]);
+    let tagged = json!({"calls": [{"name": "f", "begin": "<t>f", "end": "</t>", "style": "glm", "loose": true}], "trigger": "<t>"});
+    check(Form::Tools, &tagged.to_string(), &["<t>fanything</t>"], &["<t>f", "<t>g</t>"]);
 }

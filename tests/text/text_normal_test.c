@@ -57,9 +57,13 @@ static void test_reasoning_and_white_space(void **state)
 {
     (void)state;
     struct quire_grammar_source source = source_of(QUIRE_FORM_CHOICE, "[\"a\"]");
-    source.reasoning_end = "</think>";
-    source.reasoning_end_is_special = true;
-    expect(source, "start: Q_1? </think> Q_2? (\"a\")\n");
+    const struct quire_grammar_reasoning think = {.begins = QUIRE_REASONING_INSIDE, .end = "</think>", .budget = -1};
+    source.reasoning = &think;
+    expect(source, "%reasoning {\"begins\":\"inside\",\"open\":\"\",\"end\":\"</think>\",\"force\":\"</think>\","
+                   "\"budget\":null}\nstart: Q_1? (\"a\")\n");
+    const struct quire_grammar_reasoning wrong = {.budget = 1};
+    source.reasoning = &wrong;
+    expect_error(source, QUIRE_INVALID, "the end of the reasoning is empty");
     source = (struct quire_grammar_source){.form = QUIRE_FORM_JSON_OBJECT, .whitespace = QUIRE_WHITESPACE_FLEXIBLE};
     expect(source, "start: q_1\nq_1: %json {\"type\":\"object\",\"x-guidance\":{\"whitespace_flexible\":true}}\n");
 }

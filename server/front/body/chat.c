@@ -333,7 +333,8 @@ bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct q
 {
     struct params *p = g->params;
     const enum tool_format format = g->job.served->config->tool_format;
-    if (!tool_grammar_read(tools, choice, !parallel, format, &p->grammar, &g->job.error))
+    const struct tool_calls calls = {tools, choice, !parallel, format, &g->job.served->config->tool_tags};
+    if (!tool_grammar_read(&calls, &p->grammar, &g->job.error))
         return false;
     if (!tools.n || is_json(p->grammar))
         return true;
@@ -345,8 +346,6 @@ bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct q
 
 void chat_choose_reasoning(struct generation_job *g)
 {
-    if (g->params->grammar)
-        return;
     g->params->reasoning_format = g->job.served->config->reasoning_format;
     g->params->tags[1] = &g->job.served->config->reasoning_tags;
 }

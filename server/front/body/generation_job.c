@@ -84,6 +84,20 @@ static bool encode_bad_words(struct generation_job *g)
     return ok;
 }
 
+/* Of an answer whose reasoning is found or bounded, the grammar begins behind the reasoning. */
+static bool let_reason(struct generation_job *g)
+{
+    struct params *p = g->params;
+    const enum reasoning_format format = g->job.served->config->reasoning_format;
+    const bool is_bounded = p->thinking_budget >= 0;
+    if (is_bounded && format == REASONING_NONE)
+        return api_unsupported(&g->job.error, p->budget_name,
+                               "this model's chat template shows no reasoning (--reasoning-parser)");
+    if (!is_bounded && (p->reasoning_format == REASONING_NONE || !p->grammar))
+        return true;
+    return grammar_request_reason(&p->grammar, format, p->thinking_budget, p->budget_name, &g->job.error);
+}
+
 /* ---- calls of the job ----------------------------------------------------------------------- */
 
 static bool read_body(struct request_job *j, const struct quire_doc *body)
@@ -93,7 +107,7 @@ static bool read_body(struct request_job *j, const struct quire_doc *body)
         g->params = calloc(1, sizeof *g->params);
     if (!g->params)
         return api_no_memory(&j->error);
-    if (!g->read(g, body) || !encode_bad_words(g))
+    if (!g->read(g, body) || !let_reason(g) || !encode_bad_words(g))
         return false;
     j->text->truncates = g->params->truncate != 0;
     j->text->truncate_end = g->params->truncate_end;

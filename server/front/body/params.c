@@ -27,19 +27,8 @@ static bool asks(struct quire_value value)
 
 /* They would change the answer, so they are never ignored. */
 static const char *const not_built[] = {
-    "use_beam_search",
-    "logits_processors",
-    "guided_decoding",
-    "regex",
-    "ebnf",
-    "repetition_detection",
-    "thinking_token_budget",
-    "logprob_token_ids",
-    "kv_transfer_params",
-    "vllm_xargs",
-    "prompt_embeds",
-    "adapter",
-    "adapters",
+    "use_beam_search",   "logits_processors",  "guided_decoding", "regex",         "ebnf",    "repetition_detection",
+    "logprob_token_ids", "kv_transfer_params", "vllm_xargs",      "prompt_embeds", "adapter", "adapters",
     "lora_request",
 };
 static const char *const not_built_in_chat[] = {
@@ -237,6 +226,14 @@ static bool read_stream_options(struct params *p, const struct quire_doc *body, 
     return true;
 }
 
+/* As in vLLM: -1 is no limit. */
+static bool read_thinking_budget(struct params *p, const struct quire_doc *body, struct api_error *e)
+{
+    p->thinking_budget = -1;
+    p->budget_name = "thinking_token_budget";
+    return json_field_i64(body, p->budget_name, -1, INT32_MAX, &p->thinking_budget, e);
+}
+
 /* As in vLLM: how many tokens an event has. */
 static bool read_stream_interval(struct params *p, const struct quire_doc *body, struct api_error *e)
 {
@@ -316,7 +313,8 @@ bool params_read_common(struct params *p, const struct quire_doc *body, const st
            grammar_request_read(body, whitespace_of(model), &p->grammar, e) &&
            json_field_bool(body, "include_stop_str_in_output", &p->include_stop, e) &&
            json_field_bool(body, "skip_special_tokens", &p->skip_special, e) && read_stream_interval(p, body, e) &&
-           read_service(p, body, e) && read_request_id(p, body, e) && read_cache(p, body, e);
+           read_thinking_budget(p, body, e) && read_service(p, body, e) && read_request_id(p, body, e) &&
+           read_cache(p, body, e);
 }
 
 bool params_read(struct params *p, const struct quire_doc *body, bool chat, const struct params_model *model,

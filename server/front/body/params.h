@@ -49,7 +49,8 @@ struct params {
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
     uint32_t max_tokens; /* 0 if it is not in the request: up to the end of the context */
     bool clamps_max_tokens; /* to the context; otherwise too large a number is an error */
-    uint32_t thinking_budget; /* tokens; 0: no limit */
+    int64_t thinking_budget; /* tokens of the reasoning; negative: no limit */
+    const char *budget_name; /* static; the field that set it */
     bool streams_raw_calls; /* arguments of calls are passed on before it is known whether they are JSON */
     enum tool_format tool_format; /* the format in which the answer is parsed for calls */
     char *tools; /* the request's, if the format needs the types of arguments; owned, or NULL */

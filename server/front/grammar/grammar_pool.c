@@ -27,6 +27,7 @@ struct compile {
     struct grammar_pool *pool;
     struct quire_grammars *grammars;
     struct quire_grammar_source source;
+    struct quire_grammar_reasoning reasoning; /* the source's, whose texts are static */
     struct key256 key;
     struct grammar_counts *counts;
     TAILQ_HEAD(, grammar_wait) waits;
@@ -291,6 +292,9 @@ static struct compile *begin(struct grammar_pool *pool, struct quire_grammars *g
     c->grammars = grammars;
     c->source = r->source;
     c->source.text = text;
+    c->reasoning = r->reasoning;
+    if (r->source.reasoning)
+        c->source.reasoning = &c->reasoning;
     c->key = key_of(grammars, r);
     c->counts = counts;
     c->submitted_us = quire_now_us();

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "server/front/api/api_error.h"
+#include "server/front/tools/reasoning_parser.h"
 #include "text/quire_grammar_normal.h"
 #include "text/quire_json.h"
 
@@ -16,6 +17,8 @@ struct grammar_request {
     char *text; /* owned; never NULL */
     char field[96]; /* as the client wrote it, for errors: "response_format.json_schema.schema" */
     uint32_t first_tool; /* index of the first forced call in the request's tools */
+    enum reasoning_format reasoning_format; /* of the reasoning before the answer; NONE: it has no reasoning */
+    struct quire_grammar_reasoning reasoning; /* the source's, if the answer may have one */
     struct key256 digest; /* of the source */
 };
 
@@ -30,6 +33,12 @@ bool grammar_request_format(struct quire_value format, const char *field, enum q
 /* Takes over text, which is malloc'd, even if it fails. */
 bool grammar_request_set(struct grammar_request **out, const struct quire_grammar_source *how, char *text, size_t n,
                          const char *field, struct api_error *e);
+/* Lets a reasoning in this format come first, with at most `budget` tokens; negative: any number. If *out is NULL, the
+ * answer behind the reasoning is free, and `field` is that of the budget. */
+bool grammar_request_reason(struct grammar_request **out, enum reasoning_format format, int64_t budget,
+                            const char *field, struct api_error *e);
+/* The prompt is known, and shows where its answer begins. Frees a request that then restricts nothing. */
+void grammar_request_place(struct grammar_request **r, enum reasoning_place place);
 /* e has the reason of a rejection, which begins with a place in the text: puts the field before it, as the client wrote
  * it. */
 void grammar_request_name(const struct grammar_request *r, struct api_error *e);

@@ -128,10 +128,11 @@ static bool use_thinking(struct generation_job *g, const struct prompt *p)
     if (budget > 0 && budget >= g->params->max_tokens)
         return api_bad(&g->job.error, "thinking.budget_tokens", "must be less than max_tokens, got %u of %u", budget,
                        g->params->max_tokens);
-    if (p->thinking.is_on && p->tools.forces_calls)
-        return api_bad(&g->job.error, "tool_choice",
-                       "a forced call leaves no thinking: use {\"type\":\"auto\"}, or disable thinking");
-    g->params->thinking_budget = budget;
+    /* A model without a reasoning has no use for a budget, and agents send one to every model. */
+    if (budget > 0 && g->job.served->config->reasoning_format != REASONING_NONE) {
+        g->params->thinking_budget = budget;
+        g->params->budget_name = "thinking.budget_tokens";
+    }
     return true;
 }
 

@@ -6,8 +6,6 @@
 /* A detokenizer needs only the end of the prompt: to see that a text has begun, and which bytes of a character are
  * pending. */
 #define CONTEXT_TOKENS 64
-/* The end of a prompt that shows whether it opened the reasoning: a tag and blanks. */
-#define TAG_TOKENS 16
 
 /* Tokens become text, and the text passes the stop strings. */
 struct choice_decoder {
@@ -60,19 +58,14 @@ static int open_reasoning(struct choice *c, const struct choice_rules *rules, co
                           struct quire_error *err)
 {
     const enum reasoning_format format = rules->params->reasoning_format;
-    const size_t n_ids = n_prompt < TAG_TOKENS ? n_prompt : TAG_TOKENS;
-    char *text;
-    size_t n;
+    enum reasoning_place place;
     if (format == REASONING_NONE)
         return QUIRE_OK;
     c->decoder->counter.format = format;
-    const int status = quire_text_decode(rules->text, prompt + n_prompt - n_ids, n_ids, false, &text, &n, err);
-    if (status != QUIRE_OK)
-        return status;
-    if (reasoning_begins_inside(format, text, n))
+    const int status = notation_reasoning_place(rules->text, format, prompt, n_prompt, &place, err);
+    if (status == QUIRE_OK && place == REASONING_IS_OPEN)
         c->decoder->counter.state = c->parts->answer.reasoning.state = REASONING_INSIDE;
-    free(text);
-    return QUIRE_OK;
+    return status;
 }
 
 int choice_open(struct choice *c, const struct choice_rules *rules, const uint32_t *prompt, size_t n_prompt,

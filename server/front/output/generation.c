@@ -117,6 +117,29 @@ static void on_grammar(void *owner, const struct grammar_result *result)
         fail(g, &e);
 }
 
+/* The ends of the prompts show where the answers begin. They have one grammar, so they must agree. */
+static bool place_grammar(struct generation *g, struct api_error *e)
+{
+    struct params *params = g->terms->params;
+    const struct reply *r = g->reply;
+    enum reasoning_place first = REASONING_IS_BEFORE, place;
+    if (!params->grammar || params->grammar->reasoning_format == REASONING_NONE)
+        return true;
+    for (size_t i = 0; i < r->n_prompts; i++) {
+        struct quire_error err;
+        const struct request_item *item = &r->prompts[i].item;
+        if (notation_reasoning_place(g->served->config->text, params->grammar->reasoning_format, item->ids, item->n_ids,
+                                     &place, &err) != QUIRE_OK)
+            return api_fail(e, 500, NULL, "server_error", "%s", err.text);
+        if (i > 0 && place != first)
+            return api_bad(e, params->grammar->field,
+                           "prompt %zu begins the reasoning in another way than the first one: send it alone", i);
+        first = place;
+    }
+    grammar_request_place(&params->grammar, first);
+    return true;
+}
+
 /* Returns whether it may run now; otherwise it waits or has ended. */
 static bool find_grammar(struct generation *g)
 {
@@ -158,7 +181,7 @@ static void on_text(void *owner, struct request_job *job)
     struct api_error e;
     g->job = NULL;
     http_body_freed(g->x);
-    bool ok = take_job(g, (struct generation_job *)job, &e);
+    bool ok = take_job(g, (struct generation_job *)job, &e) && place_grammar(g, &e);
     request_job_free(job);
     if (!ok)
         fail(g, &e);

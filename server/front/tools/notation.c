@@ -75,6 +75,23 @@ int notation_reasoning(const struct quire_text *text, const char *name, enum rea
     return QUIRE_OK;
 }
 
+/* The end of a prompt that shows whether it opened the reasoning: a tag and blanks. */
+#define TAG_TOKENS 16
+
+int notation_reasoning_place(const struct quire_text *text, enum reasoning_format format, const uint32_t *prompt,
+                             size_t n, enum reasoning_place *out, struct quire_error *err)
+{
+    const size_t n_ids = n < TAG_TOKENS ? n : TAG_TOKENS;
+    char *end;
+    size_t n_end;
+    const int status = quire_text_decode(text, prompt + n - n_ids, n_ids, false, &end, &n_end, err);
+    if (status != QUIRE_OK)
+        return status;
+    *out = reasoning_place(format, end, n_end);
+    free(end);
+    return QUIRE_OK;
+}
+
 /* ---- special tokens ---- */
 
 static int add(const struct quire_text *text, const char *tag, struct special_tags *out, struct quire_error *err)

@@ -12,6 +12,10 @@ int notation_tools(const struct quire_text *text, const char *name, enum tool_fo
 int notation_reasoning(const struct quire_text *text, const char *name, enum reasoning_format *out,
                        struct quire_error *err);
 
+/* Where the answer to a prompt begins. */
+int notation_reasoning_place(const struct quire_text *text, enum reasoning_format format, const uint32_t *prompt,
+                             size_t n, enum reasoning_place *out, struct quire_error *err);
+
 /* Tags that are special tokens, which a decoder omits. */
 #define SPECIAL_TAGS_MAX 8
 struct special_tags {

@@ -55,14 +55,16 @@ static bool ends_with(const char *text, size_t n, const char *word)
     return n >= n_word && memcmp(text + n - n_word, word, n_word) == 0;
 }
 
-bool reasoning_begins_inside(enum reasoning_format format, const char *prompt_end, size_t n)
+enum reasoning_place reasoning_place(enum reasoning_format format, const char *prompt_end, size_t n)
 {
     if (forms[format].tags != think_tags)
-        return false;
+        return REASONING_IS_BEFORE;
     while (n > 0 && is_blank(prompt_end[n - 1]))
         n--;
-    return ends_with(prompt_end, n, "<think>") ||
-           (format == REASONING_DEEPSEEK_R1 && !ends_with(prompt_end, n, "</think>"));
+    if (ends_with(prompt_end, n, "</think>"))
+        return REASONING_IS_OVER;
+    return ends_with(prompt_end, n, "<think>") || format == REASONING_DEEPSEEK_R1 ? REASONING_IS_OPEN
+                                                                                  : REASONING_IS_BEFORE;
 }
 
 /* Number of bytes at the end of the held text that may begin the word. */

@@ -29,8 +29,9 @@ const char *reasoning_format_name(enum reasoning_format format);
 /* The i-th tag that may be a special token of the tokenizer; NULL after the last one. The first one identifies the
  * format in a chat template. */
 const char *reasoning_format_special(enum reasoning_format format, size_t i);
-/* Whether an answer to a prompt with this end begins inside the reasoning. */
-bool reasoning_begins_inside(enum reasoning_format format, const char *prompt_end, size_t n);
+/* Where an answer to a prompt with this end begins. BEFORE: the answer may have a reasoning. */
+enum reasoning_place { REASONING_IS_BEFORE, REASONING_IS_OPEN, REASONING_IS_OVER };
+enum reasoning_place reasoning_place(enum reasoning_format format, const char *prompt_end, size_t n);
 
 struct reasoning_sink {
     void (*reasoning)(void *context, const char *text, size_t n);

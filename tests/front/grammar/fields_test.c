@@ -222,14 +222,66 @@ static void digests_differ(void **state)
     }
 }
 
+/* The budget, the format and the place of a reasoning are part of a grammar's identity. */
+static void digests_of_reasonings_differ(void **state)
+{
+    (void)state;
+    static const struct {
+        enum reasoning_format format;
+        int64_t budget;
+        enum reasoning_place place;
+    } rows[] = {{REASONING_QWEN3, -1, REASONING_IS_BEFORE}, {REASONING_QWEN3, -1, REASONING_IS_OPEN},
+                {REASONING_QWEN3, 5, REASONING_IS_OPEN},    {REASONING_QWEN3, 6, REASONING_IS_OPEN},
+                {REASONING_QWEN3, 6, REASONING_IS_BEFORE},  {REASONING_OPENAI_GPTOSS, 6, REASONING_IS_BEFORE}};
+    enum { N = sizeof rows / sizeof *rows };
+    struct key256 digests[2 * N];
+    for (size_t i = 0; i < 2 * N; i++) {
+        const size_t k = i / 2;
+        struct grammar_request *r = NULL;
+        struct api_error e;
+        assert_true(i % 2 == 0 || read_all("{\"guided_regex\":\"a\"}", COMPACT, &r, &e));
+        assert_true(grammar_request_reason(&r, rows[k].format, rows[k].budget, "thinking_token_budget", &e));
+        const struct key256 before = r->digest;
+        grammar_request_place(&r, rows[k].place);
+        assert_memory_not_equal(&before, &r->digest, sizeof before);
+        assert_int_equal(r->source.reasoning->budget, rows[k].budget);
+        digests[i] = r->digest;
+        grammar_request_free(r);
+        for (size_t j = 0; j < i; j++)
+            assert_memory_not_equal(&digests[i], &digests[j], sizeof *digests);
+    }
+}
+
+/* Behind a reasoning that the prompt has closed, a free answer has no grammar, and another has its own only. */
+static void a_closed_reasoning(void **state)
+{
+    (void)state;
+    struct grammar_request *r = NULL;
+    struct api_error e;
+    assert_true(grammar_request_reason(&r, REASONING_QWEN3, 5, "thinking_token_budget", &e));
+    assert_int_equal(r->source.form, QUIRE_FORM_FREE);
+    grammar_request_place(&r, REASONING_IS_OVER);
+    assert_null(r);
+    assert_true(read_all("{\"guided_regex\":\"a\"}", COMPACT, &r, &e));
+    assert_true(grammar_request_reason(&r, REASONING_QWEN3, 5, "thinking_token_budget", &e));
+    grammar_request_place(&r, REASONING_IS_OVER);
+    assert_non_null(r);
+    assert_null(r->source.reasoning);
+    grammar_request_free(r);
+}
+
 /* ---- forced calls ---- */
 
+#define F_TOOL "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"a\":1}}}"
 #define TOOLS \
-    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"a\":1}}}," \
+    "\"tools\":[" F_TOOL "," \
     "{\"type\":\"function\",\"function\":{\"name\":\"g\",\"strict\":true,\"parameters\":{\"properties\":{}}}}]"
 #define H_F \
     "{\"name\":\"f\",\"begin\":\"<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \",\"schema\":{\"type\":" \
     "\"object\",\"a\":1},\"end\":\"}\\n</tool_call>\"}"
+#define H_LOOSE \
+    "{\"name\":\"f\",\"begin\":\"<tool_call>\\n{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \",\"loose\":true,\"end\":" \
+    "\"}\\n</tool_call>\"}"
 #define H_G \
     "{\"name\":\"g\",\"begin\":\"<tool_call>\\n{\\\"name\\\": \\\"g\\\", \\\"arguments\\\": \",\"schema\":{\"type\":" \
     "\"object\",\"properties\":{}},\"end\":\"}\\n</tool_call>\"}"
@@ -240,6 +292,7 @@ struct tool_row {
     bool is_single, is_bad;
     enum tool_format format;
     uint32_t first;
+    struct special_tags tags;
 };
 
 static void check_tools(const struct tool_row *row)
@@ -252,8 +305,10 @@ static void check_tools(const struct tool_row *row)
     snprintf(body_text, sizeof body_text, "{%s}", row->choice);
     assert_int_equal(quire_doc_open(body_text, strlen(body_text), 64, "body", &body, &err), QUIRE_OK);
     bool ok = grammar_request_read(body, COMPACT, &r, &e) &&
-              tool_grammar_read(quire_doc_field(body, "tools"), quire_doc_field(body, "tool_choice"), row->is_single,
-                                row->format, &r, &e);
+              tool_grammar_read(&(struct tool_calls){quire_doc_field(body, "tools"),
+                                                     quire_doc_field(body, "tool_choice"), row->is_single, row->format,
+                                                     &row->tags},
+                                &r, &e);
     if (ok == row->is_bad)
         fail_msg("%s: %s", body_text, ok ? "accepted" : e.why.text);
     if (!ok)
@@ -275,35 +330,121 @@ static void forced_calls(void **state)
 {
     (void)state;
     static const struct tool_row rows[] = {
-        {TOOLS, NULL, false, false, TOOL_HERMES, 0},
-        {TOOLS ",\"tool_choice\":\"auto\"", NULL, false, false, TOOL_HERMES, 0},
-        {TOOLS ",\"tool_choice\":\"required\"", "{\"calls\":[" H_F "," H_G "],\"between\":\"\\n\"}", false, false,
-         TOOL_HERMES, 0},
-        {TOOLS ",\"tool_choice\":\"required\"", "{\"calls\":[" H_F "," H_G "],\"between\":\"\\n\",\"at_most\":1}", true,
-         false, TOOL_HERMES, 0},
+        {"\"tools\":[" F_TOOL "]", NULL, false, false, TOOL_HERMES, 0, {0}},
+        {TOOLS, NULL, false, false, TOOL_NONE, 0, {0}},
+        {TOOLS ",\"tool_choice\":\"auto\"",
+         "{\"calls\":[" H_LOOSE "," H_G "],\"between\":\"\\n\",\"trigger\":\"<tool_call>\"}",
+         false,
+         false,
+         TOOL_HERMES,
+         0,
+         {0}},
+        {TOOLS,
+         "tools: function.strict: arguments in the format openai are restricted only if tool_choice forces a call",
+         false,
+         true,
+         TOOL_OPENAI,
+         0,
+         {0}},
+        {"\"tools\":[" F_TOOL "],\"tool_choice\":\"required\"",
+         "{\"calls\":[{\"name\":\"f\",\"begin\":\"[TOOL_CALLS]f[ARGS]\",\"schema\":{\"type\":\"object\",\"a\":1}}],"
+         "\"specials\":{\"[ARGS]\":9}}",
+         false,
+         false,
+         TOOL_MISTRAL,
+         0,
+         {1, {9}, {"[ARGS]"}}},
+        {"\"tools\":[" F_TOOL "],\"tool_choice\":\"required\"",
+         "{\"calls\":[{\"name\":\"f\",\"begin\":\"{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": \",\"schema\":{\"type\":"
+         "\"object\",\"a\":1},\"end\":\"}\"}],\"before\":\"[TOOL_CALLS][\",\"between\":\", \",\"after\":\"]\"}",
+         false,
+         false,
+         TOOL_MISTRAL,
+         0,
+         {0}},
+        {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a-b\"}}],\"tool_choice\":\"required\"",
+         "tools: item 0: function.name is empty or has a control character, or one that calls in the format pythonic "
+         "cannot have",
+         false,
+         true,
+         TOOL_PYTHONIC,
+         0,
+         {0}},
+        {TOOLS ",\"tool_choice\":\"required\"",
+         "{\"calls\":[" H_F "," H_G "],\"between\":\"\\n\"}",
+         false,
+         false,
+         TOOL_HERMES,
+         0,
+         {0}},
+        {TOOLS ",\"tool_choice\":\"required\"",
+         "{\"calls\":[" H_F "," H_G "],\"between\":\"\\n\",\"at_most\":1}",
+         true,
+         false,
+         TOOL_HERMES,
+         0,
+         {0}},
         {TOOLS ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"g\"}}",
-         "{\"calls\":[" H_G "],\"between\":\"\\n\",\"at_most\":1}", false, false, TOOL_HERMES, 1},
+         "{\"calls\":[" H_G "],\"between\":\"\\n\",\"at_most\":1}",
+         false,
+         false,
+         TOOL_HERMES,
+         1,
+         {0}},
         {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"h\"}}],\"tool_choice\":\"required\"",
          "{\"calls\":[{\"name\":\"h\",\"begin\":\"{\\\"name\\\": \\\"h\\\", \\\"parameters\\\": \",\"end\":\"}\"}],"
          "\"between\":\"; \"}",
-         false, false, TOOL_LLAMA3_JSON, 0},
-        {"\"tool_choice\":\"required\"", "tool_choice: needs tools", false, true, TOOL_HERMES, 0},
+         false,
+         false,
+         TOOL_LLAMA3_JSON,
+         0,
+         {0}},
+        {"\"tool_choice\":\"required\"", "tool_choice: needs tools", false, true, TOOL_HERMES, 0, {0}},
         {TOOLS ",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"x\"}}",
-         "tool_choice: no tool has the name \"x\"", false, true, TOOL_HERMES, 0},
+         "tool_choice: no tool has the name \"x\"",
+         false,
+         true,
+         TOOL_HERMES,
+         0,
+         {0}},
         {TOOLS ",\"tool_choice\":\"required\"",
          "tool_choice: calls cannot be forced: the format of this model's calls is not known (--tool-call-parser)",
-         false, true, TOOL_NONE, 0},
+         false,
+         true,
+         TOOL_NONE,
+         0,
+         {0}},
         {TOOLS ",\"tool_choice\":\"required\",\"guided_regex\":\"a\"",
-         "tool_choice: conflicts with guided_regex: an answer has one form", false, true, TOOL_HERMES, 0},
+         "tool_choice: conflicts with guided_regex: an answer has one form",
+         false,
+         true,
+         TOOL_HERMES,
+         0,
+         {0}},
         {TOOLS ",\"tool_choice\":{\"type\":\"x\"}",
          "tool_choice: must be \"none\", \"auto\", \"required\" or "
          "{\"type\":\"function\",\"function\":{\"name\":...}}",
-         false, true, TOOL_HERMES, 0},
+         false,
+         true,
+         TOOL_HERMES,
+         0,
+         {0}},
         {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\\u0007\"}}],\"tool_choice\":\"required\"",
-         "tools: item 0: function.name is empty or has a control character", false, true, TOOL_HERMES, 0},
+         "tools: item 0: function.name is empty or has a control character, or one that calls in the format hermes cannot "
+         "have",
+         false,
+         true,
+         TOOL_HERMES,
+         0,
+         {0}},
         {"\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"a\",\"parameters\":[]}}],\"tool_choice\":"
          "\"required\"",
-         "tools: item 0: function.parameters must be an object", false, true, TOOL_HERMES, 0},
+         "tools: item 0: function.parameters must be an object",
+         false,
+         true,
+         TOOL_HERMES,
+         0,
+         {0}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         check_tools(&rows[i]);
@@ -333,9 +474,14 @@ static void places_of_tools(void **state)
 int run_grammar_fields_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_form),          cmocka_unit_test(two_restrictions_conflict),
-        cmocka_unit_test(default_whitespace), cmocka_unit_test(digests_differ),
-        cmocka_unit_test(forced_calls),       cmocka_unit_test(places_of_tools),
+        cmocka_unit_test(each_form),
+        cmocka_unit_test(two_restrictions_conflict),
+        cmocka_unit_test(default_whitespace),
+        cmocka_unit_test(digests_differ),
+        cmocka_unit_test(digests_of_reasonings_differ),
+        cmocka_unit_test(a_closed_reasoning),
+        cmocka_unit_test(forced_calls),
+        cmocka_unit_test(places_of_tools),
     };
     return cmocka_run_group_tests_name("grammar_fields", tests, NULL, NULL);
 }

@@ -149,20 +149,19 @@ static void prompts_that_open_the_reasoning(void **state)
     static const struct {
         enum reasoning_format format;
         const char *prompt;
-        bool inside;
+        enum reasoning_place place;
     } rows[] = {
-        {REASONING_QWEN3, "<|im_start|>assistant\n", false},
-        {REASONING_QWEN3, "<|im_start|>assistant\n<think>\n", true},
-        {REASONING_QWEN3, "<think>\n\n</think>\n\n", false},
-        {REASONING_DEEPSEEK_R1, "<｜Assistant｜>", true},
-        {REASONING_DEEPSEEK_R1, "<｜Assistant｜></think>", false},
-        {REASONING_OPENAI_GPTOSS, "<think>", false},
-        {REASONING_NONE, "<think>", false},
-        {REASONING_GLM45, "", false},
+        {REASONING_QWEN3, "<|im_start|>assistant\n", REASONING_IS_BEFORE},
+        {REASONING_QWEN3, "<|im_start|>assistant\n<think>\n", REASONING_IS_OPEN},
+        {REASONING_QWEN3, "<think>\n\n</think>\n\n", REASONING_IS_OVER},
+        {REASONING_DEEPSEEK_R1, "<｜Assistant｜>", REASONING_IS_OPEN},
+        {REASONING_DEEPSEEK_R1, "<｜Assistant｜></think>", REASONING_IS_OVER},
+        {REASONING_OPENAI_GPTOSS, "<think>", REASONING_IS_BEFORE},
+        {REASONING_NONE, "<think>", REASONING_IS_BEFORE},
+        {REASONING_GLM45, "", REASONING_IS_BEFORE},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_int_equal(reasoning_begins_inside(rows[i].format, rows[i].prompt, strlen(rows[i].prompt)),
-                         rows[i].inside);
+        assert_int_equal(reasoning_place(rows[i].format, rows[i].prompt, strlen(rows[i].prompt)), rows[i].place);
 }
 
 int run_answer_texts_tests(void)

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::matcher::Matcher;
 use super::members;
 use super::productive::is_productive;
+use super::reasoning::{self, Reasoning};
 use super::tokens::Tokens;
 use crate::chat::on_deep_stack;
 use crate::error::{Error, Result, Status};
@@ -20,10 +21,14 @@ pub struct Grammar {
     pub tokens: Arc<Tokens>,
     /// At the grammar's start. Matchers are deep clones, so that what one does is not seen by another.
     pub start: TokenParser,
+    pub reasoning: Option<Reasoning>,
     pub digest: [u8; 32],
     pub compile_ns: u64,
     pub n_bytes: usize,
 }
+
+/// Stands for a free answer behind a reasoning. Its matcher never calls the parser.
+const FREE: &str = "start: /(?s:.)*/";
 
 /// When to give up.
 pub struct Patience<'a> {
@@ -62,10 +67,16 @@ pub fn digest(normal: &[u8]) -> [u8; 32] {
 
 pub fn compile(tokens: &Arc<Tokens>, normal: &str, patience: &Patience) -> Result<Arc<Grammar>> {
     let since = Instant::now();
-    members::check(normal)?;
+    let (reasoning, rest) = reasoning::split(normal, tokens)?;
+    members::check(rest)?;
+    let rest = if rest.is_empty() && reasoning.is_some() {
+        FREE
+    } else {
+        rest
+    };
     let start = on_deep_stack(|| {
         patience.check()?;
-        let init = TopLevelGrammar::from_lark(normal.to_owned());
+        let init = TopLevelGrammar::from_lark(rest.to_owned());
         let mut parser = tokens
             .factory
             .create_parser(init)
@@ -91,6 +102,7 @@ pub fn compile(tokens: &Arc<Tokens>, normal: &str, patience: &Patience) -> Resul
         compile_ns: since.elapsed().as_nanos() as u64,
         n_bytes: normal.len() + stats.num_bytes,
         start,
+        reasoning,
     });
     // What fails at its start is no grammar.
     let mut words = vec![0; tokens.live_text.len()];

@@ -26,6 +26,7 @@ pub struct Tokens {
     /// Bit id % 32 of word id / 32: the id has bytes or is special, and does not end the answer.
     pub live_text: Vec<u32>,
     pub eos: Vec<u32>,
+    text: Arc<Text>,
 }
 
 impl Tokens {
@@ -42,6 +43,7 @@ impl Tokens {
                 live_text[id / 32] |= 1 << (id % 32);
             }
         }
+        let shared = text.clone();
         let build = || {
             let info = TokRxInfo::new(n_vocab as u32, eos[0]);
             let trie = TokTrie::from(&info, &words).with_eos_tokens(eos);
@@ -64,12 +66,49 @@ impl Tokens {
             factory,
             live_text,
             eos: eos.to_vec(),
+            text: shared,
         })
     }
 
     pub fn is_live_text(&self, id: u32) -> bool {
         let word = self.live_text.get(id as usize / 32);
         word.is_some_and(|word| word >> (id % 32) & 1 == 1)
+    }
+
+    /// The ids that are not an end of the answer.
+    pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.live_text.len() as u32 * 32).filter(|id| self.is_live_text(*id))
+    }
+
+    /// The text of an id, special or not.
+    pub fn bytes(&self, id: u32) -> &[u8] {
+        let word = self.factory.tok_env().tok_trie().token(id);
+        word.strip_prefix(&[TokTrie::SPECIAL_TOKEN_MARKER])
+            .unwrap_or(word)
+    }
+
+    /// The ids of a text in the middle of an answer, special tokens included.
+    pub fn spell(&self, text: &str) -> Result<Vec<u32>> {
+        let vocabulary = &self.text.vocabulary;
+        for lead in LEADS {
+            let before = vocabulary.encode(lead, false)?;
+            let ids = vocabulary.encode(&format!("{lead}{text}"), false)?;
+            if let Some(ids) = ids.strip_prefix(before.as_slice()) {
+                let parts: Vec<&[u8]> = ids.iter().map(|id| self.bytes(*id)).collect();
+                if parts.concat() == text.as_bytes() && ids.iter().all(|id| self.is_live_text(*id))
+                {
+                    return Ok(ids.to_vec());
+                }
+            }
+        }
+        let ids = self.factory.tok_env().tok_trie().greedy_tokenize(text.as_bytes());
+        let parts: Vec<&[u8]> = ids.iter().map(|id| self.bytes(*id)).collect();
+        match parts.concat() == text.as_bytes() {
+            true => Ok(ids),
+            false => Err(Error::invalid(format!(
+                "grammar: this tokenizer has no tokens for the text {text:?}"
+            ))),
+        }
     }
 }
 

@@ -94,6 +94,15 @@ impl Lark {
         format!("{}?", self.terminal(&body))
     }
 
+    /// Any text that does not begin with this character or this text, blanks before it aside. Possibly empty.
+    pub fn text_not_from(&mut self, first: &str, lead: &str) -> String {
+        let mut body = "/(?s:.)+/".to_string();
+        for word in [first, lead].into_iter().filter(|w| !w.is_empty()) {
+            let _ = write!(body, r" & ~(/[ \t\r\n]*/ {} /(?s:.)*/)", quoted(word));
+        }
+        format!("{}?", self.terminal(&body))
+    }
+
     /// Any text without the `excluded` literals that ends with the first occurrence of one of `ends`.
     pub fn text_up_to(&mut self, ends: &[&str], excluded: &[&str]) -> String {
         let others: Vec<&str> = excluded
@@ -110,26 +119,39 @@ impl Lark {
     }
 
     pub fn finish(mut self, start: String, reasoning: Option<Reasoning>) -> Result<String> {
-        let start = match reasoning {
-            None => match self.users {
-                Some(users) => return Ok(users),
-                None => start,
-            },
-            Some(r) if r.end.is_empty() => {
-                return Err(Error::invalid("reasoning_end is empty"));
-            }
-            Some(r) => {
-                let before = if r.is_special {
-                    format!("{} {}", self.text_without(&[]), special(r.end)?)
-                } else {
-                    self.text_up_to(&[r.end], &[])
-                };
-                let blank = self.terminal(r"/[ \t\r\n]{1,16}/");
-                format!("{before} {blank}? {start}")
-            }
+        let Some(r) = reasoning else {
+            return Ok(match self.users {
+                Some(users) => users,
+                None => format!("start: {start}\n{}", self.rules),
+            });
         };
-        Ok(format!("start: {start}\n{}", self.rules))
+        let line = r.line()?;
+        let between = match r.then.is_empty() {
+            true => format!("{}?", self.terminal(r"/[ \t\r\n]{1,16}/")),
+            false => with_specials(r.then),
+        };
+        Ok(format!("{line}start: {between} {start}\n{}", self.rules))
     }
+}
+
+/// A text whose parts `<|…|>` are special tokens.
+fn with_specials(text: &str) -> String {
+    let mut parts = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("<|") {
+        let Some((name, behind)) = after.split_once("|>") else {
+            break;
+        };
+        if !before.is_empty() {
+            parts.push(quoted(before));
+        }
+        parts.push(format!("<|{name}|>"));
+        rest = behind;
+    }
+    if !rest.is_empty() {
+        parts.push(quoted(rest));
+    }
+    parts.join(" ")
 }
 
 /// A special token as llguidance writes it.

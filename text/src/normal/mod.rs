@@ -17,6 +17,7 @@ mod schema;
 mod tags;
 mod tools;
 mod users_lark;
+mod words;
 
 use std::ffi::{c_char, c_int};
 
@@ -43,6 +44,7 @@ pub enum Form {
     Gbnf,
     StructuralTag,
     Tools,
+    Free,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,10 +54,56 @@ pub enum Whitespace {
     Flexible,
 }
 
-/// The end of the reasoning before the structured part.
+/// The reasoning before the structured part.
 pub struct Reasoning<'a> {
+    pub begins: &'a str,
+    pub open: &'a str,
     pub end: &'a str,
-    pub is_special: bool,
+    pub force: &'a str,
+    /// Between the end and the form; its parts `<|…|>` are special tokens.
+    pub then: &'a str,
+    pub budget: Option<u32>,
+}
+
+impl Reasoning<'_> {
+    /// The line before the grammar, as grammar/reasoning.rs reads it.
+    pub fn line(&self) -> Result<String> {
+        if self.end.is_empty() {
+            return Err(Error::invalid("the end of the reasoning is empty"));
+        }
+        let members = json!({"begins": self.begins, "open": self.open, "end": self.end,
+            "force": self.force, "budget": self.budget});
+        Ok(format!("%reasoning {members}\n"))
+    }
+}
+
+/// struct quire_grammar_reasoning
+#[repr(C)]
+pub struct QuireGrammarReasoning {
+    begins: c_int,
+    open: *const c_char,
+    end: *const c_char,
+    force: *const c_char,
+    then: *const c_char,
+    budget: i64,
+}
+
+unsafe fn reasoning_of(r: &QuireGrammarReasoning) -> Result<Reasoning<'_>> {
+    let begins = match r.begins {
+        0 => "inside",
+        1 => "may",
+        2 => "must",
+        other => return Err(Error::invalid(format!("begins {other} does not exist"))),
+    };
+    let end = c_str(r.end, "end")?.unwrap_or_default();
+    Ok(Reasoning {
+        begins,
+        open: c_str(r.open, "open")?.unwrap_or_default(),
+        end,
+        force: c_str(r.force, "force")?.unwrap_or(end),
+        then: c_str(r.then, "then")?.unwrap_or_default(),
+        budget: u32::try_from(r.budget).ok(),
+    })
 }
 
 /// struct quire_grammar_source
@@ -65,8 +113,7 @@ pub struct QuireGrammarSource {
     text: *const c_char,
     n_bytes: usize,
     whitespace: c_int,
-    reasoning_end: *const c_char,
-    reasoning_end_is_special: bool,
+    reasoning: *const QuireGrammarReasoning,
 }
 
 /// # Safety
@@ -90,6 +137,7 @@ pub unsafe extern "C" fn quire_grammar_normal(
             5 => Form::Gbnf,
             6 => Form::StructuralTag,
             7 => Form::Tools,
+            8 => Form::Free,
             other => return Err(Error::invalid(format!("form {other} does not exist"))),
         };
         let whitespace = match source.whitespace {
@@ -98,11 +146,8 @@ pub unsafe extern "C" fn quire_grammar_normal(
             2 => Whitespace::Flexible,
             other => return Err(Error::invalid(format!("whitespace {other} does not exist"))),
         };
-        let end = c_str(source.reasoning_end, "reasoning_end")?;
-        let reasoning = end.map(|end| Reasoning {
-            end,
-            is_special: source.reasoning_end_is_special,
-        });
+        let reasoning = source.reasoning.as_ref();
+        let reasoning = reasoning.map(|r| reasoning_of(r)).transpose()?;
         let bytes = slice(source.text.cast::<u8>(), source.n_bytes, "text")?;
         let text = normal(form, bytes, whitespace, reasoning)?;
         put_text(&text, out, n_bytes)
@@ -124,6 +169,10 @@ pub fn normal(
     let text = std::str::from_utf8(bytes)
         .map_err(|e| Error::invalid(format!("byte {}: not UTF-8", e.valid_up_to())))?;
     let mut lark = Lark::new(whitespace);
+    if form == Form::Free {
+        let line = reasoning.map(|r| r.line()).transpose()?;
+        return line.ok_or_else(|| Error::invalid("a free answer has no grammar"));
+    }
     let start = match form {
         Form::JsonObject => lark.json(schema::Normal::any_object()),
         Form::JsonSchema => lark.schema(&read_json(text)?, &Path::Root)?,
@@ -133,6 +182,7 @@ pub fn normal(
         Form::Gbnf => gbnf::add(&mut lark, text)?,
         Form::StructuralTag => tags::add(&mut lark, &read_json(text)?)?,
         Form::Tools => tools::add(&mut lark, &read_json(text)?)?,
+        Form::Free => String::new(),
     };
     let text = lark.finish(start, reasoning)?;
     if text.len() > MAX_NORMAL_BYTES {

@@ -4,6 +4,7 @@ use serde_json::{json, Map, Value};
 
 use super::lark::{quoted, Lark};
 use super::path::Path;
+use super::words::Words;
 use super::{any_object, gbnf, parameters};
 use crate::error::{Error, Result, Status};
 
@@ -94,13 +95,13 @@ fn compile(lark: &mut Lark, format: &Value, at: &Path, next: Next, depth: usize)
             let style = map.get("style").and_then(Value::as_str).unwrap_or("json");
             match style {
                 "json" => Part::of(lark.schema(get("json_schema"), &at)?),
-                "qwen_xml" => Part::of(parameters::add(lark, get("json_schema"), &at)?),
+                "qwen_xml" => Part::of(qwen(lark, get("json_schema"), &at)?),
                 other => return unsupported(&at, &format!("the style {other:?}")),
             }
         }
         "qwen_xml_parameter" => {
             let at = at.key("json_schema");
-            Part::of(parameters::add(lark, get("json_schema"), &at)?)
+            Part::of(qwen(lark, get("json_schema"), &at)?)
         }
         "any_text" => any_text(lark, map, at, next)?,
         "regex" => {
@@ -158,6 +159,11 @@ fn compile(lark: &mut Lark, format: &Value, at: &Path, next: Next, depth: usize)
         }
         other => return unsupported(at, &format!("the format type {other:?}")),
     })
+}
+
+/// Arguments with the tags of Qwen's XML.
+fn qwen(lark: &mut Lark, schema: &Value, at: &Path) -> Result<String> {
+    parameters::add(lark, &Words::default(), &parameters::QWEN, schema, at)
 }
 
 fn unsupported<T>(at: &Path, what: &str) -> Result<T> {
