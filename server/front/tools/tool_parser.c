@@ -41,6 +41,8 @@ static bool in_text(struct tool_parser *p, bool over, const struct tool_sink *si
     const struct tool_form *form = tool_form(p->format);
     const char *found = find_begin(w, form);
     const size_t n = found ? (size_t)(found - w->held.data) : w->held.n - (over ? 0 : begun(w, form));
+    if (tool_skip_blank(w->held.data, n, 0) < n)
+        w->is_malformed = false;
     tool_give_text(w, n, found ? TOOL_HEAD : TOOL_TEXT, sink);
     memset(&w->object, 0, sizeof w->object);
     return found != NULL;

@@ -70,6 +70,7 @@ struct tool_parser { /* zero at first, except format and tools */
     enum tool_format format; /* not TOOL_NONE */
     /* The request's tools, borrowed: the types of arguments, for formats that do not write them. Empty: unknown. */
     struct quire_value tools;
+    uint32_t n_malformed; /* texts so far that began as a call and came back as text */
     struct tool_work *work; /* private */
 };
 void tool_parser_free(struct tool_parser *p);
