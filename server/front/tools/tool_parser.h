@@ -77,6 +77,8 @@ void tool_parser_free(struct tool_parser *p);
 
 /* Adds text. Returns false if memory is out. */
 bool tool_parser_push(struct tool_parser *p, const char *text, size_t n, const struct tool_sink *sink);
+/* The text so far ends here: passes on the held text, except blanks, and ends an open call. More text may follow. */
+bool tool_parser_interrupt(struct tool_parser *p, const struct tool_sink *sink);
 /* The text is over: passes on the held text and ends an open call. Call it once. */
 bool tool_parser_finish(struct tool_parser *p, const struct tool_sink *sink);
 
