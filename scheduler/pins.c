@@ -119,21 +119,39 @@ static void drop_kept(struct sched *s, struct pin **link)
     pin_free(pin);
 }
 
-/* NULL: no cached answer. */
-static struct pin **least_kept(struct sched *s)
+#define ANY_TENANT UINT32_MAX
+
+/* The tenant's cached answer of least worth; NULL: it has none. */
+static struct pin **least_kept(struct sched *s, uint32_t tenant)
 {
     struct pin **least = NULL;
     for (struct pin **link = &s->pins->kept; *link; link = &(*link)->next)
-        if (!least || worth(*link) <= worth(*least))
+        if ((tenant == ANY_TENANT || (*link)->tenant == tenant) && (!least || worth(*link) <= worth(*least)))
             least = link;
     return least;
+}
+
+/* The tenant whose cached answers hold the most blocks. `own`, the blocks of a new pin, count for its tenant, which is
+ * preferred among equals. Tenants share no blocks unless they share a domain; then the older pin's tenant pays. */
+static uint32_t largest_tenant(const struct sched *s, const struct pin *new_pin, uint32_t own)
+{
+    uint32_t held[SCHED_MAX_TENANTS] = {0}, largest = new_pin->tenant;
+    if (s->config.policy_options.n_tenants <= 1)
+        return ANY_TENANT;
+    held[largest] = own;
+    for (const struct pin *pin = s->pins->kept; pin; pin = pin->next)
+        held[pin->tenant] += own_blocks(s, pin, pin->next);
+    for (uint32_t t = 0; t < s->config.policy_options.n_tenants; t++)
+        if (held[t] > held[largest])
+            largest = t;
+    return largest;
 }
 
 /* Drops cached answers, because other pins have priority in the share. */
 static void make_way(struct sched *s)
 {
     while (s->pins->n_kept > 0 && s->pins->n_blocks + s->pins->n_kept_blocks > most_blocks(s))
-        drop_kept(s, least_kept(s));
+        drop_kept(s, least_kept(s, ANY_TENANT));
 }
 
 /* Merges pins that it extends. Returns false if another pin covers it. */
@@ -157,14 +175,17 @@ static bool join_others(struct sched *s, struct pin *pin)
     return true;
 }
 
-/* Returns false if the existing pins have a higher rank. */
+/* Drops pins of the tenant that holds most until the new one fits, so that no tenant's sessions displace those of a
+ * tenant with less. Returns false if this is its own tenant and its other pins have a higher rank. */
 static bool find_share(struct sched *s, const struct pin *pin)
 {
     const uint32_t share = most_blocks(s), n_others = s->pins->n_blocks;
     uint32_t own = own_blocks(s, pin, s->pins->kept);
     while (s->pins->n_kept == SCHED_MAX_KEPT || n_others + s->pins->n_kept_blocks + own > share) {
-        struct pin **least = least_kept(s);
-        if (!least || worth(*least) > worth(pin))
+        const uint32_t tenant = largest_tenant(s, pin, own);
+        struct pin **least = least_kept(s, tenant);
+        const bool is_own = tenant == ANY_TENANT || tenant == pin->tenant;
+        if (!least || (is_own && worth(*least) > worth(pin)))
             return false;
         drop_kept(s, least);
         own = own_blocks(s, pin, s->pins->kept);
@@ -299,13 +320,19 @@ void pins_expire(struct sched *s, uint64_t now_us)
             link = &(*link)->next;
 }
 
+bool pins_drop_kept(struct sched *s)
+{
+    if (!s->pins->kept)
+        return false;
+    drop_kept(s, least_kept(s, ANY_TENANT));
+    return true;
+}
+
 bool pins_drop_one(struct sched *s)
 {
     struct pin **soonest = &s->pins->first;
-    if (s->pins->kept) {
-        drop_kept(s, least_kept(s));
+    if (pins_drop_kept(s))
         return true;
-    }
     if (!*soonest)
         return false;
     for (struct pin **link = soonest; *link; link = &(*link)->next)

@@ -5,11 +5,12 @@
  * new pin after its expiry, by sched_unpin(), or when the only sequence that runs or could run needs the blocks; then
  * the pin that expires first is dropped first. Blocks are counted for each pin, shared or not.
  *
- * Cached answers (of a response cache) have pins of the same kind, within the rest of the share, if a share is
- * configured. Such a pin is made when the answer ends, for its prompt and generated tokens. It is ranked by how often
+ * Cached answers (of a response cache, and of a client's session) have pins of the same kind, within the rest of the
+ * share, if a share is configured. With several tenants, a new one displaces pins of the tenant that holds most. Such a pin is made when the answer ends, for its prompt and generated tokens. It is ranked by how often
  * the answer was served (sched_served()) or its blocks were hit; tokens per byte are the same for every block. The lowest
  * count is dropped first, and among equals the oldest. A pin that another one extends becomes part of it, and shared
- * blocks count once. These pins are dropped for other pins and, like those, for the only sequence that could run.
+ * blocks count once. These pins are dropped for other pins, and before a live sequence is preempted for want of
+ * blocks, and for the only one that could run. A sequence that waits for others' blocks leaves them.
  */
 #ifndef QUIRE_SCHEDULER_PINS_H
 #define QUIRE_SCHEDULER_PINS_H
@@ -62,6 +63,8 @@ void pins_expire(struct sched *s, uint64_t now_us);
 void pins_keep(struct sched *s, const struct sequence *q);
 /* The correct value of n_kept_blocks, for checks. O(n_kept²). */
 uint32_t pins_kept_blocks(const struct sched *s);
+/* Drops the cached answer of lowest rank. Returns false if there is none. */
+bool pins_drop_kept(struct sched *s);
 /* Drops the cached answer of lowest rank, or the pin that expires first. Returns false if there is no pin. */
 bool pins_drop_one(struct sched *s);
 

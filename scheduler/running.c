@@ -272,6 +272,8 @@ static bool make_space(struct planner *p, struct sequence *q, uint32_t n_tokens)
     if (n_tokens <= q->n_reserved)
         return true;
     while (kv_table_reserve(q->table, q->n_computed, n_tokens)) {
+        if (!q->key.background && pins_drop_kept(s))
+            continue;
         if (s->n_listed == 1 && s->n_touched == 0 && pins_drop_one(s))
             continue;
         p->short_of_blocks = true;

@@ -161,8 +161,8 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
                  "512M. Default: none."},
         {.names = "max-pinned-percent", .kind = CLI_U32, .target = &o->steps->max_pinned_percent, .min = 1, .max = 100,
          .value = "N",
-         .help = "Largest percentage of the KV blocks that pinned prefixes may hold. Default 50. If set, the "
-                 "response cache may use the rest of this share to protect the blocks of cached responses."},
+         .help = "Largest percentage of the KV blocks that pinned prefixes may hold. The blocks of sessions and of cached "
+                 "responses may use the rest of this share until a request needs them. Default 50."},
         {.names = "Requests:", .kind = CLI_GROUP},
         {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &o->max_queued_requests,
          .value = "N",

@@ -21,7 +21,7 @@ static void must(bool condition)
 struct heard {
     struct buffer all;
     char last;
-    size_t n_text, n_calls;
+    size_t n_text, n_calls, n_malformed;
     bool in_call;
 };
 
@@ -95,6 +95,7 @@ static struct heard parse(const uint8_t how[2], const char *text, size_t n, size
     }
     must(answer_parser_finish(&p, &sink));
     must(!h.in_call && p.n_calls == h.n_calls);
+    h.n_malformed = p.tools.n_malformed;
     answer_parser_free(&p);
     return h;
 }
@@ -106,7 +107,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const char *text = (const char *)data + 2;
     size_t n = size - 2;
     struct heard whole = parse(data, text, n, n + 1), pieces = parse(data, text, n, 1 + data[1] / 8);
-    must(whole.n_calls == pieces.n_calls && whole.all.n == pieces.all.n);
+    must(whole.n_calls == pieces.n_calls && whole.n_malformed == pieces.n_malformed);
+    must(whole.all.n == pieces.all.n);
     must(whole.all.n == 0 || memcmp(whole.all.data, pieces.all.data, whole.all.n) == 0);
     must(whole.n_text <= n);
     if (whole.n_calls == 0 && (data[1] & 7) % N_REASONING_FORMATS == REASONING_NONE)

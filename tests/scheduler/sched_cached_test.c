@@ -184,6 +184,77 @@ static void test_their_end(void **state)
     end(s);
 }
 
+/* 40 blocks, of which five answers hold ten. Two requests of 20 blocks fit beside each other only with theirs. */
+static void test_they_yield_before_a_preemption(void **state)
+{
+    (void)state;
+    struct sched_config c = cached_config();
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 1; i <= 5; i++)
+        ask(s, 1000 * i);
+    submit(s, request_of(20, 20000, 8, 72));
+    submit(s, request_of(21, 30000, 8, 72));
+    while (sched_stats(s).n_waiting + sched_stats(s).n_running > 0)
+        step(s);
+    assert_int_equal(sched_stats(s).n_preemptions, 0);
+    assert_int_equal(sched_stats(s).n_kept, 0);
+    end(s);
+}
+
+/* A request that waits for the blocks of another leaves the answers theirs. */
+static void test_they_do_not_yield_to_waiting_requests(void **state)
+{
+    (void)state;
+    struct sched_config c = cached_config();
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 1; i <= 5; i++)
+        ask(s, 1000 * i);
+    submit(s, request_of(20, 20000, 80, 20)); /* 25 blocks at its end */
+    while (sched_stats(s).n_waiting > 0)
+        step(s);
+    submit(s, request_of(21, 30000, 60, 1)); /* 15 blocks: not enough without the first one's */
+    for (uint32_t i = 0; i < 12; i++)
+        step(s);
+    assert_int_equal(sched_stats(s).n_waiting, 1);
+    assert_int_equal(sched_stats(s).n_kept, 5);
+    while (sched_stats(s).n_waiting + sched_stats(s).n_running > 0)
+        step(s);
+    assert_int_equal(sched_stats(s).n_kept, 5);
+    assert_int_equal(sched_stats(s).n_preemptions, 0);
+    end(s);
+}
+
+static void ask_as(struct sched *s, uint32_t tenant, uint32_t base)
+{
+    struct sched_request r = request_of(base, base, 8, 4);
+    r.keep_us = HOUR;
+    r.keep_name = base;
+    r.tenant = tenant;
+    run(s, r);
+}
+
+/* A tenant with many sessions of much worth leaves another its part, and has all of it while the other has none. */
+static void test_tenants_have_parts(void **state)
+{
+    (void)state;
+    struct sched_config c = cached_config();
+    c.policy_options.n_tenants = 2;
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 1; i <= 5; i++) {
+        ask_as(s, 0, 1000 * i);
+        give(s, 1000 * i, i);
+    }
+    assert_int_equal(sched_stats(s).n_kept, 5);
+    for (uint32_t i = 11; i <= 16; i++)
+        ask_as(s, 1, 1000 * i);
+    assert_int_equal(sched_stats(s).n_kept, 5);
+    churn(s);
+    /* Three of five: the second tenant's third answer takes no more from the first, which then holds as much. */
+    assert_int_equal(sched_unpin(s, 0), 3);
+    assert_int_equal(sched_unpin(s, 1), 2);
+    end(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -192,6 +263,9 @@ int main(void)
         cmocka_unit_test(test_prefixes_count_once),
         cmocka_unit_test(test_who_goes_before),
         cmocka_unit_test(test_their_end),
+        cmocka_unit_test(test_they_yield_before_a_preemption),
+        cmocka_unit_test(test_they_do_not_yield_to_waiting_requests),
+        cmocka_unit_test(test_tenants_have_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 
 #include "server/front/body/bad_words.h"
 #include "server/front/body/drafts_json.h"
+#include "server/front/body/session.h"
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>
@@ -27,10 +28,12 @@ static struct params_model model_of(const struct model_view *served)
 }
 
 /* Sets the fields that depend on the parameters, after they are read. */
-static bool apply_params(struct generation_job *g)
+static bool apply_params(struct generation_job *g, const struct quire_doc *body)
 {
     struct request_job *j = &g->job;
     struct params *p = g->params;
+    session_keep(p->spec, json_field_get(body, "prompt_cache_key"));
+    session_keep(p->spec, json_field_get(body, "session_id"));
     j->model = model_name(j->models, j->served, p->model, &j->error);
     if (!j->model)
         return false;
@@ -55,13 +58,13 @@ static bool apply_params(struct generation_job *g)
 bool generation_job_params(struct generation_job *g, const struct quire_doc *body, bool chat)
 {
     const struct params_model model = model_of(g->job.served);
-    return params_read(g->params, body, chat, &model, &g->job.error) && apply_params(g);
+    return params_read(g->params, body, chat, &model, &g->job.error) && apply_params(g, body);
 }
 
 bool generation_job_common(struct generation_job *g, const struct quire_doc *body)
 {
     const struct params_model model = model_of(g->job.served);
-    return params_read_common(g->params, body, &model, &g->job.error) && apply_params(g);
+    return params_read_common(g->params, body, &model, &g->job.error) && apply_params(g, body);
 }
 
 bool generation_job_format(struct generation_job *g, struct quire_value format, const char *field)

@@ -8,6 +8,7 @@
 #include "server/front/api/api_error.h"
 #include "server/front/observe/timing.h"
 #include "server/front/observe/trace_context.h"
+#include "server/front/tenant/tenants.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,6 +33,7 @@ struct finished_request {
     const char *cache_layer; /* the layer that answered, or "" for a miss; NULL: no lookup */
     /* n_most: the largest number of a choice */
     uint64_t n_prompt, n_cached, n_generated, n_most, n_choices, n_drafted, n_accepted;
+    struct answer_counts answers; /* of all choices */
     const struct timing *timing; /* now_us: its end */
     uint64_t queued_until_us, first_us, last_us, engine_id;
 };

@@ -6,7 +6,7 @@
 void finished_request_log(const struct finished_request *f)
 {
     const struct timing *t = f->timing;
-    struct quire_log_field fields[19];
+    struct quire_log_field fields[22];
     size_t n = 0;
 #define TEXT(key_, value) \
     fields[n++] = (struct quire_log_field) \
@@ -32,6 +32,12 @@ void finished_request_log(const struct finished_request *f)
     NUMBER("prompt_tokens", f->n_prompt);
     NUMBER("cached_tokens", f->n_cached);
     NUMBER("generated_tokens", f->n_generated);
+    if (f->answers.n_reasoning > 0)
+        NUMBER("reasoning_tokens", f->answers.n_reasoning);
+    if (f->answers.n_calls > 0)
+        NUMBER("tool_calls", f->answers.n_calls);
+    if (f->answers.n_malformed > 0)
+        NUMBER("malformed_calls", f->answers.n_malformed);
     if (f->n_drafted > 0) {
         NUMBER("draft_tokens", f->n_drafted);
         NUMBER("accepted_tokens", f->n_accepted);

@@ -1,10 +1,9 @@
 /* Anthropic's /v1/messages: turns its body into a chat and parameters. */
 #include "server/front/body/generation_job.h"
+#include "server/front/body/session.h"
 #include "server/front/body/system_prompt.h"
 #include "server/front/front_internal.h"
 #include "server/front/messages/messages_read.h"
-
-#include "base/hash.h"
 
 #include <stdio.h>
 
@@ -137,13 +136,12 @@ static bool use_thinking(struct generation_job *g, const struct prompt *p)
 }
 
 /* Marks the answer's blocks in the prefix cache, as those of a cached answer: a longer turn of the same chat replaces
- * them, and a pin has priority. An agent marks each turn, and pins would soon reach their limit. */
-static void use_cache_control(struct generation_job *g, const struct prompt *p)
+ * them, and a pin has priority. An agent marks each turn, and pins would soon reach their limit. Claude Code's user_id
+ * contains its session. */
+static void use_cache_control(struct generation_job *g, const struct quire_doc *body, const struct prompt *p)
 {
-    struct request_spec *s = g->params->spec;
-    s->keep_us = (uint64_t)p->ttl_s * 1000000;
-    if (p->ttl_s > 0)
-        quire_random(&s->keep_name, sizeof s->keep_name);
+    session_keep_for(g->params->spec, p->ttl_s);
+    session_keep(g->params->spec, json_field_member(json_field_get(body, "metadata"), "user_id"));
 }
 
 bool messages_read(struct generation_job *g, const struct quire_doc *body)
@@ -156,7 +154,7 @@ bool messages_read(struct generation_job *g, const struct quire_doc *body)
               read_prompt(&g->job, body, &p) && use_thinking(g, &p) &&
               chat_use_tools(g, value_of(&p.tools.tools), value_of(&p.tools.choice), !p.tools.one_call);
     if (ok) {
-        use_cache_control(g, &p);
+        use_cache_control(g, body, &p);
         chat_choose_reasoning(g);
         g->params->streams_raw_calls = p.tools.is_eager || p.tools.forces_calls;
     }

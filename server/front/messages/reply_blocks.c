@@ -194,6 +194,7 @@ static void add_malformed(struct blocks_writer *w)
 {
     const struct reply_blocks *b = blocks_of(w);
     struct buffer text = {0};
+    blocks_of(w)->n_malformed++;
     json_out_raw(&text, "{\"name\": ");
     json_out_string(&text, b->name.data, b->name.n);
     json_out_raw(&text, ", \"arguments\": ");

@@ -21,6 +21,7 @@ enum block_kind { BLOCK_NONE, BLOCK_TEXT, BLOCK_THINKING, BLOCK_CALL };
 struct reply_blocks { /* zero at first */
     enum block_kind open;
     uint32_t n, n_calls;        /* blocks that have begun; those of calls */
+    uint32_t n_malformed;       /* calls that became text */
     struct buffer text;         /* the open block's, for a whole reply */
     struct buffer name, arguments; /* those of a held-back call */
 };

@@ -390,6 +390,36 @@ static void put_tenant(struct writer *w, const char *name, const struct tenant *
     put_sample(w, name, "", label, value);
 }
 
+/* ---- what was found in answers ---- */
+
+struct answer_row {
+    size_t at; /* in struct answer_counts */
+    const char *name, *tenant_name, *help;
+};
+static const struct answer_row answer_rows[] = {
+    {offsetof(struct answer_counts, n_calls), "quire:tool_calls_total", "quire:tenant_tool_calls_total",
+     "Tool calls found in answers."},
+    {offsetof(struct answer_counts, n_malformed), "quire:tool_calls_malformed_total",
+     "quire:tenant_tool_calls_malformed_total", "Texts that began as a tool call and came back as text."},
+    {offsetof(struct answer_counts, n_reasoning), "quire:reasoning_tokens_total", "quire:tenant_reasoning_tokens_total",
+     "Generated tokens that belong to the reasoning."},
+};
+
+static double answer_count(const struct answer_counts *counts, const struct answer_row *row)
+{
+    uint64_t n;
+    memcpy(&n, (const char *)counts + row->at, sizeof n);
+    return (double)n;
+}
+
+static void put_answers(struct writer *w, const struct answer_counts *counts)
+{
+    for (size_t k = 0; k < N_ROWS(answer_rows); k++) {
+        put_type(w, answer_rows[k].name, "counter", answer_rows[k].help);
+        put_sample(w, answer_rows[k].name, "", "", answer_count(counts, &answer_rows[k]));
+    }
+}
+
 static void put_tenants(struct writer *w, const struct wire_stats *stats, const struct tenants *tenants)
 {
     uint32_t n = tenants_n(tenants);
@@ -407,6 +437,13 @@ static void put_tenants(struct writer *w, const struct wire_stats *stats, const 
     for (uint32_t i = 0; i < n; i++)
         put_tenant(w, "quire:tenant_rate_limited_total", tenants_at(tenants, i),
                    (double)tenants_at(tenants, i)->n_limited);
+    for (size_t k = 0; k < N_ROWS(answer_rows); k++) {
+        const struct answer_row *row = &answer_rows[k];
+        put_type(w, row->tenant_name, "counter", row->help);
+        for (uint32_t i = 0; i < n; i++)
+            put_tenant(w, row->tenant_name, tenants_at(tenants, i),
+                       answer_count(&tenants_at(tenants, i)->answers, row));
+    }
 }
 
 /* ---- the shadow policy ---- */
@@ -528,6 +565,7 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
                         m->n_vectors, b->n_vectors);
     put_counter(&w, "vllm:generation_tokens_total", "Generated tokens received from the engine.",
                 m->n_generation_tokens);
+    put_answers(&w, &m->answers);
     put_type(&w, "vllm:request_success_total", "counter", "Choices that ended, by reason.");
     for (int i = 0; i < METRICS_N_FINISHES; i++)
         put_sample(&w, "vllm:request_success_total", "", reasons[i], (double)m->finished[i]);

@@ -54,6 +54,7 @@ struct metrics {
     /* for prompts that differ from earlier ones: the position of the first different token */
     struct histogram prefix_differs_at;
     struct grammar_counts grammars;
+    struct answer_counts answers;
 };
 
 /* Other data for /metrics. */

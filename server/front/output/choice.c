@@ -21,7 +21,7 @@ static void drop_text(void *context, const char *text, size_t n)
     (void)text;
     (void)n;
 }
-static const struct reasoning_sink no_sink = {drop_text, drop_text, NULL};
+static const struct reasoning_sink no_sink = {drop_text, drop_text, NULL, NULL};
 
 struct choice *choice_list_new(uint32_t n, uint32_t first, const struct choice_rules *rules)
 {

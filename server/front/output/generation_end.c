@@ -66,12 +66,29 @@ void generation_choice_over(struct generation *g, const struct gen_prompt *p, co
                    c->n_tokens);
 }
 
+static void add_answer(struct answer_counts *counts, const struct choice *c)
+{
+    const struct answer_parser *answer = &c->parts->answer;
+    const uint32_t n_as_text = c->parts->blocks.n_malformed;
+    counts->n_calls += answer->n_calls - n_as_text;
+    counts->n_malformed += answer->tools.n_malformed + n_as_text;
+    counts->n_reasoning += c->n_reasoning;
+}
+
+static void count_answers(struct answer_counts *to, const struct answer_counts *more)
+{
+    to->n_calls += more->n_calls;
+    to->n_malformed += more->n_malformed;
+    to->n_reasoning += more->n_reasoning;
+}
+
 static void add_choices(const struct generation *g, const struct gen_prompt *p, struct finished_request *f)
 {
     for (uint32_t i = 0; p->reply->choices && i < g->terms->params->spec->n; i++) {
         const struct choice *c = &p->reply->choices[i];
         f->n_choices++;
         f->n_generated += c->n_tokens;
+        add_answer(&f->answers, c);
         f->n_drafted += c->n_drafted;
         f->n_accepted += c->n_accepted;
         if (c->n_tokens > f->n_most)
@@ -127,6 +144,8 @@ void generation_over(struct generation *g, int status, const struct api_error *e
     struct finished_request f = facts_of(g, status, e);
     for (size_t i = 0; i < g->reply->n_prompts && !e && status == 200; i++)
         histogram_observe(&generation_metrics(g)->max_tokens, g->prompts[i].max_tokens);
+    count_answers(&generation_metrics(g)->answers, &f.answers);
+    count_answers(&g->account->tenant->answers, &f.answers);
     finished_request_say(&f);
 }
 

@@ -240,6 +240,7 @@ static void change(struct tenant *tenant, const struct tenant *as, uint64_t now_
     tenant->n_concurrent = old.n_concurrent;
     tenant->n_queued = old.n_queued;
     tenant->n_limited = old.n_limited;
+    tenant->answers = old.answers;
     bucket_resize(&tenant->requests, as->requests_per_minute, now_us);
     bucket_resize(&tenant->tokens, as->tokens_per_minute, now_us);
 }

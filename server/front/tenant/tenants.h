@@ -25,6 +25,12 @@
 #define TENANT_MAX_WEIGHT 1000
 #define TENANT_CLASSES 8
 
+/* What was found in the texts of answers. */
+struct answer_counts {
+    uint64_t n_calls, n_malformed; /* tool calls; texts that began as a call and came back as text */
+    uint64_t n_reasoning; /* tokens of reasoning */
+};
+
 struct tenant {
     uint32_t index;
     char name[TENANT_MAX_NAME + 1];
@@ -39,6 +45,7 @@ struct tenant {
     struct bucket requests, tokens;
     uint32_t n_concurrent, n_queued;
     uint64_t n_limited; /* requests refused because of its limits */
+    struct answer_counts answers;
 };
 
 struct tenants;

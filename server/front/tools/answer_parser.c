@@ -59,6 +59,14 @@ static void on_answer(void *context, const char *text, size_t n)
         d->ok &= tool_parser_push(&d->p->tools, text, n, &sink);
 }
 
+static void on_message_over(void *context)
+{
+    struct pushed *d = context;
+    const struct tool_sink sink = tool_sink(d);
+    if (d->p->tools.format != TOOL_NONE)
+        d->ok &= tool_parser_interrupt(&d->p->tools, &sink);
+}
+
 bool answer_parser_is_needed(const struct answer_parser *p)
 {
     return p->reasoning.format != REASONING_NONE || p->tools.format != TOOL_NONE;
@@ -67,7 +75,7 @@ bool answer_parser_is_needed(const struct answer_parser *p)
 bool answer_parser_push(struct answer_parser *p, const char *text, size_t n, const struct answer_sink *sink)
 {
     struct pushed d = {p, sink, true};
-    const struct reasoning_sink split = {on_reasoning, on_answer, &d};
+    const struct reasoning_sink split = {on_reasoning, on_answer, &d, on_message_over};
     if (n == 0)
         return true;
     if (p->reasoning.format == REASONING_NONE)
@@ -80,7 +88,7 @@ bool answer_parser_push(struct answer_parser *p, const char *text, size_t n, con
 bool answer_parser_finish(struct answer_parser *p, const struct answer_sink *sink)
 {
     struct pushed d = {p, sink, true};
-    const struct reasoning_sink split = {on_reasoning, on_answer, &d};
+    const struct reasoning_sink split = {on_reasoning, on_answer, &d, on_message_over};
     const struct tool_sink calls = tool_sink(&d);
     if (p->reasoning.format != REASONING_NONE)
         d.ok &= reasoning_parser_finish(&p->reasoning, &split);

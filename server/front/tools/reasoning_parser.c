@@ -235,6 +235,8 @@ static bool channel_message(struct reasoning_parser *p, bool over, const struct 
     }
     const size_t n = first ? (size_t)(first - p->held.data) : p->held.n - (over ? 0 : most);
     give(p, p->held.data, p->state == REASONING_CALL ? n + n_end : n, sink);
+    if (first && p->state != REASONING_INSIDE && sink->message_over)
+        sink->message_over(sink->context);
     drop(p, n + n_end, first ? REASONING_START : p->state);
     return first != NULL;
 }

@@ -37,6 +37,8 @@ struct reasoning_sink {
     void (*reasoning)(void *context, const char *text, size_t n);
     void (*text)(void *context, const char *text, size_t n);
     void *context;
+    /* Optional: a message with text is over. The next text is another one, even if a call in this one is not complete. */
+    void (*message_over)(void *context);
 };
 
 /* REASONING_CALL: in a message to a tool, whose text is passed on as written. */

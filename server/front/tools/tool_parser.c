@@ -41,6 +41,8 @@ static bool in_text(struct tool_parser *p, bool over, const struct tool_sink *si
     const struct tool_form *form = tool_form(p->format);
     const char *found = find_begin(w, form);
     const size_t n = found ? (size_t)(found - w->held.data) : w->held.n - (over ? 0 : begun(w, form));
+    if (tool_skip_blank(w->held.data, n, 0) < n)
+        w->is_malformed = false;
     tool_give_text(w, n, found ? TOOL_HEAD : TOOL_TEXT, sink);
     memset(&w->object, 0, sizeof w->object);
     return found != NULL;
@@ -218,7 +220,7 @@ bool tool_parser_push(struct tool_parser *p, const char *text, size_t n, const s
     return !w->held.failed && !w->blank.failed;
 }
 
-bool tool_parser_finish(struct tool_parser *p, const struct tool_sink *sink)
+bool tool_parser_interrupt(struct tool_parser *p, const struct tool_sink *sink)
 {
     if (!ready(p))
         return false;
@@ -227,6 +229,16 @@ bool tool_parser_finish(struct tool_parser *p, const struct tool_sink *sink)
     }
     if (w->in_call)
         tool_end_call(w, sink);
+    w->in_array = false;
+    w->state = tool_form(p->format)->begins[0] ? TOOL_TEXT : TOOL_PLAIN;
+    return !w->held.failed && !w->blank.failed;
+}
+
+bool tool_parser_finish(struct tool_parser *p, const struct tool_sink *sink)
+{
+    if (!tool_parser_interrupt(p, sink))
+        return false;
+    const struct tool_work *w = p->work;
     if (w->blank.n > 0 && !w->after_call)
         sink->text(sink->context, w->blank.data, w->blank.n);
     return !w->held.failed && !w->blank.failed;

@@ -70,12 +70,15 @@ struct tool_parser { /* zero at first, except format and tools */
     enum tool_format format; /* not TOOL_NONE */
     /* The request's tools, borrowed: the types of arguments, for formats that do not write them. Empty: unknown. */
     struct quire_value tools;
+    uint32_t n_malformed; /* texts so far that began as a call and came back as text */
     struct tool_work *work; /* private */
 };
 void tool_parser_free(struct tool_parser *p);
 
 /* Adds text. Returns false if memory is out. */
 bool tool_parser_push(struct tool_parser *p, const char *text, size_t n, const struct tool_sink *sink);
+/* The text so far ends here: passes on the held text, except blanks, and ends an open call. More text may follow. */
+bool tool_parser_interrupt(struct tool_parser *p, const struct tool_sink *sink);
 /* The text is over: passes on the held text and ends an open call. Call it once. */
 bool tool_parser_finish(struct tool_parser *p, const struct tool_sink *sink);
 

@@ -68,8 +68,13 @@ void tool_give_text(struct tool_work *w, size_t n, enum tool_state state, const 
 
 void tool_give_up(struct tool_parser *p, size_t n, const struct tool_sink *sink)
 {
-    p->work->in_array = false;
-    tool_give_text(p->work, n, tool_form(p->format)->begins[0] ? TOOL_TEXT : TOOL_PLAIN, sink);
+    struct tool_work *w = p->work;
+    w->in_array = false;
+    if (w->state == TOOL_HEAD) {
+        p->n_malformed += !w->is_malformed;
+        w->is_malformed = true;
+    }
+    tool_give_text(w, n, tool_form(p->format)->begins[0] ? TOOL_TEXT : TOOL_PLAIN, sink);
 }
 
 void tool_give_arguments(struct tool_work *w, size_t n, enum tool_state state, const struct tool_sink *sink)
@@ -85,6 +90,7 @@ void tool_begin_call(struct tool_work *w, const struct tool_call *call, const st
     counted.index = w->n_calls++;
     buffer_clear(&w->blank);
     w->after_call = w->in_call = true;
+    w->is_malformed = false;
     sink->call_begin(sink->context, &counted);
 }
 

@@ -81,6 +81,7 @@ struct tool_work {
     size_t at; /* held is read up to here */
     uint32_t n_calls;
     bool after_call, has_text, in_call, in_array;
+    bool is_malformed; /* a call came back as text, and only blanks followed: its next tag is no other call */
     struct tool_object object;
     struct tool_python *python; /* one of both; NULL: another notation */
     struct tool_tagged *tagged;

@@ -6,6 +6,7 @@ import shutil
 import agent_messages
 import pytest
 from conftest import MODEL, Server
+from neighbours import Neighbours
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +32,19 @@ def test_twenty_turns(agents_model, stream):
     print(numbers)
     assert numbers["turns"] == 20 and numbers["calls"] == 25
     assert numbers["hit_share"] >= 0.94, numbers
+
+
+def test_twenty_turns_beside_other_sessions(agents_model):
+    """Eight other sessions need more KV blocks than there are; the agent's session keeps most of its own. A sequence that
+    would be preempted takes them, so a turn may compute its prompt again: five runs gave 88.2 to 95.5 %, and one run with
+    1 % for pins 51 %. The bound only detects that sessions are not kept at all; it is below the goal of 94 %."""
+    server = Server("serve", agents_model, "--port", "0", "--served-model-name", "demo", "--kv-cache-memory", "16M")
+    try:
+        with Neighbours(server.url, 8) as others:
+            numbers = agent_messages.run(server.url)
+        evicted = server.metric("quire:kv_blocks_evicted_total")
+    finally:
+        assert server.stop() == 0, server.output()
+    print(numbers, others.turns)
+    assert not others.errors and min(others.turns) > 0 and evicted > 512
+    assert numbers["calls"] == 25 and numbers["hit_share"] >= 0.75, numbers

@@ -134,21 +134,29 @@ def test_a_forced_call(start):
     assert whole.stop_reason == "tool_use"
 
 
-def test_cache_control_keeps_the_prefix(start):
-    """With few blocks, other prompts evict a chat's blocks, unless they are marked."""
+MARK = {"type": "ephemeral"}
+
+
+@pytest.mark.parametrize("marks,session,stays", [
+    ({}, {}, False),
+    ({"cache_control": MARK}, {}, True),
+    ({"cache_control": {**MARK, "ttl": "1h"}}, {}, True),
+    ({}, {"metadata": {"user_id": "user_1_session_2"}}, True),
+    ({}, {"extra_body": {"prompt_cache_key": "me"}}, True),
+    ({}, {"extra_body": {"session_id": "s"}}, True),
+    ({}, {"extra_body": {"prompt_cache_key": ""}}, False),
+])
+def test_marks_and_sessions_keep_the_prefix(start, marks, session, stays):
+    """With few blocks, other prompts evict a chat's blocks, unless they are marked or their session is named."""
     server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--kv-cache-memory", "2M",
-                   "--max-model-len", "512", "--max-pinned-percent", "50")
+                   "--max-model-len", "512")
     demo = anthropic.Anthropic(base_url=server.url, api_key="none", max_retries=0)
-    hits = []
-    for marks in ({}, {"cache_control": {"type": "ephemeral"}}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}):
-        system = [{"type": "text", "text": f"Mark {len(hits)}. " + "Some rules. " * 30, **marks}]
-        fields = dict(model="demo", max_tokens=4, system=system, messages=[{"role": "user", "content": "Hi"}])
-        demo.messages.create(**fields)
-        for i in range(40):
-            other = [{"role": "user", "content": f"{len(hits)} {i} " + "other words here " * 20}]
-            demo.messages.create(model="demo", max_tokens=1, messages=other)
-        hits.append(demo.messages.create(**fields).usage.cache_read_input_tokens)
-    assert hits[0] == 0 < hits[1] == hits[2], hits
+    system = [{"type": "text", "text": "Some rules. " * 30, **marks}]
+    fields = dict(model="demo", max_tokens=4, system=system, messages=[{"role": "user", "content": "Hi"}], **session)
+    demo.messages.create(**fields)
+    for i in range(40):
+        demo.messages.create(model="demo", max_tokens=1, messages=[{"role": "user", "content": f"{i} " + "other words here " * 20}])
+    assert (demo.messages.create(**fields).usage.cache_read_input_tokens > 0) == stays
 
 
 def test_choices(claude):

@@ -1,7 +1,7 @@
-"""anthropic-python over Messages: chat, streams, structured output, tools."""
+"""anthropic-python over Messages: chat, streams, structured output, tools, thinking."""
 
 import anthropic
-from cases import LIMIT, MODEL, QUESTION, SCHEMA, SERVER, WEATHER, Person, case, expect, run
+from cases import LIMIT, MODEL, QUESTION, SCHEMA, SERVER, WEATHER, Person, case, check_arguments, expect, run
 
 NAME = "anthropic-python"
 client = anthropic.Anthropic(base_url=SERVER, api_key="none", max_retries=0)
@@ -43,10 +43,57 @@ def json_schema_stream():
         assert isinstance(events.get_final_message().parsed_output, Person)
 
 
-@case(NAME, "tools", unsupported="tools in Messages")
+TOOL = {"name": "weather", "description": "The weather.", "input_schema": WEATHER}
+TOOLS = {"tools": [TOOL], "tool_choice": {"type": "any"}, "extra_body": {"temperature": 0}}
+
+
+@case(NAME, "tools")
 def tools():
-    tool = {"name": "weather", "description": "The weather.", "input_schema": WEATHER}
-    client.messages.create(**ask, tools=[tool], tool_choice={"type": "any"})
+    reply = client.messages.create(**ask, **TOOLS)
+    call = reply.content[0]
+    assert reply.stop_reason == "tool_use" and call.type == "tool_use" and call.id
+    check_arguments(call.name, call.input)
+    named = client.messages.create(**ask, **{**TOOLS, "tool_choice": {"type": "tool", "name": "weather"}})
+    check_arguments(named.content[0].name, named.content[0].input)
+    result = {"type": "tool_result", "tool_use_id": call.id, "content": "sunny", "is_error": False}
+    turns = [*ask["messages"], {"role": "assistant", "content": reply.content}, {"role": "user", "content": [result]}]
+    assert client.messages.create(**{**ask, "messages": turns, "max_tokens": 16}, tools=[TOOL]).content is not None
+
+
+@case(NAME, "tools, strict")
+def strict_tools():
+    call = client.messages.create(**ask, **{**TOOLS, "tools": [{**TOOL, "strict": True}]}).content[0]
+    check_arguments(call.name, call.input)
+
+
+@case(NAME, "tools, stream")
+def tools_stream():
+    whole = client.messages.create(**ask, **TOOLS)
+    with client.messages.stream(**ask, **TOOLS) as events:
+        parts = [e.partial_json for e in events if e.type == "input_json"]
+        final = events.get_final_message()
+    assert len(parts) > 1 and final.stop_reason == "tool_use"
+    assert (final.content[0].name, final.content[0].input) == (whole.content[0].name, whole.content[0].input)
+
+
+# The template opens the thinking. The demo model does not end it.
+THINK = {**ask, "max_tokens": 1100, "thinking": {"type": "enabled", "budget_tokens": 1024}, "extra_body": {"temperature": 0}}
+
+
+@case(NAME, "thinking")
+def thinking():
+    block = client.messages.create(**THINK).content[0]
+    assert block.type == "thinking" and block.thinking and block.signature
+    turns = [*ask["messages"], {"role": "assistant", "content": [block, {"type": "text", "text": "So."}]}, *ask["messages"]]
+    assert client.messages.create(**{**ask, "messages": turns, "max_tokens": 16}).content is not None
+
+
+@case(NAME, "thinking, stream")
+def thinking_stream():
+    with client.messages.stream(**THINK) as events:
+        text = "".join(e.thinking for e in events if e.type == "thinking")
+        block = events.get_final_message().content[0]
+    assert text == block.thinking == client.messages.create(**THINK).content[0].thinking and block.signature
 
 
 run("anthropic")

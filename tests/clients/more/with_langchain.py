@@ -138,9 +138,21 @@ def messages_json_schema():
     assert isinstance(messages().with_structured_output(Person, method="json_schema").invoke(QUESTION), Person)
 
 
-@case(MESSAGES, "tools", unsupported="tools in Messages")
+@case(MESSAGES, "tools")
 def messages_tools():
-    messages().bind_tools([TOOL], tool_choice="any").invoke(QUESTION)
+    for choice in ("any", "weather"):
+        call = messages().bind_tools([TOOL], tool_choice=choice).invoke(QUESTION).tool_calls[0]
+        check_arguments(call["name"], call["args"])
+    turn = AIMessage("", tool_calls=[{"name": "weather", "args": {"city": "Paris"}, "id": "toolu_1"}])
+    assert messages().bind_tools([TOOL]).invoke([HumanMessage("?"), turn, ToolMessage("sunny", tool_call_id="toolu_1")]) is not None
+
+
+@case(MESSAGES, "tools, stream")
+def messages_tools_stream():
+    whole = None
+    for piece in messages().bind_tools([TOOL], tool_choice="any").stream(QUESTION):
+        whole = piece if whole is None else whole + piece
+    check_arguments(whole.tool_calls[0]["name"], whole.tool_calls[0]["args"])
 
 
 run("langchain-openai", {MESSAGES: "langchain-anthropic"})

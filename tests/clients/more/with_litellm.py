@@ -92,9 +92,17 @@ def messages_stream():
     assert text_of(ask("anthropic", api_base=SERVER, stream=True)) == message().content
 
 
-@case(MESSAGES, "tools", unsupported="tools in Messages")
+@case(MESSAGES, "tools")
 def messages_tools():
-    message(tools=[TOOL], tool_choice="required")
+    call = message(tools=[TOOL], tool_choice="required").tool_calls[0].function
+    check_arguments(call.name, loads(call.arguments))
+
+
+@case(MESSAGES, "tools, stream")
+def messages_tools_stream():
+    pieces = list(ask("anthropic", api_base=SERVER, tools=[TOOL], tool_choice="required", stream=True))
+    call = litellm.stream_chunk_builder(pieces).choices[0].message.tool_calls[0].function
+    check_arguments(call.name, loads(call.arguments))
 
 
 run("litellm")

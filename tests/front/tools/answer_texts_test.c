@@ -1,4 +1,4 @@
-/* Texts as models of each family write them, in texts/FORMAT.jsonl: a whole text gives the expected parts, and each of
+/* Texts as models of each family write them, in texts/FORMAT.jsonl, and those of make_texts.py: a whole text gives the expected parts, and each of
  * its beginnings gives the same in random pieces as whole. */
 #include "server/front/tools/answer_parts.h"
 #include "tests/front/front_unit_test.h"
@@ -105,10 +105,10 @@ static void check_text(const struct recorded *r, const json_t *expected)
     }
 }
 
-static void check_file(const char *name)
+static void check_file(const char *folder, const char *name)
 {
     char path[4096], line[65536];
-    snprintf(path, sizeof path, "%s/tests/front/tools/texts/%s.jsonl", QUIRE_SOURCE_DIR, name);
+    snprintf(path, sizeof path, "%s/tests/front/tools/%s/%s.jsonl", QUIRE_SOURCE_DIR, folder, name);
     FILE *f = fopen(path, "r");
     assert_non_null(f);
     size_t n = 0;
@@ -134,13 +134,22 @@ static void every_format(void **state)
 {
     (void)state;
     for (int i = TOOL_NONE + 1; i < N_TOOL_FORMATS; i++)
-        check_file(tool_format_name((enum tool_format)i));
+        check_file("texts", tool_format_name((enum tool_format)i));
 }
 
 static void thinking(void **state)
 {
     (void)state;
-    check_file("think");
+    check_file("texts", "think");
+}
+
+/* Those of make_texts.py. */
+static void made_texts(void **state)
+{
+    (void)state;
+    for (int i = TOOL_NONE + 1; i < N_TOOL_FORMATS; i++)
+        check_file("texts/made", tool_format_name((enum tool_format)i));
+    check_file("texts/made", "think");
 }
 
 static void prompts_that_open_the_reasoning(void **state)
@@ -169,6 +178,7 @@ int run_answer_texts_tests(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_format),
         cmocka_unit_test(thinking),
+        cmocka_unit_test(made_texts),
         cmocka_unit_test(prompts_that_open_the_reasoning),
     };
     return cmocka_run_group_tests_name("texts of models", tests, NULL, NULL);
