@@ -136,12 +136,12 @@ static struct pin **least_kept(struct sched *s, uint32_t tenant)
 static uint32_t largest_tenant(const struct sched *s, const struct pin *new_pin, uint32_t own)
 {
     uint32_t held[SCHED_MAX_TENANTS] = {0}, largest = new_pin->tenant;
-    if (s->config.policy_options.n_tenants <= 1)
+    if (s->config->policy_options.n_tenants <= 1)
         return ANY_TENANT;
     held[largest] = own;
     for (const struct pin *pin = s->pins->kept; pin; pin = pin->next)
         held[pin->tenant] += own_blocks(s, pin, pin->next);
-    for (uint32_t t = 0; t < s->config.policy_options.n_tenants; t++)
+    for (uint32_t t = 0; t < s->config->policy_options.n_tenants; t++)
         if (held[t] > held[largest])
             largest = t;
     return largest;
