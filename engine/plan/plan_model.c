@@ -12,8 +12,8 @@ struct files {
 
 static int open_draft(struct files *f, const struct engine_options *o, struct quire_error *err)
 {
-    int status = model_open_draft(engine_step_options(o)->speculative.model, o->model_dir, f->model->config, o->ignore_unused_tensors,
-                                  f->draft, err);
+    int status = model_open_draft(engine_step_options(o)->speculative.model, o->model_dir, f->model->config,
+                                  o->ignore_unused_tensors, f->draft, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
     return status;
@@ -90,7 +90,8 @@ int engine_plan_model(const struct engine_options *options, struct model_config 
         status = open_files(&f, &o, err);
     const struct model_desc desc = opened_model_desc(&model);
     draft_desc = opened_model_desc(&draft_model);
-    struct engine_draft draft = {.desc = &draft_desc, .n_tokens = engine_step_options(&o)->speculative.num_speculative_tokens};
+    struct engine_draft draft = {.desc = &draft_desc,
+                                 .n_tokens = engine_step_options(&o)->speculative.num_speculative_tokens};
     const struct engine_draft *used = status == QUIRE_OK && draft_model.checkpoint ? &draft : NULL;
     if (used) {
         draft.weight_bytes = checkpoint_total_bytes(draft_model.checkpoint);

@@ -71,8 +71,8 @@ int draft_model_prepare(struct engine *e, const struct engine_options *o, struct
     if (!d)
         return quire_fail(err, QUIRE_NO_MEMORY, "draft model: out of memory");
     d->engine = e;
-    int status = model_open_draft(engine_step_options(o)->speculative.model, o->model_dir, e->desc.config, o->ignore_unused_tensors,
-                                  &d->files, err);
+    int status = model_open_draft(engine_step_options(o)->speculative.model, o->model_dir, e->model->desc.config,
+                                  o->ignore_unused_tensors, &d->files, err);
     d->desc = opened_model_desc(&d->files);
     uint64_t mapped_bytes;
     if (status == QUIRE_OK)
@@ -133,7 +133,7 @@ uint64_t draft_model_host_bytes(const struct engine_plan *plan)
 
 static int alloc_arrays(struct draft_model *d, struct quire_error *err)
 {
-    const struct engine_plan *plan = &d->engine->plan;
+    const struct engine_plan *plan = d->engine->plan;
     uint32_t n = plan->max_num_seqs;
     d->group = plan->n_kv_groups;
     d->n_blocks = plan->groups[d->group].n_blocks;
@@ -296,7 +296,7 @@ static void fit_vocabulary(const struct draft_model *d, struct k_sample_row *row
         row->n_biases--;
     while (row->n_counts > 0 && row->counts[row->n_counts - 1].id >= d->desc.config->vocab_size)
         row->n_counts--;
-    if (d->desc.config->vocab_size > d->engine->desc.config->vocab_size)
+    if (d->desc.config->vocab_size > d->engine->model->desc.config->vocab_size)
         row->mask = NULL;
 }
 
@@ -421,7 +421,7 @@ static void take_guesses(struct draft_model *d, uint32_t n_asked)
         if (!drew)
             continue;
         const struct k_sample_result *result = &d->results[logit++];
-        if (result->bad_logits || result->token >= d->engine->desc.config->vocab_size)
+        if (result->bad_logits || result->token >= d->engine->model->desc.config->vocab_size)
             continue;
         /* The model's own draw ends the answer, a step no sooner for having been guessed. */
         if (sampling_stops(&d->engine->run->owners[ask->seq].request->sampling, result->token))
@@ -469,7 +469,7 @@ static void end(struct drafter *drafter, uint32_t slot, const struct draft_text 
  * was made for, nor when the sequence lost its blocks. */
 static bool can_ask(const struct draft_model *d, struct draft_ask *ask, struct asked *out)
 {
-    const struct engine_plan *plan = &d->engine->plan;
+    const struct engine_plan *plan = d->engine->plan;
     const struct draft_text *text = &ask->text;
     uint32_t limit = min32(plan->max_model_len, d->desc.config->max_position);
     *out = (struct asked){.ask = ask};

@@ -33,10 +33,10 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
     const struct k_gpu_choice choice = {e, rank_choose_gpu};
     struct k_backend_options options = {.device = o->device,
                                         .n_threads = o->n_threads,
-                                        .weight_format = model_weight_format(&e->desc),
+                                        .weight_format = model_weight_format(&e->model->desc),
                                         .cpu_bind = o->cpu_bind,
                                         .choice = &choice};
-    int status = engine_plan_form(o, &e->desc, &options.form, err);
+    int status = engine_plan_form(o, &e->model->desc, &options.form, err);
     if (status == QUIRE_OK)
         status = engine_plan_invariance(o, &options.not_invariant, err);
     if (status == QUIRE_OK)
@@ -102,7 +102,7 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
  * processes'. */
 static int measure_driver(struct engine *e, struct quire_error *err)
 {
-    struct engine_plan *p = &e->plan;
+    struct engine_plan *p = e->plan;
     uint64_t total, available, weights = p->weight_bytes + p->draft_weight_bytes;
     uint64_t ours = engine_plan_device_bytes(p) + weights;
     int status = e->backend->ops->memory(e->backend, &total, &available, err);
@@ -150,7 +150,7 @@ int engine_plan_task(const struct engine_options *o, struct model_config *config
 static int check_unused(const struct engine *e, bool ignore, struct quire_error *err)
 {
     struct weights_unused unused;
-    int status = weights_unused(e->checkpoint, &e->desc, ignore, &unused, err);
+    int status = weights_unused(e->model->checkpoint, &e->model->desc, ignore, &unused, err);
     for (uint32_t i = 0; status == QUIRE_OK && e->rank == 0 && i < unused.n; i++)
         if (strcmp(unused.of[i].what, WEIGHTS_IGNORED) == 0)
             quire_log(
@@ -168,26 +168,27 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
         return quire_fail(err, QUIRE_INVALID, "model: no directory was given");
     if (!o.device)
         o.device = "auto";
-    int status = model_describe(o.model_dir, &e->config, &e->sampling_defaults, err);
-    e->desc.config = e->config;
+    int status = model_describe(o.model_dir, &e->model->config, &e->sampling_defaults, err);
+    e->model->desc.config = e->model->config;
     if (status == QUIRE_OK)
-        status = engine_plan_task(&o, e->config, err);
-    if (status == QUIRE_OK && model_reads_whole(e->config))
+        status = engine_plan_task(&o, e->model->config, err);
+    if (status == QUIRE_OK && model_reads_whole(e->model->config))
         e->info->prefix_caching = false;
     if (status == QUIRE_OK)
-        status = weights_open(o.model_dir, e->config, &e->checkpoint, err);
+        status = weights_open(o.model_dir, e->model->config, &e->model->checkpoint, err);
     if (status == QUIRE_OK)
-        status = weights_stored_dtype(e->checkpoint, o.quantization, e->config, &e->facts, err);
+        status = weights_stored_dtype(e->model->checkpoint, o.quantization, e->model->config, &e->model->facts, err);
     if (status == QUIRE_OK)
         status = check_unused(e, o.ignore_unused_tensors, err);
     uint64_t weight_bytes = 0;
     if (status == QUIRE_OK)
-        status = engine_plan_share(&o, e->checkpoint, &e->desc, e->rank, &e->own, &weight_bytes, err);
+        status = engine_plan_share(&o, e->model->checkpoint, &e->model->desc, e->rank, &e->model->own, &weight_bytes,
+                                   err);
     if (status == QUIRE_OK)
         status = open_backend(e, &o, err);
     uint64_t mapped_bytes;
     if (status == QUIRE_OK)
-        status = weights_look_share(e->checkpoint, e->backend->ops->planner, &e->own, &mapped_bytes, err);
+        status = weights_look_share(e->model->checkpoint, e->backend->ops->planner, &e->model->own, &mapped_bytes, err);
     if (status == QUIRE_OK)
         status = draft_model_prepare(e, &o, err);
     if (status != QUIRE_OK)
@@ -198,42 +199,42 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
     if (e->backend->ops->memory)
         status = e->backend->ops->memory(e->backend, &device.memory, &device.available, err);
     if (status == QUIRE_OK)
-        status = engine_plan_make_on(&o, &e->own, weight_bytes, draft_model_about(e->draft_model), &device, &e->plan,
-                                     err);
+        status = engine_plan_make_on(&o, &e->model->own, weight_bytes, draft_model_about(e->draft_model), &device,
+                                     e->plan, err);
     if (status == QUIRE_OK && e->rank == 0) /* which decides for all */
-        status = engine_plan_fit_all(&o, e->checkpoint, &e->desc, draft_model_about(e->draft_model), &device, &e->plan,
-                                     err);
-    e->plan.gemm_form = e->backend->form;
+        status = engine_plan_fit_all(&o, e->model->checkpoint, &e->model->desc, draft_model_about(e->draft_model),
+                                     &device, e->plan, err);
+    e->plan->gemm_form = e->backend->form;
     if (status != QUIRE_OK)
         return status;
-    const uint32_t n_here = o.local_ranks ? o.local_ranks : e->plan.n_ranks;
-    return check_memory(&e->plan, e->rank == 0 ? n_here : 1, err);
+    const uint32_t n_here = o.local_ranks ? o.local_ranks : e->plan->n_ranks;
+    return check_memory(e->plan, e->rank == 0 ? n_here : 1, err);
 }
 
 static int open_draft(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     struct engine_plan own;
-    int status = engine_plan_of_draft(&e->plan, draft_model_about(e->draft_model), &own, err);
+    int status = engine_plan_of_draft(e->plan, draft_model_about(e->draft_model), &own, err);
     return status == QUIRE_OK ? draft_model_open(e, &own, !o->enforce_eager, err) : status;
 }
 
 static int load_weights(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
-    const struct quantization_made *made = e->desc.facts->quantization.made;
+    const struct quantization_made *made = e->model->desc.facts->quantization.made;
     struct repack_source keep = {.dir = o->repack_cache,
                                  .model = o->model_dir,
                                  .made = made ? made->identity : "",
-                                 .description = model_identity(&e->desc),
-                                 .first_layer = e->own.shard.first_layer,
-                                 .end_layer = e->own.shard.end_layer,
-                                 .n_threads = e->plan.n_threads};
+                                 .description = model_identity(&e->model->desc),
+                                 .first_layer = e->model->own.shard.first_layer,
+                                 .end_layer = e->model->own.shard.end_layer,
+                                 .n_threads = e->plan->n_threads};
     if (keep.dir)
-        keep.checkpoint = checkpoint_digest(e->checkpoint);
+        keep.checkpoint = checkpoint_digest(e->model->checkpoint);
     struct weights_progress progress = {.fn = NULL};
     if (o->observers)
         progress = (struct weights_progress){o->observers->loading, o->observers->loading_context};
-    return weights_create(e->backend, e->checkpoint, &e->own, e->backend->form, keep.dir ? &keep : NULL, progress,
-                          &e->weights, err);
+    return weights_create(e->backend, e->model->checkpoint, &e->model->own, e->backend->form, keep.dir ? &keep : NULL,
+                          progress, &e->model->weights, err);
 }
 
 int engine_load(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -241,8 +242,8 @@ int engine_load(struct engine *e, const struct engine_options *o, struct quire_e
     const struct forward_group group = rank_group(e);
     int status = load_weights(e, o, err);
     if (status == QUIRE_OK)
-        status = forward_create(e->backend, &e->own, &e->plan, e->weights, e->collective ? &group : NULL, &e->forward,
-                                err);
+        status = forward_create(e->backend, &e->model->own, e->plan, e->model->weights, e->collective ? &group : NULL,
+                                &e->forward, err);
     return status;
 }
 
@@ -256,20 +257,21 @@ static int open_model(struct engine *e, const struct engine_options *given, stru
         status = engine_prepare(e, o, err);
     if (status != QUIRE_OK)
         rank_give_up(e, o, err);
-    else if (e->plan.n_ranks > 1)
+    else if (e->plan->n_ranks > 1)
         status = rank_begin(e, o, err);
     if (status != QUIRE_OK)
         return status;
-    if (e->desc.facts->quantization.scales_cache)
+    if (e->model->desc.facts->quantization.scales_cache)
         quire_log(QUIRE_LOG_INFO, "engine",
                   "the checkpoint's own scales for a KV cache (kv_cache_scheme) are not used: the cache is in %s; with"
                   " --kv-cache-dtype fp8 or int8 each token and head has a scale of its own",
-                  k_format_name(e->plan.kv_format));
-    if (!o->max_model_len && e->plan.max_model_len < e->desc.config->max_position && !model_reads_whole(e->desc.config))
+                  k_format_name(e->plan->kv_format));
+    if (!o->max_model_len && e->plan->max_model_len < e->model->desc.config->max_position &&
+        !model_reads_whole(e->model->desc.config))
         quire_log(QUIRE_LOG_WARN, "engine",
                   "requests are limited to %u tokens instead of the model's %u: that is what the KV"
                   " cache of %s holds; --kv-cache-memory makes it larger",
-                  e->plan.max_model_len, e->desc.config->max_position, quire_size(e->plan.kv_bytes).text);
+                  e->plan->max_model_len, e->model->desc.config->max_position, quire_size(e->plan->kv_bytes).text);
     status = engine_load(e, o, err);
     if (status == QUIRE_OK && e->ranks)
         status = rank_agree(e, err);
@@ -277,7 +279,7 @@ static int open_model(struct engine *e, const struct engine_options *given, stru
         status = forward_ready(e->forward, !o->enforce_eager, err);
     if (status == QUIRE_OK && e->draft_model)
         status = open_draft(e, o, err);
-    if (status == QUIRE_OK && e->plan.device_memory)
+    if (status == QUIRE_OK && e->plan->device_memory)
         status = measure_driver(e, err);
     return status;
 }
@@ -286,23 +288,23 @@ static int open_model(struct engine *e, const struct engine_options *given, stru
 static int open_scheduler(struct engine *e, const struct engine_options *o, struct sched_config *config,
                           uint32_t max_queued, struct quire_error *err)
 {
-    config->kv.block_tokens = e->plan.block_tokens;
-    config->kv.n_groups = engine_plan_n_groups(&e->plan);
+    config->kv.block_tokens = e->plan->block_tokens;
+    config->kv.n_groups = engine_plan_n_groups(e->plan);
     for (uint32_t g = 0; g < config->kv.n_groups; g++) {
-        config->kv.groups[g].n_blocks = e->plan.groups[g].n_blocks;
-        config->kv.groups[g].n_host_blocks = e->plan.groups[g].n_host_blocks;
-        config->kv.groups[g].window = e->plan.groups[g].window;
+        config->kv.groups[g].n_blocks = e->plan->groups[g].n_blocks;
+        config->kv.groups[g].n_host_blocks = e->plan->groups[g].n_host_blocks;
+        config->kv.groups[g].window = e->plan->groups[g].window;
     }
-    config->whole_prompts = model_reads_whole(e->desc.config);
+    config->whole_prompts = model_reads_whole(e->model->desc.config);
     config->kv.prefix_caching = e->info->prefix_caching;
-    config->max_num_seqs = e->plan.max_num_seqs;
-    config->max_num_batched_tokens = e->plan.max_num_batched_tokens;
-    config->max_model_len = e->plan.max_model_len;
+    config->max_num_seqs = e->plan->max_num_seqs;
+    config->max_num_batched_tokens = e->plan->max_num_batched_tokens;
+    config->max_model_len = e->plan->max_model_len;
     /* The mailbox has admitted what comes here, so the scheduler must not refuse it: besides the queue
      * it holds the preempted and the one request that is taken whatever its choices. */
-    config->max_queued_requests = max_queued + e->plan.max_num_seqs + REQUEST_MAX_CHOICES;
-    config->max_logit_rows = e->plan.max_logit_rows;
-    config->overlap_depth = e->plan.overlap_depth;
+    config->max_queued_requests = max_queued + e->plan->max_num_seqs + REQUEST_MAX_CHOICES;
+    config->max_logit_rows = e->plan->max_logit_rows;
+    config->overlap_depth = e->plan->overlap_depth;
     config->secret = e->chain_secret;
     int status = sched_create(config, &e->run->sched, err);
     if (status == QUIRE_OK)
@@ -314,7 +316,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
         return status;
     ENGINE_WATCH(e, opened, e->info, config);
     /* The scheduler's names stay below what can wait, run and be on the way out. */
-    e->run->n_owners = config->max_queued_requests + (e->plan.overlap_depth + 2) * config->max_num_seqs;
+    e->run->n_owners = config->max_queued_requests + (e->plan->overlap_depth + 2) * config->max_num_seqs;
     e->run->owners = calloc(e->run->n_owners, sizeof *e->run->owners);
     return e->run->owners ? speculate_create(e, engine_step_options(o), err)
                           : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
@@ -340,31 +342,31 @@ static int keep_policy(struct engine *e, const struct sched_policy_options *o, s
 static void introduce(struct engine *e, uint32_t max_queued)
 {
     struct engine_info *info = e->info;
-    info->vector_size = e->desc.config->outputs.vector_size;
-    info->vector_is_scores = e->desc.config->outputs.kind == OUTPUT_SCORES;
-    info->vocab_size = e->desc.config->vocab_size;
-    info->n_eos = e->desc.config->tokens.n_eos;
-    info->eos = e->desc.config->tokens.eos;
-    info->max_model_len = e->plan.max_model_len;
-    info->max_num_seqs = e->plan.max_num_seqs;
-    info->max_num_batched_tokens = e->plan.max_num_batched_tokens;
+    info->vector_size = e->model->desc.config->outputs.vector_size;
+    info->vector_is_scores = e->model->desc.config->outputs.kind == OUTPUT_SCORES;
+    info->vocab_size = e->model->desc.config->vocab_size;
+    info->n_eos = e->model->desc.config->tokens.n_eos;
+    info->eos = e->model->desc.config->tokens.eos;
+    info->max_model_len = e->plan->max_model_len;
+    info->max_num_seqs = e->plan->max_num_seqs;
+    info->max_num_batched_tokens = e->plan->max_num_batched_tokens;
     info->max_queued_requests = max_queued;
-    info->block_tokens = e->plan.block_tokens;
-    info->n_blocks = e->plan.groups[0].n_blocks;
-    info->n_host_blocks = e->plan.groups[0].n_host_blocks;
-    info->cache_dtype = k_format_name(e->plan.kv_format);
+    info->block_tokens = e->plan->block_tokens;
+    info->n_blocks = e->plan->groups[0].n_blocks;
+    info->n_host_blocks = e->plan->groups[0].n_host_blocks;
+    info->cache_dtype = k_format_name(e->plan->kv_format);
     if (!info->device_why || !*info->device_why)
-        info->device_why = e->plan.device;
-    const enum k_gemm_form form = e->plan.gemm_form;
+        info->device_why = e->plan->device;
+    const enum k_gemm_form form = e->plan->gemm_form;
     info->identity = (struct engine_identity){
         .numerics = K_NUMERICS_VERSION,
-        .weights = checkpoint_digest(e->checkpoint),
-        .model = model_identity(&e->desc),
-        .weight_format = e->desc.facts->quantization.made ? e->desc.facts->quantization.made->identity
-                                                          : k_format_name(e->plan.weight_format),
+        .weights = checkpoint_digest(e->model->checkpoint),
+        .model = model_identity(&e->model->desc),
+        .weight_format = e->model->desc.facts->quantization.made ? e->model->desc.facts->quantization.made->identity
+                                                                 : k_format_name(e->plan->weight_format),
         .form = form == K_FORM_TILE_BF16 ? k_form_name(K_FORM_TILE) : k_form_name(form),
         .activation = form == K_FORM_INT8 ? "int8" : k_dtype_name(form == K_FORM_TILE_BF16 ? K_BF16 : K_F32),
-        .kv_format = k_format_name(e->plan.kv_format),
+        .kv_format = k_format_name(e->plan->kv_format),
         .invariance = info->gemm_library ? "off" : "strict",
         .adapters = "none",
     };
@@ -383,7 +385,7 @@ static void wake(void *engine)
 static uint32_t n_mask_threads(const struct engine *e, const struct engine_options *o)
 {
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint32_t n_left = n_cpus > (long)e->plan.n_threads ? (uint32_t)n_cpus - e->plan.n_threads : 1;
+    const uint32_t n_left = n_cpus > (long)e->plan->n_threads ? (uint32_t)n_cpus - e->plan->n_threads : 1;
     if (engine_step_options(o)->n_mask_threads)
         return engine_step_options(o)->n_mask_threads;
     return n_left < MOST_MASK_THREADS ? n_left : MOST_MASK_THREADS;
@@ -392,13 +394,13 @@ static uint32_t n_mask_threads(const struct engine *e, const struct engine_optio
 static int open_constraints(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     const struct constraints_options options = {.grammars = o->grammars,
-                                                .n_vocab = e->desc.config->vocab_size,
-                                                .max_rows = e->plan.max_logit_rows,
-                                                .max_seqs = e->plan.max_num_seqs,
+                                                .n_vocab = e->model->desc.config->vocab_size,
+                                                .max_rows = e->plan->max_logit_rows,
+                                                .max_seqs = e->plan->max_num_seqs,
                                                 .n_threads = n_mask_threads(e, o),
                                                 .compiled = wake,
                                                 .context = e};
-    return e->plan.mask_bytes ? constraints_create(&options, &e->constraints, err) : QUIRE_OK;
+    return e->plan->mask_bytes ? constraints_create(&options, &e->constraints, err) : QUIRE_OK;
 }
 
 static int open_all(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -452,17 +454,23 @@ struct engine *engine_new(struct quire_error *err)
         quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
         return NULL;
     }
-    e->desc.facts = &e->facts;
+    e->model->desc.facts = &e->model->facts;
     e->info = calloc(1, sizeof *e->info);
+    e->model = calloc(1, sizeof *e->model);
+    e->plan = calloc(1, sizeof *e->plan);
     e->shared = rank_shared_new(err);
-    if (!e->info || !e->shared) {
+    if (!e->info || !e->model || !e->plan || !e->shared) {
         quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
-        engine_close(e);
+        free(e->shared);
+        free(e->plan);
+        free(e->model);
+        free(e->info);
+        free(e);
         return NULL;
     }
-    e->info->desc = &e->desc;
+    e->info->desc = &e->model->desc;
     e->info->sampling = &e->sampling_defaults;
-    e->info->plan = &e->plan;
+    e->info->plan = e->plan;
     return e;
 }
 
@@ -478,9 +486,10 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
     if (status == QUIRE_OK)
         status = engine_prepare(e, options, err);
     /* In host memory weights are bound where they lie, and every tensor is looked for on the way. */
-    if (status == QUIRE_OK && e->plan.planner->on_host)
-        status = weights_create(e->backend, e->checkpoint, &e->own, e->backend->form, NULL, nobody, &e->weights, err);
-    if (status == QUIRE_OK && e->plan.planner->on_host)
+    if (status == QUIRE_OK && e->plan->planner->on_host)
+        status = weights_create(e->backend, e->model->checkpoint, &e->model->own, e->backend->form, NULL, nobody,
+                                &e->model->weights, err);
+    if (status == QUIRE_OK && e->plan->planner->on_host)
         status = draft_model_bind(e, err);
     look(context, e->info);
     engine_close(e);
@@ -501,7 +510,7 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     int status = e->run ? open_all(e, options, err) : quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
     if (status == QUIRE_OK) {
         e->info->open_seconds = quire_now_s() - begin;
-        e->run->report.stats.token_budget = e->plan.max_num_batched_tokens;
+        e->run->report.stats.token_budget = e->plan->max_num_batched_tokens;
         engine_publish(e, 0);
         e->has_thread = pthread_create(&e->thread, NULL, engine_main, e) == 0;
         if (!e->has_thread)
@@ -546,13 +555,15 @@ void engine_close(struct engine *e)
     close_run(e->run);
     draft_model_close(e->draft_model);
     forward_destroy(e->forward);
-    weights_destroy(e->weights);
+    weights_destroy(e->model->weights);
     if (e->backend)
         e->backend->ops->close(e->backend);
-    checkpoint_close(e->checkpoint);
-    model_config_free(e->config);
+    checkpoint_close(e->model->checkpoint);
+    model_config_free(e->model->config);
     free(e->policy);
     free(e->shared);
+    free(e->plan);
+    free(e->model);
     free(e->info);
     free(e);
 }
@@ -588,9 +599,9 @@ static int add_grammar(struct engine *e, struct request *r, struct quire_error *
 int engine_submit(struct engine *e, uint64_t engine_id, struct request_spec *spec, uint32_t *retry_after_ms,
                   struct quire_error *err)
 {
-    const struct request_limits limits = {.desc = &e->desc,
-                                          .max_model_len = e->plan.max_model_len,
-                                          .block_tokens = e->plan.block_tokens,
+    const struct request_limits limits = {.desc = &e->model->desc,
+                                          .max_model_len = e->plan->max_model_len,
+                                          .block_tokens = e->plan->block_tokens,
                                           .n_tenants = e->policy->options.n_tenants,
                                           .prefix_caching = e->info->prefix_caching,
                                           .chain_secret = &e->chain_secret};
@@ -632,15 +643,15 @@ void engine_cancel_choice(struct engine *e, uint64_t request, uint32_t choice)
 int engine_predict(struct engine *e, uint64_t request, uint32_t *tokens, uint32_t n, struct quire_error *err)
 {
     uint32_t n_right = 0;
-    while (n_right < n && tokens[n_right] < e->desc.config->vocab_size)
+    while (n_right < n && tokens[n_right] < e->model->desc.config->vocab_size)
         n_right++;
     if (n_right < n) {
         const uint32_t wrong = tokens[n_right];
         free(tokens);
         return quire_fail_for(err, QUIRE_INVALID, "prediction", "%u is not below the vocabulary's %u", wrong,
-                              e->desc.config->vocab_size);
+                              e->model->desc.config->vocab_size);
     }
-    mailbox_predict(e->mailbox, request, tokens, n < e->plan.max_model_len ? n : e->plan.max_model_len);
+    mailbox_predict(e->mailbox, request, tokens, n < e->plan->max_model_len ? n : e->plan->max_model_len);
     return QUIRE_OK;
 }
 

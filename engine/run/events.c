@@ -14,7 +14,7 @@ struct events {
  * twice. */
 int events_create(struct engine *e, struct quire_error *err)
 {
-    const size_t capacity = (size_t)e->plan.max_logit_rows + e->plan.max_num_seqs + 256;
+    const size_t capacity = (size_t)e->plan->max_logit_rows + e->plan->max_num_seqs + 256;
     struct events *events = calloc(1, sizeof *events + capacity * sizeof events->items[0]);
     e->run->events = events;
     if (!events)
@@ -77,7 +77,7 @@ void event_vector(struct engine *e, struct request *r, const float *vector, uint
 /* The prompt's full blocks that choice 0 computed and published: the whole prompt except its hits. */
 static uint32_t n_cache_created(const struct engine *e, const struct request *r, uint32_t choice, uint32_t n_cached)
 {
-    uint32_t n_full = r->spec->n_prompt / e->plan.block_tokens * e->plan.block_tokens;
+    uint32_t n_full = r->spec->n_prompt / e->plan->block_tokens * e->plan->block_tokens;
     bool is_computed = r->prompt_counted || r->choices[choice].n_generated > 0;
     return e->info->prefix_caching && choice == 0 && is_computed && n_full > n_cached ? n_full - n_cached : 0;
 }

@@ -33,15 +33,15 @@
 struct loop {
     bool is_static;
     bool dead;
-    bool no_more;                       /* no request follows the parked ones */
-    struct request *parked;             /* whose grammar is still compiled; newest first */
-    uint32_t n_parked;                  /* their choices */
-    uint32_t n_empty_plans;             /* in a row, though something lives and nothing left */
-    uint64_t sleep_until_us;            /* nothing can run before, unless mail comes; 0 = something can */
-    uint64_t tenants_due_us;            /* when to publish `tenants` again */
+    bool no_more; /* no request follows the parked ones */
+    struct request *parked; /* whose grammar is still compiled; newest first */
+    uint32_t n_parked; /* their choices */
+    uint32_t n_empty_plans; /* in a row, though something lives and nothing left */
+    uint64_t sleep_until_us; /* nothing can run before, unless mail comes; 0 = something can */
+    uint64_t tenants_due_us; /* when to publish `tenants` again */
     uint64_t next_key;
-    uint64_t last_admitted;             /* the caller's id; 0: none admitted yet */
-    double logged_ratio;                /* last logged ratio of measured to predicted step times */
+    uint64_t last_admitted; /* the caller's id; 0: none admitted yet */
+    double logged_ratio; /* last logged ratio of measured to predicted step times */
     struct sched_tenant_stats tenants[]; /* [n_tenants] as last published */
 };
 
@@ -271,7 +271,7 @@ static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats
     stats->kv_usage = stats->swap_usage = 0;
     stats->n_blocks_leaked = 0;
     STATS_ROWS(CLEAR)
-    for (uint32_t g = 0; g < engine_plan_n_groups(&e->plan); g++) {
+    for (uint32_t g = 0; g < engine_plan_n_groups(e->plan); g++) {
         struct kv_usage usage = sched_kv_usage(e->run->sched, g);
         uint32_t used = usage.n_blocks - usage.n_free;
         double share = (double)used / usage.n_blocks;
@@ -314,7 +314,7 @@ static void measure(struct engine *e, struct engine_stats *stats)
         stats->mask_us = masks.work_us;
         stats->mask_wait_us = masks.waited_us;
     }
-    stats->kept_bytes = s.n_kept_blocks * e->plan.kv_block_bytes;
+    stats->kept_bytes = s.n_kept_blocks * e->plan->kv_block_bytes;
     stats->policy = sched_policy_of(e->run->sched)->name;
     stats->policy_figure = sched_policy_figure(e->run->sched, &stats->policy_figure_name);
     log_budget(e, s.budget_ratio);
@@ -497,8 +497,7 @@ static uint64_t wait_until(const struct engine *e, uint64_t check_us)
 {
     const struct loop *loop = e->run->loop;
     const uint64_t until = has_work(e) ? loop->sleep_until_us : loop->dead ? MAILBOX_FOREVER : check_us;
-    const uint64_t look = e->ranks && !loop->dead && until > 0 ? quire_now_us() + LOOK_AFTER_RANKS_US
-                                                               : MAILBOX_FOREVER;
+    const uint64_t look = e->ranks && !loop->dead && until > 0 ? quire_now_us() + LOOK_AFTER_RANKS_US : MAILBOX_FOREVER;
     return look < until ? look : until;
 }
 

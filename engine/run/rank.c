@@ -383,7 +383,7 @@ static int find_others(struct engine *e, const struct engine_options *o, struct 
     if (status != QUIRE_OK)
         return status;
     if (!position.launcher)
-        return ranks_start(e->plan.n_ranks, &e->ranks, err);
+        return ranks_start(e->plan->n_ranks, &e->ranks, err);
     if (position.rank != 0)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
@@ -414,7 +414,7 @@ void rank_give_up(const struct engine *e, const struct engine_options *options, 
 
 int rank_begin(struct engine *e, const struct engine_options *options, struct quire_error *err)
 {
-    const struct engine_plan *p = &e->plan;
+    const struct engine_plan *p = e->plan;
     struct engine_options own = *options;
     own.device = p->planner->on_host || !is_on_gpus(options->device) ? p->device : options->device;
     engine_plan_for_others(p, &own);
@@ -436,7 +436,7 @@ int rank_look(struct engine *e, bool is_idle, struct quire_error *err)
     _Static_assert(ENGINE_MAX_RANKS == COLLECTIVE_MAX_RANKS, "ranks");
     struct engine_stats *stats = &e->run->report.stats;
     const int status = ranks_look(e->ranks, is_idle, &e->shared->waits, err);
-    stats->n_ranks = e->plan.n_ranks;
+    stats->n_ranks = e->plan->n_ranks;
     for (uint32_t r = 0; r < stats->n_ranks; r++)
         for (uint32_t p = 0; p < stats->n_ranks; p++)
             stats->rank_waited_us[r][p] = e->shared->waits.ns[r][p] / 1000;
@@ -454,10 +454,10 @@ void rank_report_make(const struct engine *e, int status, const char *text, stru
     snprintf(out->text, sizeof out->text, "%s", text);
     if (status != QUIRE_OK)
         return;
-    out->weights = checkpoint_digest(e->checkpoint);
-    out->model = model_identity(&e->desc);
-    snprintf(out->form, sizeof out->form, "%s", k_form_name(e->plan.gemm_form));
-    out->limits = step_limits_of(&e->desc, &e->plan);
+    out->weights = checkpoint_digest(e->model->checkpoint);
+    out->model = model_identity(&e->model->desc);
+    snprintf(out->form, sizeof out->form, "%s", k_form_name(e->plan->gemm_form));
+    out->limits = step_limits_of(&e->model->desc, e->plan);
 }
 
 int rank_agree(struct engine *e, struct quire_error *err)

@@ -78,14 +78,14 @@ static void first_lengths(const struct step_options *o, struct length_config *ou
 int speculate_create(struct engine *e, const struct step_options *o, struct quire_error *err)
 {
     struct speculation *s = calloc(1, sizeof *s);
-    uint32_t n_asked = n_asked_of(&e->plan);
+    uint32_t n_asked = n_asked_of(e->plan);
     e->speculation = s;
     if (!s)
         return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
     s->config = o->speculative;
     s->forced_tokens = o->forced_tokens;
-    s->n_slots = s->n_free_slots = e->plan.max_num_seqs;
-    s->asks = calloc(1, array_bytes(&e->plan));
+    s->n_slots = s->n_free_slots = e->plan->max_num_seqs;
+    s->asks = calloc(1, array_bytes(e->plan));
     if (!s->asks)
         return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
     s->items = (struct length_item *)(s->asks + n_asked);
@@ -100,7 +100,7 @@ int speculate_create(struct engine *e, const struct step_options *o, struct quir
     struct length_config lengths;
     first_lengths(o, &lengths);
     int status = lengths_create(&lengths, n_asked, &s->lengths, err);
-    return status == QUIRE_OK ? drafters_create(&s->config, &e->plan, s->drafters, err) : status;
+    return status == QUIRE_OK ? drafters_create(&s->config, e->plan, s->drafters, err) : status;
 }
 
 void speculate_destroy(struct speculation *s)
@@ -320,15 +320,15 @@ static bool runs(const struct engine *e, uint32_t seq)
 /* Drafts for which the next step has tokens and logit rows, in addition to every sequence's next token. */
 static uint32_t step_space(const struct engine *e, uint32_t n_running)
 {
-    uint32_t most = e->plan.max_num_batched_tokens < e->plan.max_logit_rows ? e->plan.max_num_batched_tokens
-                                                                            : e->plan.max_logit_rows;
+    uint32_t most = e->plan->max_num_batched_tokens < e->plan->max_logit_rows ? e->plan->max_num_batched_tokens
+                                                                              : e->plan->max_logit_rows;
     return n_running < most ? most - n_running : 0;
 }
 
 /* While it pauses a sequence runs with the overlap, where there is one. */
 static void gate_as_needed(struct engine *e, uint32_t seq, bool gated)
 {
-    if (e->plan.overlap_depth > 0)
+    if (e->plan->overlap_depth > 0)
         gate(e, seq, gated);
 }
 
@@ -441,7 +441,7 @@ static void propose(struct engine *e, uint32_t n)
 static uint32_t put_pending_aside(struct engine *e, uint32_t n)
 {
     struct speculation *s = e->speculation;
-    for (uint32_t i = 0, n_tokens; e->plan.overlap_depth > 0 && i < n;) {
+    for (uint32_t i = 0, n_tokens; e->plan->overlap_depth > 0 && i < n;) {
         sched_tokens(e->run->sched, s->fresh[i], &n_tokens);
         if (s->asks[i].text.n_tokens == n_tokens) {
             i++;
@@ -583,7 +583,7 @@ int speculate_propose(struct engine *e, struct quire_error *err)
     if (s->n_fresh == 0)
         return QUIRE_OK;
     uint32_t n_running = sched_stats(e->run->sched).n_running, n_answered = 0, n = 0;
-    s->space_left = draft_scratch_items(e->plan.max_num_seqs);
+    s->space_left = draft_scratch_items(e->plan->max_num_seqs);
     propose_forced(e, n_running);
     if (step_space(e, n_running) > 0)
         n = gather(e, n_running);

@@ -58,14 +58,22 @@ struct policy_at_open {
     uint32_t weights[];                  /* [n_tenants] */
 };
 
-/* An engine. Opening fixes all but what `run`, `speculation`, `mailbox` and `shared` point to: any thread may read it afterwards. The
- * backend, the forward pass and the draft model compute on the engine thread only. */
-struct engine {
+/* The model as opened: constant once opening is over. */
+struct engine_model {
     struct model_config *config;   /* owned */
     struct checkpoint_facts facts;
     struct model_desc desc;        /* of these two: the whole model */
+    struct model_desc own; /* this rank's part of desc; all of it with one rank */
+    struct checkpoint *checkpoint;
+    struct weights *weights;
+};
+
+/* An engine. Opening fixes all but what `run`, `speculation`, `mailbox` and `shared` point to: any thread may read it afterwards. The
+ * backend, the forward pass and the draft model compute on the engine thread only. */
+struct engine {
     struct sampling_defaults sampling_defaults;
-    struct engine_plan plan;
+    struct engine_model *model;
+    struct engine_plan *plan;
     struct engine_info *info; /* what callers see: engine_info() */
     struct engine_sink_pair {
         engine_sink call;
@@ -79,15 +87,12 @@ struct engine {
     uint64_t seed;
 
     struct k_backend *backend;
-    struct checkpoint *checkpoint;
-    struct weights *weights;
     struct forward *forward;
     struct draft_model *draft_model; /* NULL if no draft model is used */
     struct speculation *speculation; /* speculate.c: any thread reads its method, the rest is the engine thread's */
     struct constraints *constraints; /* NULL: this engine has no grammars */
 
     uint32_t rank;
-    struct model_desc own; /* this rank's part of desc; all of it with one rank */
     struct collective *collective; /* NULL: it computes alone. The group's of ranks, or engine_work()'s */
     struct ranks *ranks; /* NULL: this process computes alone, or is not rank 0 */
     struct rank_shared *shared; /* rank.c: its part of the group */

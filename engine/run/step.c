@@ -42,20 +42,20 @@ struct steps {
 
 int steps_create(struct engine *e, struct quire_error *err)
 {
-    const uint32_t n = e->plan.max_logit_rows;
+    const uint32_t n = e->plan->max_logit_rows;
     struct steps *steps = calloc(1, sizeof *steps);
     bool ok = steps;
     e->run->steps = steps;
-    for (uint32_t i = 0; ok && i <= e->plan.overlap_depth; i++) {
+    for (uint32_t i = 0; ok && i <= e->plan->overlap_depth; i++) {
         struct step_slot *slot = &steps->slots[i];
         slot->targets = calloc(n, sizeof *slot->targets);
         slot->rows = calloc(n, sizeof *slot->rows);
         ok = slot->targets && slot->rows &&
-             draft_scratch_create(&slot->scratch, e->plan.max_num_seqs, NULL) == QUIRE_OK;
+             draft_scratch_create(&slot->scratch, e->plan->max_num_seqs, NULL) == QUIRE_OK;
     }
     if (!ok)
         return quire_fail(err, QUIRE_NO_MEMORY, "steps: out of memory");
-    steps->block_shift = (uint32_t)__builtin_ctz(e->plan.block_tokens); /* which plan.c has checked */
+    steps->block_shift = (uint32_t)__builtin_ctz(e->plan->block_tokens); /* which plan.c has checked */
     return QUIRE_OK;
 }
 
@@ -190,10 +190,10 @@ static uint32_t n_entries_of(uint32_t block_shift, const struct sched_row *row)
 static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t token, uint32_t table, uint32_t n_entries,
                       const struct forward_batch *batch, struct quire_error *err)
 {
-    uint32_t bt = e->plan.block_tokens;
+    uint32_t bt = e->plan->block_tokens;
     const uint32_t shift = e->run->steps->block_shift;
     struct sched *sched = e->run->sched;
-    for (uint32_t g = 0; g < e->plan.n_kv_groups; g++) {
+    for (uint32_t g = 0; g < e->plan->n_kv_groups; g++) {
         uint32_t n_blocks;
         const uint32_t *blocks = sched_blocks(sched, row->seq, g, &n_blocks);
         if (n_blocks < n_entries)
@@ -204,7 +204,7 @@ static int add_blocks(struct engine *e, const struct sched_row *row, uint32_t to
         uint32_t position = row->first, end = row->first + row->count;
         while (position < end) {
             uint32_t block = blocks[position >> shift];
-            if (block >= e->plan.groups[g].n_blocks)
+            if (block >= e->plan->groups[g].n_blocks)
                 return quire_fail(err, QUIRE_INTERNAL,
                                   "sequence %u: no block in KV group %u for"
                                   " position %u",
@@ -243,11 +243,11 @@ static void add_text(struct engine *e, struct step_slot *slot, const struct sche
         return;
     const uint32_t last = token + row->count - 1, at = slot->n_vectors++;
     batch->logit_tokens[at] = last;
-    switch (e->desc.config->outputs.pooling) {
+    switch (e->model->desc.config->outputs.pooling) {
     case POOLING_MEAN: batch->pool_rows[at] = (struct k_pool_row){token, row->count}; break;
     case POOLING_CLS: batch->pool_rows[at] = (struct k_pool_row){token, 1}; break;
     default:
-        batch->pool_rows[at] = (struct k_pool_row){e->desc.config->is_encoder ? last : at, 1};
+        batch->pool_rows[at] = (struct k_pool_row){e->model->desc.config->is_encoder ? last : at, 1};
         break; /* or of the last tokens */
     }
 }
@@ -278,8 +278,8 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
             return status;
     }
     for (uint32_t i = 0; i < row->count; i++)
-        batch->positions[token + i] = e->desc.config->encoder.first_position + row->first + i;
-    if (e->desc.config->outputs.kind != OUTPUT_TOKENS)
+        batch->positions[token + i] = e->model->desc.config->encoder.first_position + row->first + i;
+    if (e->model->desc.config->outputs.kind != OUTPUT_TOKENS)
         add_text(e, slot, row, token, batch);
     add_targets(e, slot, row, tokens, token, batch->logit_tokens);
     return add_blocks(e, row, token, table, n_entries, batch, err);
@@ -291,8 +291,8 @@ int step_move(struct engine *e, const struct sched_plan *plan, struct quire_erro
     e->run->steps->planned_us = e->n_watches ? quire_now_us() : 0;
     for (uint32_t i = 0; i < plan->n_moves; i++) {
         const struct kv_move *m = &plan->moves[i];
-        if (m->group >= engine_plan_n_groups(&e->plan) || m->device_block >= e->plan.groups[m->group].n_blocks ||
-            m->host_block >= e->plan.groups[m->group].n_host_blocks)
+        if (m->group >= engine_plan_n_groups(e->plan) || m->device_block >= e->plan->groups[m->group].n_blocks ||
+            m->host_block >= e->plan->groups[m->group].n_host_blocks)
             return quire_fail(err, QUIRE_INTERNAL, "KV group %u has no block %u, or no host block %u", m->group,
                               m->device_block, m->host_block);
     }
@@ -334,7 +334,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
     struct forward_batch batch;
     for (uint32_t i = 0; i < plan->n_rows; i++)
         n_entries += n_entries_of(steps->block_shift, &plan->rows[i]);
-    const bool vectors = e->desc.config->outputs.kind != OUTPUT_TOKENS;
+    const bool vectors = e->model->desc.config->outputs.kind != OUTPUT_TOKENS;
     forward_begin(e->forward, plan->n_tokens, plan->n_rows, vectors ? n_vectors_of(plan) : plan->n_logits, n_entries,
                   &batch);
     slot->number = plan->step;
@@ -424,7 +424,7 @@ static void end_bad_requests(struct engine *e, struct step_slot *slot)
         if (r->n_open == 0)
             continue;
         /* Which parameters alone leave some token was checked at submit: only bad words remain. */
-        if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->desc.config->vocab_size))
+        if (slot->targets[i].drawn && sampling_row_forbids_all(&slot->rows[i], e->model->desc.config->vocab_size))
             r->status = quire_fail_for(&r->error, QUIRE_INVALID, r->grammar ? "structured_outputs" : "bad_words",
                                        "%s token that might be drawn at position %u is forbidden",
                                        r->grammar ? "by the grammar and the request's other rules every" : "every",
@@ -508,10 +508,10 @@ static void take_vector(struct engine *e, const struct sched_row *row, const flo
     bool finite = true;
     if (r->choices[0].done)
         return;
-    for (uint32_t i = 0; i < e->desc.config->outputs.vector_size; i++)
+    for (uint32_t i = 0; i < e->model->desc.config->outputs.vector_size; i++)
         finite = finite && isfinite(vector[i]);
     if (finite)
-        event_vector(e, r, vector, e->desc.config->outputs.vector_size);
+        event_vector(e, r, vector, e->model->desc.config->outputs.vector_size);
     else
         request_end(e, r, ENGINE_FINISH_ERROR, "the model's vector is unusable: it has NaN or infinite numbers");
 }
@@ -525,7 +525,8 @@ uint32_t step_take(void *engine, const struct sched_step *step, struct sched_res
     uint32_t n = 0, at = 0, vector = 0;
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         if (plan->rows[i].outputs.vector)
-            take_vector(e, &plan->rows[i], slot->vectors + (uint64_t)vector++ * e->desc.config->outputs.vector_size);
+            take_vector(e, &plan->rows[i],
+                        slot->vectors + (uint64_t)vector++ * e->model->desc.config->outputs.vector_size);
         if (!take_row(e, slot, &plan->rows[i], &at, tokens, &results[n]))
             continue;
         tokens += results[n++].n_accepted + 1;

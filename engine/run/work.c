@@ -102,7 +102,7 @@ static int agree(struct rank *r, int status, struct quire_error *err)
 
 static int make_space(struct rank *r, struct quire_error *err)
 {
-    r->limits = step_limits_of(&r->engine->desc, &r->engine->plan);
+    r->limits = step_limits_of(&r->engine->model->desc, r->engine->plan);
     r->max_bytes = step_frame_max_bytes(&r->limits);
     r->payload = malloc(r->max_bytes);
     r->moves = malloc((step_frame_max_moves(&r->limits) + 1) * sizeof *r->moves);

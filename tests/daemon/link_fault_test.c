@@ -57,7 +57,8 @@ static void join(struct rig *rig, struct heard *h)
     our_hello(&hello);
     assert_int_equal(wire_stream_pair(rig->base, ends, NULL), QUIRE_OK);
     assert_int_equal(daemon_add_connection(rig->d, ends[0], NULL), QUIRE_OK);
-    assert_int_equal(engine_client_open(rig->base, ends[1], &hello, NULL, &heard_events, h, &h->client, NULL), QUIRE_OK);
+    assert_int_equal(engine_client_open(rig->base, ends[1], &hello, NULL, &heard_events, h, &h->client, NULL),
+                     QUIRE_OK);
     assert_true(rig_run_until(rig, is_ready_or_closed, h) && h->ready);
 }
 

@@ -52,13 +52,14 @@ static void memory_is_planned_to_the_byte(void **state)
                                           "{\"method\":\"suffix\",\"suffix_decoding_max_cached_requests\":0}"};
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++)
         for (uint32_t n_seqs = 1; n_seqs < 300; n_seqs = n_seqs * 5 + 2) {
-            struct engine e = {.plan = {.max_num_seqs = n_seqs,
-                                        .max_model_len = 100 + n_seqs,
-                                        .max_num_batched_tokens = 512,
-                                        .max_logit_rows = 64 + n_seqs,
-                                        .block_tokens = 16,
-                                        .n_kv_groups = 1,
-                                        .groups = {{.n_blocks = 77}}}};
+            struct engine_plan plan = {.max_num_seqs = n_seqs,
+                                       .max_model_len = 100 + n_seqs,
+                                       .max_num_batched_tokens = 512,
+                                       .max_logit_rows = 64 + n_seqs,
+                                       .block_tokens = 16,
+                                       .n_kv_groups = 1,
+                                       .groups = {{.n_blocks = 77}}};
+            struct engine e = {.plan = &plan};
             struct engine_options o;
             struct quire_error err;
             engine_options_default(&o);
@@ -70,7 +71,7 @@ static void memory_is_planned_to_the_byte(void **state)
             int status = speculate_create(&e, o.steps, &err);
             counting = false;
             assert_int_equal(status, QUIRE_OK);
-            assert_int_equal(n_asked_bytes, speculate_bytes(&o.steps->speculative, &e.plan));
+            assert_int_equal(n_asked_bytes, speculate_bytes(&o.steps->speculative, &plan));
             speculate_destroy(e.speculation);
         }
 }
