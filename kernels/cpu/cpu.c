@@ -5,7 +5,6 @@
 #include "kernels/planners.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"
-#include "kernels/weight_view.h"
 
 #include <cpuid.h>
 #include <pthread.h>
@@ -106,7 +105,7 @@ static int choose_arch(enum cpu_arch *out, struct quire_error *err)
 
 /* ---- operations: check, then all threads ------------------------------------------------------ */
 
-static struct cpu_gemm gemm_task(struct k_backend *b, const struct k_gemm_args *a)
+struct cpu_gemm cpu_gemm_task(struct k_backend *b, const struct k_gemm_args *a)
 {
     struct cpu_gemm task = {.args = *a, .n_segments = a->unit ? K_SEGMENTS : 1};
     task.n_terms = b->form == K_FORM_TILE ? 2 : 1;
@@ -174,51 +173,48 @@ static const struct cpu_gemm_kernel *choose(struct k_backend *b, const struct cp
     return (const void *)k_kernel_choose(&cpu_gemm_kernels, &b->choice, b->form, cpu_arch_of(b), call, &from);
 }
 
+static bool has_plain(const struct k_weight *w)
+{
+    for (uint32_t p = 0; p < w->n_parts; p++)
+        if (k_format_is_plain(w->parts[p].view.format))
+            return true;
+    return false;
+}
+
+/* The plain parts come first and together; the kernels of quantized parts need the workspace for themselves. */
+const struct cpu_gemm_kernel *cpu_gemm_next(struct k_backend *b, struct cpu_gemm *task, uint32_t most_tokens,
+                                            uint32_t *cursor)
+{
+    const struct k_weight *w = task->args.weight;
+    struct cpu_gemm_call call = {.is_plain = true, .n_tokens = least_of(task->args.n_tokens, most_tokens)};
+    if ((*cursor)++ == 0 && has_plain(w))
+        return choose(b, &call);
+    uint32_t p = task->last_part;
+    while (p < w->n_parts && k_format_is_plain(w->parts[p].view.format))
+        p++;
+    if (p == w->n_parts)
+        return NULL;
+    call.is_plain = false;
+    call.is_fast = is_fast(task, p);
+    const struct cpu_gemm_kernel *kernel = choose(b, &call);
+    task->first_part = p;
+    task->last_part = p + 1;
+    if (!kernel->multiply)
+        return kernel;
+    while (task->last_part < w->n_parts && is_fast(task, task->last_part) &&
+           share_inputs(&w->parts[p].view, &w->parts[task->last_part].view))
+        task->last_part++;
+    find_runs(task, b->form == K_FORM_INT8);
+    return kernel;
+}
+
 static void run(struct k_backend *b, const struct cpu_gemm_kernel *kernel, struct cpu_gemm *task)
 {
     const struct k_weight *w = task->args.weight;
     const uint64_t inputs = (uint64_t)w->n_cols * task->args.n_tokens;
-    if (task->args.n_tokens > 1 || !kernel->one_token_as_is)
+    if (cpu_gemm_prepares(kernel, task))
         host_run(b, inputs, kernel->prepare, task);
     host_run(b, inputs * w->n_rows, kernel->multiply, task);
-}
-
-/* Computes the plain parts of a weight together. */
-static void gemm_plain(struct k_backend *b, struct cpu_gemm *task)
-{
-    const struct cpu_gemm_call call = {.is_plain = true, .n_tokens = task->args.n_tokens};
-    run(b, choose(b, &call), task);
-}
-
-/* Computes a weight with quantized parts. The plain parts, in the lane form, come first, because there is only one
- * workspace. */
-static void gemm_parts(struct k_backend *b, struct cpu_gemm *task)
-{
-    const struct k_gemm_args *a = &task->args;
-    const struct k_weight *w = a->weight;
-    bool has_plain = false;
-    for (uint32_t p = 0; p < w->n_parts; p++)
-        has_plain = has_plain || k_format_is_plain(w->parts[p].view.format);
-    if (has_plain)
-        gemm_plain(b, task);
-    for (uint32_t p = 0, end; p < w->n_parts; p = end) {
-        const struct host_part *part = &w->parts[p];
-        end = p + 1;
-        if (k_format_is_plain(part->view.format))
-            continue;
-        const struct cpu_gemm_call call = {.is_fast = is_fast(task, p), .n_tokens = a->n_tokens};
-        const struct cpu_gemm_kernel *kernel = choose(b, &call);
-        if (!kernel->multiply) {
-            ref_gemm_quant(b, a, part);
-            continue;
-        }
-        while (end < w->n_parts && is_fast(task, end) && share_inputs(&part->view, &w->parts[end].view))
-            end++;
-        task->first_part = p;
-        task->last_part = end;
-        find_runs(task, b->form == K_FORM_INT8);
-        run(b, kernel, task);
-    }
 }
 
 static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
@@ -226,11 +222,14 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
     int status = host_check_form(b, a->weight, err);
     if (status != QUIRE_OK)
         return status;
-    struct cpu_gemm task = gemm_task(b, a);
-    if (host_is_quantized(a->weight))
-        gemm_parts(b, &task);
-    else
-        gemm_plain(b, &task);
+    struct cpu_gemm task = cpu_gemm_task(b, a);
+    const struct cpu_gemm_kernel *kernel;
+    for (uint32_t cursor = 0; (kernel = cpu_gemm_next(b, &task, UINT32_MAX, &cursor));) {
+        if (kernel->multiply)
+            run(b, kernel, &task);
+        else
+            ref_gemm_quant(b, a, &a->weight->parts[task.first_part]);
+    }
     return QUIRE_OK;
 }
 
@@ -246,15 +245,21 @@ static int cpu_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_a
 
 /* ---- weights --------------------------------------------------------------------------------- */
 
+static int repack_all(struct k_backend *b, struct k_weight *w, struct quire_error *err)
+{
+    int status = w->experts ? QUIRE_OK : cpu_repack(b, w, err);
+    for (uint32_t e = 0; status == QUIRE_OK && w->experts && e < w->n_experts; e++)
+        status = cpu_repack(b, w->experts[e], err);
+    return status;
+}
+
 static int cpu_weight_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_experts,
                              uint32_t n_parts, struct k_weight **out, struct quire_error *err)
 {
-    int status = k_weight_one_expert(n_experts, err);
-    if (status == QUIRE_OK)
-        status = host_weight_create(b, parts, n_experts, n_parts, out, err);
+    int status = host_weight_create(b, parts, n_experts, n_parts, out, err);
     if (status != QUIRE_OK || b->form != K_FORM_INT8)
         return status;
-    status = cpu_repack(b, *out, err);
+    status = repack_all(b, *out, err);
     if (status != QUIRE_OK) {
         host_weight_destroy(b, *out);
         *out = NULL;
@@ -281,6 +286,8 @@ static void fill_ops(void)
     cpu_ops.kernel_at = cpu_kernel_at;
     cpu_ops.gemm = cpu_gemm;
     cpu_ops.gemm_silu_mul = cpu_gemm_silu_mul;
+    cpu_ops.moe_gemm = cpu_moe_gemm;
+    cpu_ops.moe_gemm_silu_mul = cpu_moe_gemm_silu_mul;
     cpu_ops.attention = cpu_attention;
 }
 

@@ -81,6 +81,11 @@ static void silu_mul_row(const float *restrict gate, const float *restrict up, f
         out[i] = k_silu(gate[i]) * up[i];
 }
 
+void ref_silu_mul_row(const float *gate_up, float *out, uint32_t n)
+{
+    silu_mul_row(gate_up, gate_up + n, out, n);
+}
+
 static void silu_mul_task(void *context, struct k_piece piece)
 {
     const struct k_gemm_silu_mul_args *a = context;
