@@ -2,6 +2,7 @@
 
 #include "base/encoding/json.h"
 #include "base/file.h"
+#include "engine/model/experts/experts_config.h"
 #include "engine/model/pooling.h"
 #include "engine/model/rope_config.h"
 #include "files/model_files.h"
@@ -25,6 +26,8 @@
 enum window_rule {
     WINDOW_NONE,
     WINDOW_EVERY_LAYER, /* sliding_window, in all of them */
+    WINDOW_IF_PRESENT, /* likewise, but an absent field means none */
+    WINDOW_REFUSED, /* use_sliding_window must be false */
     WINDOW_UPPER_LAYERS, /* use_sliding_window, and layer_types or max_window_layers */
 };
 
@@ -43,10 +46,20 @@ struct architecture {
     enum model_norm_position norm_place; /* of every block */
     enum model_head_norm head_norm;
     enum window_rule window;
+    const struct model_expert_rules *experts; /* NULL: no mixture of experts */
+    double default_theta; /* of RoPE; 0 = 10000 */
     bool encoder;
     bool classifier;
     bool roberta; /* encoders: RoBERTa's tensor names, and its first position is the padding token's id + 1 */
 };
+
+static const struct model_expert_rules mixtral_experts = {
+    .default_experts = 8, .default_used = 2, .names = EXPERTS_W1, .normalizes = true};
+static const struct model_expert_rules qwen2_experts = {
+    .default_experts = 60, .default_used = 4, .default_inner = 1408, .default_shared = 5632, .may_skip_layers = true};
+static const struct model_expert_rules qwen3_experts = {
+    .default_experts = 128, .default_used = 8, .default_inner = 768, .may_skip_layers = true};
+static const struct model_expert_rules olmo_experts = {.default_experts = 64, .default_used = 8};
 
 /* Fields that all encoders here share. */
 #define ENCODER \
@@ -94,6 +107,44 @@ static const struct architecture architectures[] = {
      .reads_attention_bias = true,
      .norm_place = NORM_POST,
      .head_norm = HEAD_NORM_ALL},
+    {.name = "MixtralForCausalLM",
+     .model_type = "mixtral",
+     .default_kv_heads = 8,
+     .default_max_position = 131072,
+     .default_bos = 1,
+     .default_eos = 2,
+     .default_rms_eps = 1e-5,
+     .default_theta = 1e6,
+     .window = WINDOW_IF_PRESENT,
+     .experts = &mixtral_experts},
+    {.name = "Qwen2MoeForCausalLM",
+     .model_type = "qwen2_moe",
+     .default_kv_heads = 16,
+     .default_max_position = 32768,
+     .default_bos = -1,
+     .default_eos = -1,
+     .qkv_bias = true,
+     .window = WINDOW_REFUSED,
+     .experts = &qwen2_experts},
+    {.name = "Qwen3MoeForCausalLM",
+     .model_type = "qwen3_moe",
+     .default_kv_heads = 4,
+     .default_max_position = 32768,
+     .default_bos = -1,
+     .default_eos = -1,
+     .reads_attention_bias = true,
+     .head_norm = HEAD_NORM_EACH,
+     .window = WINDOW_REFUSED,
+     .experts = &qwen3_experts},
+    {.name = "OlmoeForCausalLM",
+     .model_type = "olmoe",
+     .default_max_position = 4096,
+     .default_bos = -1,
+     .default_eos = 50279,
+     .default_rms_eps = 1e-5,
+     .reads_attention_bias = true,
+     .head_norm = HEAD_NORM_ALL,
+     .experts = &olmo_experts},
     {.name = "BertModel", .model_type = "bert", ENCODER},
     {.name = "BertForSequenceClassification", .model_type = "bert", ENCODER, .classifier = true},
     {.name = "RobertaModel", .model_type = "roberta", ENCODER, .roberta = true},
@@ -258,7 +309,7 @@ static int read_features(const json_t *config, const struct architecture *arch, 
                          struct model_layer *layer, struct quire_error *err)
 {
     const char *act = "silu";
-    bool attention_bias = false;
+    bool attention_bias = false, qkv_bias = arch->qkv_bias;
     int status = refuse_whole_texts(config, err);
     if (status == QUIRE_OK)
         status = quire_json_string(config, CONFIG, "hidden_act", &act, err);
@@ -273,8 +324,12 @@ static int read_features(const json_t *config, const struct architecture *arch, 
         status = quire_json_bool(config, CONFIG, "attention_bias", &attention_bias, err);
     if (status == QUIRE_OK && arch->reads_mlp_bias)
         status = quire_json_bool(config, CONFIG, "mlp_bias", &layer->blocks[1].mlp.bias, err);
+    if (status == QUIRE_OK && arch->experts && arch->qkv_bias)
+        status = quire_json_bool(config, CONFIG, "qkv_bias", &qkv_bias, err);
+    if (status == QUIRE_OK && arch->experts && json_is_number(json_object_get(config, "clip_qkv")))
+        return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": clip_qkv: is not supported: q, k and v are not clipped");
     struct model_attention *a = &layer->blocks[0].attention;
-    a->q_bias = a->k_bias = a->v_bias = arch->qkv_bias || attention_bias;
+    a->q_bias = a->k_bias = a->v_bias = qkv_bias || attention_bias;
     a->o_bias = attention_bias;
     return status;
 }
@@ -370,9 +425,9 @@ static int read_encoder(const json_t *config, const struct architecture *arch, s
 /* ---- windows ------------------------------------------------------------------------- */
 
 /* sliding_window: absent means 4096, as in the config classes; null means no window, 0 in *out. */
-static int read_window(const json_t *config, uint32_t *out, struct quire_error *err)
+static int read_window(const json_t *config, const struct architecture *arch, uint32_t *out, struct quire_error *err)
 {
-    *out = has_key(config, "sliding_window") ? 0 : 4096;
+    *out = has_key(config, "sliding_window") || arch->window == WINDOW_IF_PRESENT ? 0 : 4096;
     return quire_json_u32(config, CONFIG, "sliding_window", 1, INT32_MAX, out, err);
 }
 
@@ -418,16 +473,19 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
                         struct quire_error *err)
 {
     json_t *types = NULL;
-    bool use = arch->window == WINDOW_EVERY_LAYER;
-    uint32_t window = 0, first = arch->window == WINDOW_EVERY_LAYER ? 0 : 28;
+    bool use = arch->window == WINDOW_EVERY_LAYER || arch->window == WINDOW_IF_PRESENT;
+    uint32_t window = 0, first = use ? 0 : 28;
     int status = QUIRE_OK;
-    if (arch->window == WINDOW_UPPER_LAYERS) {
+    if (arch->window == WINDOW_UPPER_LAYERS || arch->window == WINDOW_REFUSED) {
         status = quire_json_bool(config, CONFIG, "use_sliding_window", &use, err);
+        if (status == QUIRE_OK && use && arch->window == WINDOW_REFUSED)
+            return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": use_sliding_window: true is not supported for %s",
+                              arch->name);
         if (status == QUIRE_OK)
             status = quire_json_u32(config, CONFIG, "max_window_layers", 0, INT32_MAX, &first, err);
     }
     if (status == QUIRE_OK && use)
-        status = read_window(config, &window, err);
+        status = read_window(config, arch, &window, err);
     if (status == QUIRE_OK)
         status = quire_json_array(config, CONFIG, "layer_types", &types, err);
     if (status != QUIRE_OK)
@@ -437,6 +495,12 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
     return types ? apply_layer_types(types, arch, window, model, err) : QUIRE_OK;
 }
 
+static bool states_theta(const json_t *config)
+{
+    return has_key(config, "rope_theta") || has_key(json_object_get(config, "rope_scaling"), "rope_theta") ||
+           has_key(json_object_get(config, "rope_parameters"), "rope_theta");
+}
+
 static int read_decoder(const json_t *config, const struct architecture *arch, struct model_config *model,
                         struct model_layer *layer, struct quire_error *err)
 {
@@ -444,12 +508,18 @@ static int read_decoder(const json_t *config, const struct architecture *arch, s
     int status = read_features(config, arch, model, layer, err);
     if (status == QUIRE_OK)
         status = model_make_layers(model, layer, &rope, err);
+    if (status == QUIRE_OK && arch->experts)
+        status = model_experts_config(config, arch->experts, model, err);
     if (status == QUIRE_OK)
         status = read_windows(config, arch, model, err);
     if (status == QUIRE_OK)
         status = quire_json_u32(config, CONFIG, "num_nextn_predict_layers", 0, MODEL_MAX_LAYERS, &model->n_next_layers,
                                 err);
-    return status == QUIRE_OK ? model_rope_config(config, &model->max_position, &model->ropes[0], err) : status;
+    if (status == QUIRE_OK)
+        status = model_rope_config(config, &model->max_position, &model->ropes[0], err);
+    if (status == QUIRE_OK && arch->default_theta > 0 && !states_theta(config))
+        model->ropes[0].theta = arch->default_theta;
+    return status;
 }
 
 /* ---- tokens and sampling ------------------------------------------------------------- */

@@ -119,15 +119,15 @@ static int call_moe_gemm_silu_mul(struct op_binding *n, uint64_t t, uint32_t cou
 static int call_moe_combine(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const uint64_t n_cols = n->c->n_cols;
-    const struct k_moe_combine_args args = {
-        .y_dev = n->x + t * n->d->x_width,
-        .weights_dev = n->moe.weights + t * n->c->moe.n_used,
-        .shared_dev = n->moe.shared ? n->moe.shared + t * n_cols : NULL,
-        .shared_weights_dev = n->moe.shared_weights ? n->moe.shared_weights + t : NULL,
-        .out_dev = n->out + t * n_cols,
-        .n_tokens = count,
-        .n_used = n->c->moe.n_used,
-        .n_cols = n->c->n_cols};
+    const struct k_moe_combine_args args = {.y_dev = n->x + t * n->d->x_width,
+                                            .weights_dev = n->moe.weights + t * n->c->moe.n_used,
+                                            .shared_dev = n->moe.shared ? n->moe.shared + t * n_cols : NULL,
+                                            .shared_weights_dev = n->moe.shared_weights ? n->moe.shared_weights + t
+                                                                                        : NULL,
+                                            .out_dev = n->out + t * n_cols,
+                                            .n_tokens = count,
+                                            .n_used = n->c->moe.n_used,
+                                            .n_cols = n->c->n_cols};
     return n->b->ops->moe_combine(n->b, &args, err);
 }
 

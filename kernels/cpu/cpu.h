@@ -12,7 +12,6 @@
 #define QUIRE_KERNELS_CPU_CPU_H
 
 #include "kernels/backend.h"
-#include "kernels/cpu/gemm.h"
 #include "kernels/cpu/kernels.h"
 #include "kernels/host/host.h"
 #include "kernels/open.h"
@@ -31,25 +30,6 @@ static inline enum cpu_arch cpu_arch_of(struct k_backend *b)
 {
     return ((struct cpu_backend *)b)->arch;
 }
-
-/* ---- GEMMs: what cpu.c and moe.c share ---- */
-
-/* Whether the activations are written to the workspace first. */
-static inline bool cpu_gemm_prepares(const struct cpu_gemm_kernel *kernel, const struct cpu_gemm *task)
-{
-    return task->args.n_tokens > 1 || !kernel->one_token_as_is;
-}
-
-/* A GEMM's context, before its first run. */
-struct cpu_gemm cpu_gemm_task(struct k_backend *b, const struct k_gemm_args *a);
-
-/* Prepares the next of a GEMM's runs and returns its kernel, or NULL after the last. A kernel without `multiply` leaves
- * part task->first_part to ref_gemm_quant(). *cursor starts as 0. most_tokens: kernels for more are not chosen. */
-const struct cpu_gemm_kernel *cpu_gemm_next(struct k_backend *b, struct cpu_gemm *task, uint32_t most_tokens,
-                                            uint32_t *cursor);
-
-int cpu_moe_gemm(struct k_backend *b, const struct k_moe_gemm_args *a, struct quire_error *err);
-int cpu_moe_gemm_silu_mul(struct k_backend *b, const struct k_moe_gemm_silu_mul_args *a, struct quire_error *err);
 
 /* Returns the set's name, as in QUIRE_ISA. */
 const char *cpu_arch_name(enum cpu_arch arch);

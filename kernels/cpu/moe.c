@@ -5,7 +5,7 @@
 #include "kernels/cpu/moe.h"
 
 #include "kernels/args/moe.h"
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/gemm_runs.h"
 #include "kernels/cpu/lane_rows.h"
 #include "kernels/ref/ref.h"
 
@@ -138,7 +138,8 @@ static void multiply_task(void *context, struct k_piece piece)
     }
     struct run *run = &batch->runs[low];
     if (run->kernel && run->kernel->multiply)
-        run->kernel->multiply(&run->task, (struct k_piece){piece.index - run->first_piece, run->n_pieces, piece.thread});
+        run->kernel->multiply(&run->task,
+                              (struct k_piece){piece.index - run->first_piece, run->n_pieces, piece.thread});
 }
 
 /* Gives each run a share of about `wanted` pieces by its tokens, at least one. Returns the number of pieces. */

@@ -1,7 +1,8 @@
-/* The memory of the cpu backend's GEMMs of experts (moe.c). Pure; any thread. */
+/* The cpu backend's GEMMs of experts, and their memory. The layout is pure; any thread. */
 #ifndef QUIRE_KERNELS_CPU_MOE_H
 #define QUIRE_KERNELS_CPU_MOE_H
 
+#include "base/status.h"
 #include "kernels/segments.h"
 
 #include <stdint.h>
@@ -42,5 +43,11 @@ static inline struct cpu_moe_layout cpu_moe_layout(uint32_t n_tokens, uint32_t n
     l.total = l.gemm + cpu_moe_gemm_floats(n + 15 * n_runs, n_cols) * 4;
     return l;
 }
+
+struct k_backend;
+struct k_moe_gemm_args;
+struct k_moe_gemm_silu_mul_args;
+int cpu_moe_gemm(struct k_backend *b, const struct k_moe_gemm_args *a, struct quire_error *err);
+int cpu_moe_gemm_silu_mul(struct k_backend *b, const struct k_moe_gemm_silu_mul_args *a, struct quire_error *err);
 
 #endif

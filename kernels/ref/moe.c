@@ -71,7 +71,7 @@ static void make_scores(enum k_route_score kind, const float *logits, uint32_t n
     for (uint32_t e = 0; e < n; e++)
         most = logits[e] > most ? logits[e] : most;
     for (uint32_t e = 0; e < n; e++)
-        scores[e] = kind == K_ROUTE_SOFTMAX ? k_exp(logits[e] - most)
+        scores[e] = kind == K_ROUTE_SOFTMAX   ? k_exp(logits[e] - most)
                     : kind == K_ROUTE_SIGMOID ? sigmoid(logits[e])
                                               : logits[e];
     if (kind != K_ROUTE_SOFTMAX)
@@ -232,10 +232,9 @@ int ref_moe_gemm_silu_mul(struct k_backend *b, const struct k_moe_gemm_silu_mul_
     int status = k_check_gate_up(a->gemm.weight->n_rows, err);
     if (status == QUIRE_OK)
         status = ref_moe_gemm(b, &a->gemm, err);
-    const struct k_gemm_silu_mul_args choices = {.gemm = {.weight = a->gemm.weight,
-                                                          .y_dev = a->gemm.y_dev,
-                                                          .n_tokens = a->gemm.n_tokens * a->gemm.n_used},
-                                                 .out_dev = a->out_dev};
+    const struct k_gemm_silu_mul_args choices = {
+        .gemm = {.weight = a->gemm.weight, .y_dev = a->gemm.y_dev, .n_tokens = a->gemm.n_tokens * a->gemm.n_used},
+        .out_dev = a->out_dev};
     if (status == QUIRE_OK)
         ref_silu_mul(b, &choices);
     return status;

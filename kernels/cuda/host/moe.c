@@ -4,8 +4,8 @@
 
 static int refuse(const char *operation, struct quire_error *err)
 {
-    return quire_fail(err, QUIRE_UNSUPPORTED, "%s: mixtures of experts are not supported on a GPU yet; use --device cpu",
-                      operation);
+    return quire_fail(err, QUIRE_UNSUPPORTED,
+                      "%s: mixtures of experts are not supported on a GPU yet; use --device cpu", operation);
 }
 
 int cuda_moe_route(struct k_backend *b, const struct k_moe_route_args *a, struct quire_error *err)
