@@ -153,6 +153,7 @@ TILE(qwen3_f16)
 TILE(olmo2)
 LANE(mixtral)
 LANE(qwen3_moe)
+LANE(olmoe)
 TILE(mixtral)
 TILE(qwen3_moe)
 #endif
@@ -220,7 +221,7 @@ int main(void)
         cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
         cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
         cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),    cmocka_unit_test(lane_gguf),
-        cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),
+        cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),    cmocka_unit_test(lane_olmoe),
 #endif
     };
 #ifdef TEST_DEVICE

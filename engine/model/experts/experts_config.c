@@ -24,8 +24,8 @@ static int read_count(const json_t *config, uint32_t *out, struct quire_error *e
 static int check_sizes(const struct model_experts *e, const struct model_config *model, struct quire_error *err)
 {
     if (e->n_used > e->n_experts)
-        return quire_fail(err, QUIRE_INVALID, CONFIG ": num_experts_per_tok: is %u, but there are %u experts", e->n_used,
-                          e->n_experts);
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": num_experts_per_tok: is %u, but there are %u experts",
+                          e->n_used, e->n_experts);
     const uint64_t of_one = (uint64_t)e->inner_size * model->hidden_size * 3;
     if (of_one > MAX_NUMBERS / e->n_experts / model->n_layers)
         return quire_fail(err, QUIRE_INVALID,
