@@ -77,8 +77,13 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
     if (status == QUIRE_OK && row->count != SIZE_ONE && at.index == 0)
         status = refuse_both(b, at, out);
     if (is_stacked) {
-        model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, name);
-        status = checkpoint_find(b->checkpoint, name, out, b->err);
+        char all[MODEL_NAME_BYTES];
+        model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, all);
+        const int found = checkpoint_find(b->checkpoint, all, out, NULL);
+        if (found != QUIRE_NOT_FOUND) { /* a missing one is called by its own name */
+            status = checkpoint_find(b->checkpoint, all, out, b->err);
+            memcpy(name, all, sizeof name);
+        }
     }
     if (status == QUIRE_NOT_FOUND && row->when >= IF_DENSE)
         return quire_fail(b->err, status, "%s/model.safetensors: tensor '%s' is missing",

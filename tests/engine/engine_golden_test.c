@@ -154,6 +154,7 @@ TILE(olmo2)
 LANE(mixtral)
 LANE(qwen3_moe)
 LANE(olmoe)
+LANE(qwen2_moe)
 TILE(mixtral)
 TILE(qwen3_moe)
 #endif
@@ -222,6 +223,7 @@ int main(void)
         cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
         cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),    cmocka_unit_test(lane_gguf),
         cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),    cmocka_unit_test(lane_olmoe),
+        cmocka_unit_test(lane_qwen2_moe),
 #endif
     };
 #ifdef TEST_DEVICE
