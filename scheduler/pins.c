@@ -241,6 +241,10 @@ int pins_make(struct sched *s, const struct sched_request *r, struct pin **out, 
         return quire_fail(err, QUIRE_INVALID, "pin: needs prefix caching");
     if (n_blocks == 0)
         return quire_fail(err, QUIRE_INVALID, "pin: a prompt of %u tokens does not fill a block", r->n_prompt);
+    /* Where no live sequence is preempted, background blocks count as free, because background sequences give way. A
+     * pin does not. */
+    if (r->background && s->config->preemption == SCHED_PREEMPT_NEVER)
+        return quire_fail(err, QUIRE_INVALID, "pin: a background request cannot pin blocks if nothing is preempted");
     /* Expires pins here, because nothing is planned while there are no sequences, not even if this one is rejected. */
     pins_expire(s, r->arrival_us);
     if (s->pins->n + s->pins->n_promised == SCHED_MAX_PINS)
