@@ -442,8 +442,7 @@ bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_de
            checkpoint_find(checkpoint, bare, &t, NULL) == QUIRE_OK;
 }
 
-/* ---- contents of the checkpoint
- * ------------------------------------------------------------------------------------ */
+/* ---- contents of the checkpoint ---------------------------------------------------------------- */
 
 static void count_format(struct weights_contents *c, const struct k_weight_view *v, enum model_owner owner)
 {
@@ -461,7 +460,7 @@ static void count_format(struct weights_contents *c, const struct k_weight_view 
     c->of[i].n_weights[owner] += n;
 }
 
-/* Missing tensors are refused when they are bound. */
+/* Missing tensors are refused when they are bound, parts of a quantized matrix here. */
 static int count_matrix(struct binder *b, struct matrix_at at, struct weights_contents *f)
 {
     const struct quantized_matrix m = quantized_of(b, at);
@@ -469,7 +468,7 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     enum model_cut cut;
     int status = view_matrix(b, at, &v);
     if (status != QUIRE_OK)
-        return status == QUIRE_NOT_FOUND ? QUIRE_OK : status;
+        return status == QUIRE_NOT_FOUND && !quantized_has(&m) ? QUIRE_OK : status;
     f->has_quantized |= quantized_has(&m) || (b->desc->facts->quantization.made && !k_format_is_plain(v.format));
     v.data = NULL; /* only counted */
     status = model_share_cut(b->desc, at.layer, at.row, m.name, &v, &cut, b->err);

@@ -54,8 +54,10 @@ static void look(void *context, const struct engine_info *info)
 {
     struct verdict *v = context;
     v->plan = *info->plan;
-    v->max_position = info->desc->config->max_position;
-    snprintf(v->architecture, sizeof v->architecture, "%s", info->desc->config->architecture);
+    if (info->desc->config) { /* NULL: options were refused before the model was read */
+        v->max_position = info->desc->config->max_position;
+        snprintf(v->architecture, sizeof v->architecture, "%s", info->desc->config->architecture);
+    }
     snprintf(v->why, sizeof v->why, "%s", info->device_why ? info->device_why : "");
     snprintf(v->gemms, sizeof v->gemms, "%s", info->gemms);
     snprintf(v->placement, sizeof v->placement, "%s", info->placement ? info->placement : "");
