@@ -155,7 +155,7 @@ static void options_that_do(void **state)
     assert_int_equal(c.max_partial_prefills, 2);
     assert_int_equal(c.max_pinned_percent, 30);
     assert_int_equal(c.policy_options.ageing_us, 11);
-    assert_int_equal(c.cost.n_points, 1);
+    assert_int_equal(c.cost->n_points, 1);
     o.steps->step_target_ms = 1e-9; /* small, but a target all the same */
     assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
     assert_int_equal(c.step_target_us, 1);
