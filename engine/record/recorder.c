@@ -261,7 +261,7 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     put_u64(r, quire_wall_ns() / 1000);
     put_text(r, r->about.model);
     put_bytes(r, r->about.config_sha256.bytes, sizeof r->about.config_sha256.bytes);
-    put_text(r, info->plan->device);
+    put_text(r, engine_plan_device(info->plan));
     put_u8(r, (uint8_t)(info->plan->gemm_form | (info->gemm_library ? RECORD_NOT_INVARIANT : 0)));
     const struct quantization_made *made = info->desc->facts->quantization.made;
     put_u8(r, made ? (uint8_t)(made->code | RECORD_MADE) : (uint8_t)info->plan->weight_format.kind);
