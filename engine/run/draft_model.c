@@ -130,7 +130,8 @@ static uint64_t n_counted_blocks(const struct engine_plan *plan)
 
 uint64_t draft_model_host_bytes(const struct engine_plan *plan)
 {
-    return sizeof(struct draft_model) + plan->max_num_seqs * SLOT_BYTES + n_counted_blocks(plan);
+    return sizeof(struct draft_model) + sizeof(struct opened_model) + plan->max_num_seqs * SLOT_BYTES +
+           n_counted_blocks(plan);
 }
 
 static int alloc_arrays(struct draft_model *d, struct quire_error *err)
