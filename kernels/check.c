@@ -60,7 +60,10 @@ int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct 
     if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > K_MAX_HEAD_DIM || kv->n_kv_heads == 0 ||
         kv->block_tokens == 0 || !k_takes_format(K_OP_KV_COPY, kv->format))
         return quire_fail(err, QUIRE_INVALID, "%s: impossible KV cache shape", operation);
-    return QUIRE_OK;
+    const int status = k_kv_check(kv, err);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "%s", operation);
+    return status;
 }
 
 int k_check_rotation(const struct k_rope_kv_args *a, struct quire_error *err)

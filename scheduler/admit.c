@@ -197,10 +197,10 @@ static uint32_t worth_loading(const struct sched *s, const struct sequence *q, u
     if (c->preemption == SCHED_PREEMPT_RECOMPUTE && seq_waits(s, q)->account.n_preemptions > 0)
         return 0;
     uint32_t n = kv_table_loadable(q->table, seq_hashes(q), q->n_hashes, seq_most_hit(q));
-    if (n == 0 || c->preemption == SCHED_PREEMPT_SWAP || c->cost.n_points == 0)
+    if (n == 0 || c->preemption == SCHED_PREEMPT_SWAP || !c->cost)
         return n;
-    double copy_us = (double)(n / c->kv.block_tokens) * c->cost.block_copy_us;
-    double compute_us = sched_cost_prefill_us(&c->cost, hit, n, c->max_num_batched_tokens);
+    double copy_us = (double)(n / c->kv.block_tokens) * c->cost->block_copy_us;
+    double compute_us = sched_cost_prefill_us(c->cost, hit, n, c->max_num_batched_tokens);
     return copy_us < compute_us ? n : 0;
 }
 

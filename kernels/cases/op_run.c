@@ -24,7 +24,7 @@ struct buffer {
     const void *host; /* the expected contents after the call; NULL: an output */
 };
 
-/* The KV cache of an operation. */
+/* The KV cache of an operation, and how attention reads it. */
 struct op_cache {
     struct k_kv_shape kv;
     struct k_kv_layer layer; /* layer that the op writes or reads; the destination of a block copy */
@@ -37,6 +37,10 @@ struct op_cache {
     uint32_t *host_tables; /* block tables of the sequences, concatenated */
     uint32_t table_start[OP_MAX_SEQS];
     unsigned char *host_k, *host_v; /* the cache before the op */
+    struct k_attn_row *rows, *rows_dev;
+    uint32_t n_rows;       /* of the last call */
+    void *plan, *plan_dev; /* of these rows, on the host, and its device copy */
+    uint64_t plan_bytes;
 };
 
 struct op_binding {
@@ -53,14 +57,10 @@ struct op_binding {
     unsigned char *weight_memory;
     float *x, *add, *vector, *bias, *q_norm, *k_norm, *cos_sin, *out, *gate_up;
     uint32_t *ids, *slots, *tables;
-    struct k_attn_row *rows, *rows_dev;
     struct k_pool_row *texts; /* pooling only */
-    uint32_t n_attn_rows; /* rows of the last call */
     void *workspace;
-    void *plan, *plan_dev; /* attention's plan on the host, and its device copy */
-    uint64_t plan_bytes;
-    struct op_sampler sampler;
-    struct op_cache *cache; /* follows this struct; zeros if the op has no KV cache */
+    struct op_cache *cache;     /* zeros if the op has no KV cache; follows this struct */
+    struct op_sampler *sampler; /* zeros if the op does not sample; follows the cache */
 };
 
 /* Keeps the first failure. After it, the binding reads and writes nothing more, and its owner releases it. */
@@ -415,10 +415,10 @@ static void bind_workspace(struct op_binding *n)
     struct k_plan_bytes bytes;
     n->b->ops->planner->workspace(&dims, &bytes);
     n->workspace = new_buffer(n, NULL, op_is_gemm(c) ? bytes.gemm : bytes.attention, false);
-    n->plan_bytes = bytes.attention_plan;
+    n->cache->plan_bytes = bytes.attention_plan;
     if (c->op == K_OP_ATTENTION) {
-        n->plan_dev = new_buffer(n, NULL, n->plan_bytes, false);
-        n->plan = made(n, calloc(1, n->plan_bytes + 1));
+        n->cache->plan_dev = new_buffer(n, NULL, n->cache->plan_bytes, false);
+        n->cache->plan = made(n, calloc(1, n->cache->plan_bytes + 1));
     }
 }
 
@@ -452,8 +452,8 @@ static void bind_arrays(struct op_binding *n)
     if (c->op == K_OP_GEMM_SILU_MUL)
         n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
     if (c->op == K_OP_ATTENTION) {
-        n->rows = made(n, calloc(op_n_seqs(c), sizeof *n->rows));
-        n->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->rows, false);
+        n->cache->rows = made(n, calloc(op_n_seqs(c), sizeof *n->cache->rows));
+        n->cache->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->cache->rows, false);
     }
     if (c->op == K_OP_POOL)
         bind_texts(n);
@@ -461,9 +461,9 @@ static void bind_arrays(struct op_binding *n)
 
 static void bind_sampler(struct op_binding *n)
 {
-    keep(n, op_sampler_open(&n->sampler, n->b, n->n_tokens, n->c->n_rows, &n->err));
+    keep(n, op_sampler_open(n->sampler, n->b, n->n_tokens, n->c->n_rows, &n->err));
     if (!is_ok(n))
-        n->sampler = (struct op_sampler){0};
+        *n->sampler = (struct op_sampler){0};
 }
 
 static void bind_output(struct op_binding *n)
@@ -484,12 +484,13 @@ static void bind_output(struct op_binding *n)
 int op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
             struct op_binding **out, struct quire_error *err)
 {
-    struct op_binding *n = calloc(1, sizeof *n + sizeof *n->cache); /* one allocation for both */
+    struct op_binding *n = calloc(1, sizeof *n + sizeof *n->cache + sizeof *n->sampler);
     *out = NULL;
     if (!n)
         return quire_fail(err, QUIRE_NO_MEMORY, "%s: no memory on the host", op_name(c));
     *n = (struct op_binding){
         .b = b, .c = c, .d = d, .variant = *variant, .n_tokens = op_n_tokens(c), .cache = (struct op_cache *)(n + 1)};
+    n->sampler = (struct op_sampler *)(n->cache + 1);
     bind_arrays(n);
     if (is_ok(n) && op_is_quantized(c))
         bind_quantized(n);
@@ -516,39 +517,35 @@ int op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *
 
 /* ---- calling --------------------------------------------------------------------------------- */
 
-static float scale_of(const struct op_case *c)
-{
-    return 1.0f / sqrtf((float)c->head_dim);
-}
-
 /* Makes the rows of a chunk and their plan. */
 static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, struct quire_error *err)
 {
+    struct op_cache *a = n->cache;
     uint32_t n_rows = 0, token = 0;
     for (uint32_t s = 0; s < op_n_seqs(n->c); s++) {
         const struct op_seq *seq = &n->c->seqs[s];
         uint32_t from = index * chunk;
         if (from < seq->n_tokens)
-            n->rows[n_rows++] = (struct k_attn_row){token + from,
+            a->rows[n_rows++] = (struct k_attn_row){token + from,
                                                     seq->n_tokens - from < chunk ? seq->n_tokens - from : chunk,
                                                     seq->position + from, n->cache->table_start[s]};
         token += seq->n_tokens;
     }
-    n->n_attn_rows = n_rows;
-    int status = n->b->ops->copy_in(n->b, n->rows_dev, n->rows, n_rows * sizeof *n->rows, err);
+    a->n_rows = n_rows;
+    int status = n->b->ops->copy_in(n->b, a->rows_dev, a->rows, n_rows * sizeof *a->rows, err);
     if (status != QUIRE_OK)
         return status;
     status = n->b->ops->attention_plan(n->b,
-                                       &(struct k_attention_plan_args){.rows = n->rows,
+                                       &(struct k_attention_plan_args){.rows = a->rows,
                                                                        .kv = &n->cache->kv,
-                                                                       .plan = n->plan,
+                                                                       .plan = a->plan,
                                                                        .n_rows = n_rows,
                                                                        .n_tokens = n->n_tokens,
                                                                        .n_q_heads = n->c->n_q_heads,
                                                                        .window = n->c->window,
                                                                        .whole = n->c->whole},
                                        err);
-    return status == QUIRE_OK ? n->b->ops->copy_in(n->b, n->plan_dev, n->plan, n->plan_bytes, err) : status;
+    return status == QUIRE_OK ? n->b->ops->copy_in(n->b, a->plan_dev, a->plan, a->plan_bytes, err) : status;
 }
 
 /* The rows of the previous plan must have run. */
@@ -560,7 +557,7 @@ static int plan_samples(struct op_binding *n, uint32_t first, uint32_t count, st
     if (status == QUIRE_OK)
         status = n->b->ops->wait(n->b, ticket, err);
     if (status == QUIRE_OK)
-        status = op_sampler_plan(&n->sampler, n->d->rows + first, count, &n_planned, err);
+        status = op_sampler_plan(n->sampler, n->d->rows + first, count, &n_planned, err);
     assert(status != QUIRE_OK ||
            n_planned == count); /* cases use few penalties and biases, so one plan holds all rows */
     return status;
@@ -647,19 +644,19 @@ static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, stru
     (void)count;
     const struct k_attention_args args = {.qkv_dev = n->x,
                                           .out_dev = n->out,
-                                          .rows = n->rows,
-                                          .rows_dev = n->rows_dev,
-                                          .plan_dev = n->plan_dev,
+                                          .rows = n->cache->rows,
+                                          .rows_dev = n->cache->rows_dev,
+                                          .plan_dev = n->cache->plan_dev,
                                           .tables_dev = n->tables,
                                           .kv = &n->cache->kv,
                                           .layer = &n->cache->layer,
                                           .workspace_dev = n->workspace,
-                                          .n_rows = n->n_attn_rows,
+                                          .n_rows = n->cache->n_rows,
                                           .n_tokens = n->n_tokens,
                                           .n_q_heads = n->c->n_q_heads,
                                           .window = n->c->window,
                                           .whole = n->c->whole,
-                                          .scale = scale_of(n->c),
+                                          .scale = 1.0f / sqrtf((float)n->c->head_dim),
                                           .softcap = n->c->softcap,
                                           .sinks_dev = n->vector};
     return n->b->ops->attention(n->b, &args, err);
@@ -713,7 +710,7 @@ static int call_kv_copy(struct op_binding *n, uint64_t t, uint32_t count, struct
 
 static int call_sample(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    return op_sampler_queue(&n->sampler, n->x + t * n->c->n_rows, n->d->rows + t, (uint32_t)t, count, err);
+    return op_sampler_queue(n->sampler, n->x + t * n->c->n_rows, n->d->rows + t, (uint32_t)t, count, err);
 }
 
 static int (*const calls[])(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err) = {
@@ -848,7 +845,7 @@ int op_fetch(struct op_binding *n, struct op_output *out, struct quire_error *er
     for (uint32_t i = 0; i < n->n_buffers; i++)
         check_buffer(n, &n->buffers[i]);
     if (n->c->op == K_OP_SAMPLE)
-        fetch_rows(n, &out->arrays[0], (const float *)n->sampler.results_dev, out->n_tokens);
+        fetch_rows(n, &out->arrays[0], (const float *)n->sampler->results_dev, out->n_tokens);
     else if (n->c->op == K_OP_ROPE_KV)
         fetch_rope_kv(n, out);
     else if (n->c->op == K_OP_KV_COPY)
@@ -871,10 +868,10 @@ void op_release(struct op_binding *n)
         n->b->ops->free(n->b, n->buffers[i].base);
     if (n->weight)
         n->b->ops->weight_destroy(n->b, n->weight);
-    free(n->rows);
-    free(n->plan);
-    if (n->sampler.b)
-        op_sampler_close(&n->sampler);
+    free(n->cache->rows);
+    free(n->cache->plan);
+    if (n->sampler->b)
+        op_sampler_close(n->sampler);
     free(n->weight_memory);
     free(n->cache->host_slots);
     free(n->cache->token_slots);

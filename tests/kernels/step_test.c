@@ -289,6 +289,15 @@ static void test_impossible_shapes(void **state)
         assert_int_equal(b->ops->kv_copy(b, &copy, &err), QUIRE_INVALID);
         assert_non_null(strstr(err.text, "kv_copy: impossible KV cache shape"));
     }
+    static const struct k_kv_shape narrow_v = {K_FORMAT_F16, 1, 32, 4, 16};
+    const struct k_rope_kv_args rope = {.kv = &narrow_v, .layer = &layer, .n_q_heads = 1, .n_tokens = 1};
+    assert_int_equal(b->ops->rope_kv(b, &rope, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->kv_copy(b, &(struct k_kv_copy_args){&narrow_v, &layer, &layer, &pair, 1}, &err),
+                     QUIRE_UNSUPPORTED);
+    assert_int_equal(
+        b->ops->attention(b, &(struct k_attention_args){.kv = &narrow_v, .layer = &layer, .n_q_heads = 1}, &err),
+        QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "attention: KV cache: heads of K have 32 numbers and heads of V 16"));
     static const struct k_kv_shape possible = {K_FORMAT_F16, 1, 16, 4, 16};
     static const float caps[] = {-1, NAN, INFINITY, 0x1p-127f};
     for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++) {
