@@ -498,7 +498,6 @@ struct engine *engine_new(struct quire_error *err)
         free(e);
         return NULL;
     }
-    e->model->desc.facts = &e->model->facts;
     e->info->desc = &e->model->desc;
     e->info->sampling = &e->sampling_defaults;
     e->info->plan = e->plan;
