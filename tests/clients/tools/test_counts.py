@@ -92,7 +92,6 @@ def test_in_the_log(start):
 
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     tools = [{"type": "function", "function": {"name": "go", "parameters": schema}}]
-    # A forced call comes behind the reasoning, which the demo model does not end by itself.
     shown, _ = line(tools=tools, tool_choice="required", parallel_tool_calls=False, extra_body={"thinking_token_budget": 0})
     assert "tool_calls=1" in shown and "malformed_calls" not in shown
     shown, reply = line()
