@@ -56,7 +56,7 @@ static int check_config(const struct sched_config *c, struct quire_error *err)
     if (c->policy_options.n_tenants > SCHED_MAX_TENANTS)
         return quire_fail(err, QUIRE_INVALID, "n_tenants: must be at most %u, got %u", SCHED_MAX_TENANTS,
                           c->policy_options.n_tenants);
-    if (c->max_pinned_percent > 100)
+    if (c->max_pinned_percent > 100 && c->max_pinned_percent != SCHED_NO_PINS)
         return quire_fail(err, QUIRE_INVALID, "max_pinned_percent: must be at most 100, got %u", c->max_pinned_percent);
     if (c->step_target_us > 0 && !c->cost)
         return quire_fail(err, QUIRE_INVALID, "step_target_us: needs a cost model");

@@ -4,8 +4,6 @@
 
 /* An hour: longer than any useful wait for a step or a batch, and far from overflow. */
 #define MAX_MS 3600000.0
-/* Pins that a client requests may use half of the blocks, so that as many are left for what changes. */
-#define DEFAULT_PINNED_PERCENT 50
 
 /* The index of a name; NULL is the first. Returns -1 if no name matches. */
 static int index_of(const char *name, const char *const *names, int n)
@@ -92,7 +90,7 @@ int schedule_config(const struct engine_options *o, struct sched_config *out, st
         .max_partial_prefills = s->max_partial_prefills,
         .adaptive_budget = s->adaptive_budget,
         .max_batch_size = s->max_batch_size,
-        .max_pinned_percent = s->max_pinned_percent ? s->max_pinned_percent : DEFAULT_PINNED_PERCENT,
+        .max_pinned_percent = s->max_pinned_percent ? s->max_pinned_percent : SCHED_NO_PINS,
         .cost = s->cost.n_points > 0 ? &s->cost : NULL,
     };
     if (s->policy_options.n_tenants > SCHED_MAX_TENANTS)

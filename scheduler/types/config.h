@@ -53,6 +53,7 @@ struct sched_config {
     uint64_t max_wait_us; /* of dynamic batches */
     enum sched_preemption preemption;
     uint32_t max_pinned_percent; /* percentage of a group's blocks; 0: 50, and no pins for cached answers */
+#define SCHED_NO_PINS UINT32_MAX /* of max_pinned_percent: no pins at all */
     const struct sched_cost *cost; /* NULL: no cost model */
 
     struct key256 secret; /* key of the hash chain, for blocks filled by generated tokens */

@@ -159,6 +159,13 @@ static void options_that_do(void **state)
     o.steps->step_target_ms = 1e-9; /* small, but a target all the same */
     assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
     assert_int_equal(c.step_target_us, 1);
+    /* Pins: half of the blocks by default, and none with 0. */
+    o = small_options();
+    assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
+    assert_int_equal(c.max_pinned_percent, 50);
+    o.steps->max_pinned_percent = 0;
+    assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
+    assert_int_equal(c.max_pinned_percent, SCHED_NO_PINS);
 }
 
 static void requests_that_make_no_sense(void **state)
