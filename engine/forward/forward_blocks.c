@@ -145,9 +145,9 @@ static int linear(struct pass *p, const struct site_weight *weight, enum model_a
         return activate(p, K_ACT_GELU, out, model_size_of(f->desc, p->layer, SIZE_INNER));
     case ACTIVATION_SILU_MUL: break;
     }
-    struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out, .for_gemm = true};
+    struct k_gemm_gated_args fused = {.gemm = gemm, .out_dev = out, .for_gemm = true};
     fused.gemm.y_dev = f->layout->has_gate_up ? buffer(f, f->layout->wide) : NULL;
-    return f->backend->ops->gemm_silu_mul(f->backend, &fused, p->err);
+    return f->backend->ops->gemm_gated(f->backend, &fused, p->err);
 }
 
 static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols, bool for_gemm)

@@ -29,7 +29,7 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     bool x_for_gemm; /* x_dev was written with for_gemm */
 };
 
-struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], with y from gemm() */
+struct k_gemm_gated_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], with y from gemm() */
     /* Weight [2 n, K]: gate's rows, then up's; unit 0. y_dev is scratch of [T, 2 n], undefined afterwards. It is NULL
      * if the planner's needs_gate_up returns false. */
     struct k_gemm_args gemm;

@@ -9,7 +9,7 @@
     {.op = K_OP_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, __VA_ARGS__}
 /* Gate and up of an MLP: n rows of each. */
 #define GATED(dt, t, n, k, ...) \
-    {.op = K_OP_GEMM_SILU_MUL, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, __VA_ARGS__}
+    {.op = K_OP_GEMM_GATED, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, __VA_ARGS__}
 #define GATED_MMA(t, n, k, ...) GATED(K_BF16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define GATED_MMA_F16(t, n, k, ...) GATED(K_F16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define TILE(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
@@ -451,7 +451,7 @@ uint32_t op_n_tokens(const struct op_case *c)
 
 bool op_is_gemm(const struct op_case *c)
 {
-    return c->op == K_OP_GEMM || c->op == K_OP_GEMM_SILU_MUL;
+    return c->op == K_OP_GEMM || c->op == K_OP_GEMM_GATED;
 }
 
 bool op_is_quantized(const struct op_case *c)

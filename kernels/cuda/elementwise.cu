@@ -92,7 +92,7 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
 /* ---- SiLU-mul, on the output of cuBLASLt; our own GEMMs include it --------------------------- */
 
 static __global__ void __launch_bounds__(THREADS)
-    silu_mul_4_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
+    gate_4_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
 {
     uint32_t i = first_column(4);
     if (i >= n)
@@ -104,7 +104,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    silu_mul_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
+    gate_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
 {
     uint32_t i = first_column(1);
     if (i >= n)
@@ -113,12 +113,12 @@ static __global__ void __launch_bounds__(THREADS)
     store1(to.out_dev, to.as_factors, (uint64_t)blockIdx.x * n + i, k_silu(gate[0]) * gate[n]);
 }
 
-cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated,
-                            uint32_t n_tokens, uint32_t n)
+cudaError_t launch_gate(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated, uint32_t n_tokens,
+                        uint32_t n)
 {
     if (is_vector(n, gate_up, gated->out_dev))
-        return K_LAUNCH(silu_mul_4_kernel, row_grid(n_tokens, n, 4), dim3(THREADS), 0, stream, gate_up, *gated, n);
-    return K_LAUNCH(silu_mul_kernel, row_grid(n_tokens, n, 1), dim3(THREADS), 0, stream, gate_up, *gated, n);
+        return K_LAUNCH(gate_4_kernel, row_grid(n_tokens, n, 4), dim3(THREADS), 0, stream, gate_up, *gated, n);
+    return K_LAUNCH(gate_kernel, row_grid(n_tokens, n, 1), dim3(THREADS), 0, stream, gate_up, *gated, n);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */

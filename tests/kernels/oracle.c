@@ -213,8 +213,8 @@ static void check_gemm(const struct op_case *c, const struct op_data *d, const s
 
 /* silu's slope is at most 1.1, so it passes on 1.1 of gate's error; then exp, 1 + exp, the division and the product. If
  * exp(-x) overflows, silu is 0 instead of x e^x, which is below 88.73 e^-88.7228 < 2^-121. */
-static void check_gemm_silu_mul(const struct op_case *c, const struct op_data *d, const struct op_array *out,
-                                struct verdict *v)
+static void check_gemm_gated(const struct op_case *c, const struct op_data *d, const struct op_array *out,
+                             struct verdict *v)
 {
     uint64_t n = c->n_rows / 2;
     for (uint64_t t = 0; t < c->n_tokens; t++) {
@@ -650,7 +650,7 @@ bool oracle_check(const struct op_case *c, const struct op_data *d, const struct
     case K_OP_ROPE_ANGLES: check_angles(c, d, &out->arrays[0], &v); break;
     case K_OP_ROPE_KV: check_rope_kv(c, d, out, &v); break;
     case K_OP_ATTENTION: check_attention(c, d, &out->arrays[0], &v); break;
-    case K_OP_GEMM_SILU_MUL: check_gemm_silu_mul(c, d, &out->arrays[0], &v); break;
+    case K_OP_GEMM_GATED: check_gemm_gated(c, d, &out->arrays[0], &v); break;
     case K_OP_SAMPLE: check_sample(c, d, out, &v); break;
     case K_OP_KV_COPY: check_copy(c, d, out, &v); break;
     case K_OP_ATTENTION_PLAN:

@@ -470,7 +470,7 @@ static void page_rope_kv(const struct op_case *c, const struct op_data *d, struc
     }
 }
 
-void page_silu_mul(const float *gate_up, uint32_t n, float *out)
+void page_gate(const float *gate_up, uint32_t n, float *out)
 {
     for (uint32_t i = 0; i < n; i++)
         out[i] = page_silu(gate_up[i]) * gate_up[n + i];
@@ -481,7 +481,7 @@ static void (*gemm_of(const struct op_case *c))(const struct op_case *c, const s
     return op_is_quantized(c) ? page_gemm_quant : c->form == K_FORM_MMA ? page_gemm_mma : page_gemm;
 }
 
-static void page_gemm_silu_mul(const struct op_case *c, const struct op_data *d, float *out)
+static void page_gemm_gated(const struct op_case *c, const struct op_data *d, float *out)
 {
     uint32_t n = c->n_rows / 2;
     float *y = malloc((size_t)c->n_tokens * c->n_rows * sizeof *y);
@@ -489,7 +489,7 @@ static void page_gemm_silu_mul(const struct op_case *c, const struct op_data *d,
         abort();
     gemm_of(c)(c, d, y);
     for (uint64_t t = 0; t < c->n_tokens; t++)
-        page_silu_mul(y + t * c->n_rows, n, out + t * n);
+        page_gate(y + t * c->n_rows, n, out + t * n);
     free(y);
 }
 
@@ -633,7 +633,7 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
     case K_OP_ATTENTION:
         (c->form == K_FORM_MMA && c->dtype == K_F16 ? page_attention_mma : page_attention)(c, d, first);
         break;
-    case K_OP_GEMM_SILU_MUL: page_gemm_silu_mul(c, d, first); break;
+    case K_OP_GEMM_GATED: page_gemm_gated(c, d, first); break;
     case K_OP_KV_COPY: page_copy_blocks(d, out); break;
     case K_OP_SAMPLE:
         for (uint64_t t = 0; t < out->n_tokens; t++)

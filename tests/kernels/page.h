@@ -26,7 +26,7 @@ float page_sum_segments(const float s[8], const uint32_t begin[9]);
 float page_row(const struct op_case *c, const unsigned char *row, const float *x);
 
 /* Computes the n outputs of a token's gate and up. */
-void page_silu_mul(const float *gate_up, uint32_t n, float *out);
+void page_gate(const float *gate_up, uint32_t n, float *out);
 
 /* Samples from one row of logits. */
 void page_sample(const struct k_sample_row *row, const float *logits, uint32_t n_vocab, struct k_sample_result *out);
