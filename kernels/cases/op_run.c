@@ -610,8 +610,8 @@ static int call_gemm(struct op_binding *n, uint64_t t, uint32_t count, struct qu
 static int call_gemm_gated(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const struct op_case *c = n->c;
-    const struct k_gemm_gated_args args = {.gemm = gemm_args(n, t, count, n->gate_up),
-                                           .out_dev = n->out + t * (c->n_rows / 2)};
+    const struct k_gemm_gated_args args = {
+        .gemm = gemm_args(n, t, count, n->gate_up), .out_dev = n->out + t * (c->n_rows / 2), .gate = op_gate(c)};
     return n->b->ops->gemm_gated(n->b, &args, err);
 }
 

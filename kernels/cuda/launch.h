@@ -17,11 +17,12 @@
 extern "C" {
 #endif
 
-/* Destination of silu(gate) · up of a GEMM whose rows are gate's and then up's; it then writes nothing to y_dev.
+/* Destination of the gate (kernels/math/gate.h) of a GEMM whose rows are gate's and then up's; it then writes nothing to y_dev.
  * NULL: the GEMM writes its plain result to y_dev. */
 struct cuda_gated {
     float *out_dev;
     bool as_factors;
+    struct k_gate gate;
 };
 
 /* A process group's memory, as kernels access it (peers.cuh). */

@@ -1,5 +1,5 @@
 #include "kernels/args/rows.h"
-#include "kernels/math/activation.h"
+#include "kernels/math/gate.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"
@@ -73,12 +73,26 @@ int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_er
     return QUIRE_OK;
 }
 
-/* ---- SiLU-mul -------------------------------------------------------------------------------- */
+/* ---- gates ----------------------------------------------------------------------------------- */
 
-static void gate_row(const float *restrict gate, const float *restrict up, float *restrict out, uint32_t n)
+/* A loop for each kind, so that the compiler makes vectors of each. */
+static void gate_row(struct k_gate how, const float *restrict gate, const float *restrict up, float *restrict out,
+                     uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = k_silu(gate[i]) * up[i];
+    switch (how.kind) {
+    case K_GATE_SILU:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = k_silu(gate[i]) * up[i];
+        break;
+    case K_GATE_GELU_TANH:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = k_gelu_tanh(gate[i]) * up[i];
+        break;
+    case K_GATE_CLAMPED:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = k_gate_clamped(gate[i], up[i], how.limit);
+        break;
+    }
 }
 
 static void gate_task(void *context, struct k_piece piece)
@@ -89,7 +103,7 @@ static void gate_task(void *context, struct k_piece piece)
     uint32_t n = a->gemm.weight->n_rows / 2;
     for (uint64_t t = begin; t < end; t++) {
         const float *gate = a->gemm.y_dev + t * 2 * n;
-        gate_row(gate, gate + n, a->out_dev + t * n, n);
+        gate_row(a->gate, gate, gate + n, a->out_dev + t * n, n);
     }
 }
 

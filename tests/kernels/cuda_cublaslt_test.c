@@ -162,7 +162,7 @@ static void test_gate_and_up(void **state)
     ok(b->ops->gemm_gated(b, &args, &err), &err);
     ok(b->ops->copy_out(b, out, g.out_dev, sizeof out, &err), &err);
     for (uint32_t t = 0; t < T; t++) {
-        page_gate(g.y + t * N, N / 2, page);
+        page_gate((struct k_gate){K_GATE_SILU, 0.0f}, g.y + t * N, N / 2, page);
         assert_memory_equal(out + t * N / 2, page, sizeof page);
     }
     drop(&g);

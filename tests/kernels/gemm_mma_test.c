@@ -606,10 +606,9 @@ static void test_many_tokens(void **state)
     check_many_tokens(1632, 896, 131, 0, true);
 }
 #else /* the library does not export its launches */
-/* The SiLU after NVIDIA's library; our own GEMMs include it. As floats and as factors, by four columns and by one. */
-static void test_gate(void **state)
+/* The gate after NVIDIA's library; our own GEMMs include it. As floats and as factors, by four columns and by one. */
+static void check_gate(enum k_gate_kind kind)
 {
-    (void)state;
     enum { N = 48, T = 3 };
     struct quire_error err;
     uint64_t seed = 8;
@@ -617,10 +616,10 @@ static void test_gate(void **state)
     for (uint32_t i = 0; i < 2 * N * T; i++)
         gate_up[i] = i == 5 ? NAN : i == 6 ? 3e38f : op_random_value(&seed, VALUES_WIDE);
     for (uint32_t t = 0; t < T; t++)
-        page_gate(gate_up + 2 * N * t, N, want + N * t);
+        page_gate((struct k_gate){kind, 2.0f}, gate_up + 2 * N * t, N, want + N * t);
     float *from = on_device(NULL, sizeof gate_up + 4), *to = on_device(NULL, sizeof left);
     for (uint32_t i = 0; i < 4; i++) {
-        const struct cuda_gated gated = {to, i % 2 != 0};
+        const struct cuda_gated gated = {to, i % 2 != 0, {kind, 2.0f}};
         memset(left, 0xee, sizeof left);
         ok(b->ops->copy_in(b, from + i / 2, gate_up, sizeof gate_up, &err), &err);
         ok(b->ops->copy_in(b, to, left, sizeof left, &err), &err);
@@ -633,6 +632,14 @@ static void test_gate(void **state)
     }
     b->ops->free(b, from);
     b->ops->free(b, to);
+}
+
+static void test_gate(void **state)
+{
+    (void)state;
+    check_gate(K_GATE_SILU);
+    check_gate(K_GATE_GELU_TANH);
+    check_gate(K_GATE_CLAMPED);
 }
 #endif
 

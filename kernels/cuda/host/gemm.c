@@ -98,7 +98,7 @@ static cudaError_t launch_chosen(struct k_backend *b, const struct k_gemm_args *
 
 /* ---- the operation ---- */
 
-/* Sets *done if NVIDIA's library has computed the GEMM. SiLU is then a separate launch. The library is no row of the
+/* Sets *done if NVIDIA's library has computed the GEMM. The gate is then a separate launch. The library is no row of the
  * table, because its bits are not the form's. */
 static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, const struct cuda_gated *gated, bool *done,
                            struct quire_error *err)
@@ -113,10 +113,10 @@ static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, con
     if (status != QUIRE_OK || !*done || !gated)
         return status;
     cudaError_t error = launch_gate(c->stream, a->y_dev, gated, a->n_tokens, a->weight->n_rows / 2);
-    return cuda_check(b, error, "silu", err);
+    return cuda_check(b, error, "gate", err);
 }
 
-/* gated: the destination of silu(gate) · up, or NULL. */
+/* gated: the destination of the gate, or NULL. */
 static int gemm(struct k_backend *b, const struct k_gemm_args *args, const struct cuda_gated *gated,
                 const char *operation, struct quire_error *err)
 {
@@ -147,5 +147,5 @@ int cuda_gemm_gated(struct k_backend *b, const struct k_gemm_gated_args *a, stru
     if (status != QUIRE_OK)
         return status;
     bool as_factors = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->gemm.weight->n_rows / 2);
-    return gemm(b, &a->gemm, &(struct cuda_gated){a->out_dev, as_factors}, "gemm_gated", err);
+    return gemm(b, &a->gemm, &(struct cuda_gated){a->out_dev, as_factors, a->gate}, "gemm_gated", err);
 }
