@@ -454,7 +454,6 @@ struct engine *engine_new(struct quire_error *err)
         quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
         return NULL;
     }
-    e->model->desc.facts = &e->model->facts;
     e->info = calloc(1, sizeof *e->info);
     e->model = calloc(1, sizeof *e->model);
     e->plan = calloc(1, sizeof *e->plan);
@@ -468,6 +467,7 @@ struct engine *engine_new(struct quire_error *err)
         free(e);
         return NULL;
     }
+    e->model->desc.facts = &e->model->facts;
     e->info->desc = &e->model->desc;
     e->info->sampling = &e->sampling_defaults;
     e->info->plan = e->plan;
