@@ -19,8 +19,9 @@ const struct model_tensor model_tensors[] = {
     {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,           L "self_attn.v_proj.bias",             SIZE_ONE, SIZE_V,        SIZE_ONE,    SHARD_ROWS, IF_V_BIAS},
     {OF_ATTENTION, TENSOR_MATRIX, SITE_O,             L "self_attn.o_proj.weight",           SIZE_ONE, SIZE_HIDDEN,   SIZE_HEADS,  SHARD_COLS, ALWAYS},
     {OF_ATTENTION, TENSOR_BIAS,   SITE_O,             L "self_attn.o_proj.bias",             SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_O_BIAS},
-    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM, L "input_layernorm.weight",            SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_PRE},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM, L "input_layernorm.weight",            SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_FIRST},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM, L "post_attention_layernorm.weight",   SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_POST},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_POST_NORM, L "post_attention_layernorm.weight", SIZE_ONE, SIZE_HIDDEN, SIZE_ONE,  SHARD_NONE, IF_NORM_BOTH},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_Q_NORM,         L "self_attn.q_norm.weight",           SIZE_ONE, SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM_EACH},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",           SIZE_ONE, SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM_EACH},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_Q_NORM,         L "self_attn.q_norm.weight",           SIZE_ONE, SIZE_Q,        SIZE_ONE,    SHARD_ROWS, IF_HEAD_NORM_ALL},
@@ -33,6 +34,8 @@ const struct model_tensor model_tensors[] = {
     {OF_MLP,       TENSOR_BIAS,   SITE_DOWN,          L "mlp.down_proj.bias",                SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_MLP_BIAS},
     {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "post_attention_layernorm.weight",   SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_PRE},
     {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "post_feedforward_layernorm.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_POST},
+    {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "pre_feedforward_layernorm.weight",  SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_BOTH},
+    {OF_MLP,       TENSOR_VECTOR, VEC_MLP_POST_NORM,  L "post_feedforward_layernorm.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_BOTH},
     {OF_MODEL,     TENSOR_MATRIX, SITE_EMBED,         "model.embed_tokens.weight",           SIZE_ONE, SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
     {OF_MODEL,     TENSOR_MATRIX, SITE_LM_HEAD,       "lm_head.weight",                      SIZE_ONE, SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, IF_UNTIED},
     {OF_MODEL,     TENSOR_VECTOR, VEC_FINAL_NORM,     "model.norm.weight",                   SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, ALWAYS},
@@ -98,6 +101,8 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_MLP_BIAS: return block->mlp.bias;
     case IF_NORM_PRE: return block->place == NORM_PRE;
     case IF_NORM_POST: return block->place == NORM_POST;
+    case IF_NORM_BOTH: return block->place == NORM_BOTH;
+    case IF_NORM_FIRST: return block->place == NORM_PRE || block->place == NORM_BOTH;
     case IF_HEAD_NORM_EACH: return block->attention.head_norm == HEAD_NORM_EACH;
     case IF_HEAD_NORM_ALL: return block->attention.head_norm == HEAD_NORM_ALL;
     case IF_UNTIED: return !desc->config->tied_embeddings && desc->config->outputs.kind == OUTPUT_TOKENS;

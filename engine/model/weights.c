@@ -280,15 +280,17 @@ static int check_plain(const struct binder *b, const struct checkpoint_tensor *t
                       t->file, t->name, k_format_name(t->format));
 }
 
+/* Every vector of a decoder is a norm's. */
 static int read_vector(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
 {
     struct checkpoint_tensor t;
+    const float more = b->desc->config->norms_add_one && row->kind == TENSOR_VECTOR ? 1 : 0;
     const uint32_t head_dim = model_whole_size(b->desc, layer, SIZE_HEAD_DIM);
     int status = find(b, (struct matrix_at){row, layer, 0}, &t);
     if (status == QUIRE_OK)
         status = check_plain(b, &t);
     for (uint32_t i = 0; status == QUIRE_OK && i < t.shape[0]; i++)
-        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i);
+        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i) + more;
     return status;
 }
 

@@ -68,6 +68,11 @@ static void must_describe(const char *config)
 #define QWEN2(fields) CONFIG("Qwen2ForCausalLM", fields)
 #define QWEN3(fields) CONFIG("Qwen3ForCausalLM", fields)
 #define OLMO2(fields) CONFIG("Olmo2ForCausalLM", fields)
+#define OLMO3(fields) CONFIG("Olmo3ForCausalLM", fields)
+#define SMOLLM3(fields) CONFIG("SmolLM3ForCausalLM", ",\"num_key_value_heads\":2" fields)
+#define GRANITE(fields) CONFIG("GraniteForCausalLM", fields)
+#define GEMMA2(fields) CONFIG("Gemma2ForCausalLM", ",\"num_key_value_heads\":2" fields)
+#define GEMMA3(fields) CONFIG("Gemma3ForCausalLM", ",\"num_key_value_heads\":2" fields)
 
 static void llama_defaults(void **state)
 {
@@ -205,6 +210,65 @@ static void olmo2_norms(void **state)
     must_describe(OLMO2(",\"num_key_value_heads\":2,\"attention_bias\":true,\"rms_norm_eps\":1e-6"));
     assert_int_equal(attention()->n_kv_heads, 2);
     assert_true(attention()->q_bias && attention()->o_bias && config_read->rms_eps == 1e-6f);
+}
+
+/* Which layers have a window, and which RoPE each has. */
+static void layers_of_two_kinds(void **state)
+{
+    (void)state;
+    must_describe(SMOLLM3(",\"no_rope_layer_interval\":2"));
+    assert_int_equal(config_read->n_ropes, 2);
+    assert_int_equal(config_read->ropes[1].kind, MODEL_ROPE_NONE);
+    assert_true(config_read->ropes[0].theta == 2e6 && config_read->tied_embeddings);
+    for (uint32_t l = 0; l < 3; l++)
+        assert_int_equal(config_read->layers[l].blocks[0].attention.rope, l == 1);
+    must_describe(SMOLLM3(",\"no_rope_layers\":[0,1,0,1]")); /* a list may be longer */
+    for (uint32_t l = 0; l < 3; l++)
+        assert_int_equal(config_read->layers[l].blocks[0].attention.rope, l != 1);
+
+    must_describe(OLMO3(",\"max_position_embeddings\":512,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,"
+                        "\"original_max_position_embeddings\":64}")); /* every fourth layer is full: none of three */
+    assert_int_equal(config_read->ropes[0].kind, MODEL_ROPE_YARN);
+    assert_int_equal(config_read->ropes[1].kind, MODEL_ROPE_DEFAULT);
+    assert_int_equal(config_read->max_position, 512);
+    for (uint32_t l = 0; l < 3; l++) {
+        assert_int_equal(window_of(l), 4096);
+        assert_int_equal(config_read->layers[l].blocks[0].attention.rope, 1);
+    }
+    must_describe(GEMMA3(",\"sliding_window\":8,\"sliding_window_pattern\":2"));
+    assert_true(config_read->ropes[0].theta == 1e6 && config_read->ropes[1].theta == 1e4);
+    for (uint32_t l = 0; l < 3; l++) {
+        assert_int_equal(window_of(l), l == 1 ? 0 : 8);
+        assert_int_equal(config_read->layers[l].blocks[0].attention.rope, l != 1);
+    }
+    const struct key256 legacy = identity();
+    must_describe(GEMMA3(",\"sliding_window\":8,\"layer_types\":[\"sliding_attention\",\"full_attention\","
+                         "\"sliding_attention\"],\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\","
+                         "\"rope_theta\":1e6},\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e4}}"));
+    const struct key256 saved = identity();
+    assert_memory_equal(&legacy, &saved, sizeof legacy);
+}
+
+static void factors_and_softcaps(void **state)
+{
+    (void)state;
+    must_describe(GRANITE(""));
+    assert_true(attention()->scale == 1 && config_read->factors.residual == 0 && config_read->factors.logits == 0);
+    must_describe(GRANITE(",\"embedding_multiplier\":12,\"residual_multiplier\":0.22,\"attention_multiplier\":0.125,"
+                          "\"logits_scaling\":8"));
+    assert_true(attention()->scale == 0.125f && config_read->factors.residual == 0.22f);
+    assert_true(config_read->factors.embedding == 12 && config_read->factors.logits == 0.125f);
+    must_describe(GEMMA2(""));
+    assert_true(attention()->softcap == 50 && config_read->factors.logit_softcap == 30 &&
+                attention()->scale == 0.0625f);
+    assert_true(config_read->norms_add_one && config_read->tied_embeddings);
+    assert_int_equal(mlp()->activation, ACTIVATION_GELU_TANH_MUL);
+    assert_int_equal(config_read->layers[0].blocks[0].place, NORM_BOTH);
+    assert_int_equal(window_of(0), 4096);
+    assert_int_equal(window_of(1), 0);
+    must_describe(GEMMA2(",\"attn_logit_softcapping\":null,\"final_logit_softcapping\":null,\"sliding_window\":null"));
+    assert_true(attention()->softcap == 0 && config_read->factors.logit_softcap == 0);
+    assert_int_equal(window_of(0), 0);
 }
 
 static void rope_in_both_layouts(void **state)
@@ -383,6 +447,23 @@ static const struct refusal refusals[] = {
     UNSUPPORTED(MISTRAL(",\"num_key_value_heads\":2,\"layer_types\":[\"sliding_attention\","
                         "\"full_attention\",\"sliding_attention\"]"),
                 "layer_types: layer 1 as full_attention is not supported for MistralForCausalLM"),
+    INVALID(SMOLLM3(",\"no_rope_layers\":[1,1]"),
+            "config.json: no_rope_layers: has 2 entries, but num_hidden_layers is"),
+    INVALID(SMOLLM3(",\"no_rope_layers\":[1,2,1]"), "config.json: no_rope_layers: must hold 1"),
+    INVALID(SMOLLM3(",\"no_rope_layers\":[1,\"a\",1]"), "config.json: no_rope_layers: must hold 1"),
+    INVALID(SMOLLM3(",\"no_rope_layer_interval\":0"), "config.json: no_rope_layer_interval: must be between"),
+    INVALID(SMOLLM3(",\"use_sliding_window\":true,\"sliding_window\":8"), "config.json: layer_types: is missing, but"),
+    INVALID(GRANITE(",\"residual_multiplier\":0"), "config.json: residual_multiplier: must be between"),
+    INVALID(GRANITE(",\"logits_scaling\":\"8\""), "config.json: logits_scaling: must be a number"),
+    INVALID(GRANITE(",\"attention_multiplier\":-1"), "config.json: attention_multiplier: must be between"),
+    INVALID(GEMMA2(",\"query_pre_attn_scalar\":0"), "config.json: query_pre_attn_scalar: must be between"),
+    INVALID(GEMMA2(",\"attn_logit_softcapping\":0"), "config.json: attn_logit_softcapping: must be between"),
+    INVALID(GEMMA2(",\"final_logit_softcapping\":1e9"), "config.json: final_logit_softcapping: must be between"),
+    UNSUPPORTED(GEMMA2(",\"hidden_activation\":\"gelu\""), "config.json: hidden_activation: 'gelu' is not supported"),
+    INVALID(GEMMA3(",\"sliding_window_pattern\":0"), "config.json: sliding_window_pattern: must be between"),
+    INVALID(GEMMA3(",\"rope_local_base_freq\":0"), "config.json: rope_local_base_freq: must be between"),
+    INVALID(GEMMA3(",\"rope_parameters\":{\"full_attention\":7}"),
+            "config.json: rope_parameters: full_attention: must be"),
     INVALID(LLAMA(",\"eos_token_id\":\"</s>\""), "config.json: eos_token_id: must be an integer"),
     INVALID(LLAMA(",\"eos_token_id\":[1,100]"), "config.json: eos_token_id: must be between 0 and"),
     INVALID(LLAMA(",\"eos_token_id\":-1"), "config.json: eos_token_id: must be between 0 and"),
@@ -590,6 +671,8 @@ int main(void)
         cmocka_unit_test(qwen_windows),
         cmocka_unit_test(qwen3_heads),
         cmocka_unit_test(olmo2_norms),
+        cmocka_unit_test(layers_of_two_kinds),
+        cmocka_unit_test(factors_and_softcaps),
         cmocka_unit_test(rope_in_both_layouts),
         cmocka_unit_test(yarn_fields),
         cmocka_unit_test(generation_config_wins),
