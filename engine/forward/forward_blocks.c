@@ -199,6 +199,7 @@ static int rope_kv(struct pass *p, const struct model_attention *attention)
         .layer = &f->kv->layers[p->layer],
         .n_tokens = p->n,
         .n_q_heads = group->n_q_heads,
+        .n_fixed = attention->k_dim - f->desc->config->ropes[attention->rope].dim,
     };
     return f->backend->ops->rope_kv(f->backend, &a, p->err);
 }

@@ -26,7 +26,7 @@ _Static_assert(sizeof(struct model_config) == 344, "struct model_config" CHANGED
 _Static_assert(sizeof(struct model_attention) == 44, "struct model_attention" CHANGED);
 _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
 _Static_assert(sizeof(struct model_block) == 56, "struct model_block" CHANGED);
-_Static_assert(sizeof(struct model_rope) == 80, "struct model_rope" CHANGED);
+_Static_assert(sizeof(struct model_rope) == 1112, "struct model_rope" CHANGED);
 _Static_assert(sizeof(struct checkpoint_facts) == 208, "struct checkpoint_facts" CHANGED);
 
 __attribute__((format(printf, 2, 3))) static void add(struct quire_sha256_state *s, const char *format, ...)

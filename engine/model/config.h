@@ -52,6 +52,7 @@ struct model_config {
     uint32_t max_position;  /* max_position_embeddings; times the linear factor; for YaRN, factor × original */
     float rms_eps;          /* of either norm */
     enum model_norm final_norm;
+    bool fused; /* the files have q, k and v in one matrix, and gate and up */
     bool norms_add_one; /* the files have the norms' weights minus 1 */
     struct model_factors factors;
     bool tied_embeddings;

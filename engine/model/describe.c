@@ -25,6 +25,7 @@
 enum window_rule {
     WINDOW_NONE,
     WINDOW_EVERY_LAYER, /* sliding_window, in all of them */
+    WINDOW_EVERY_LAYER_OR_NONE, /* likewise, but without the field none */
     WINDOW_UPPER_LAYERS, /* use_sliding_window, and layer_types or max_window_layers */
     WINDOW_LAYER_TYPES, /* use_sliding_window, and layer_types, which must be there then */
     WINDOW_PATTERN, /* layer_types, or all layers but each so-many-th */
@@ -51,6 +52,7 @@ struct architecture {
     bool gemma; /* GELU by tanh, embeddings times the root of hidden_size, norms' weights stored minus 1 */
     double default_query_scalar; /* query_pre_attn_scalar's; 0 = it is not read, nor are the softcaps */
     double default_softcap, default_logit_softcap; /* 0 = none */
+    bool fused; /* q, k and v in one matrix, and gate and up */
     bool reads_multipliers; /* embedding_, attention_ and residual_multiplier, and logits_scaling */
     bool encoder;
     bool classifier;
@@ -126,6 +128,15 @@ static const struct architecture architectures[] = {
      .window = WINDOW_PATTERN,
      .window_pattern = 4,
      .rope = {.theta = 500000.0, .by_window = true}},
+    {.name = "Phi3ForCausalLM",
+     .model_type = "phi3",
+     .default_max_position = 4096,
+     .default_bos = 1,
+     .default_eos = 32000,
+     .default_rms_eps = 1e-5,
+     .window = WINDOW_EVERY_LAYER_OR_NONE,
+     .rope = {.partial = true},
+     .fused = true},
     {.name = "GraniteForCausalLM",
      .model_type = "granite",
      .default_max_position = 2048,
@@ -406,6 +417,7 @@ static int read_features(const json_t *config, const struct architecture *arch, 
     bool attention_bias = false;
     int status = refuse_whole_texts(config, err);
     model->tied_embeddings = arch->tied;
+    model->fused = arch->fused;
     if (status == QUIRE_OK)
         status = read_activation(config, arch, &layer->blocks[1].mlp, err);
     if (status == QUIRE_OK)
@@ -577,8 +589,9 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
                         struct quire_error *err)
 {
     json_t *types = NULL;
-    bool use = arch->window == WINDOW_EVERY_LAYER;
-    uint32_t window = 0, first = arch->window == WINDOW_EVERY_LAYER ? 0 : 28;
+    bool use = arch->window == WINDOW_EVERY_LAYER ||
+               (arch->window == WINDOW_EVERY_LAYER_OR_NONE && has_key(config, "sliding_window"));
+    uint32_t window = 0, first = use ? 0 : 28;
     int status = QUIRE_OK;
     if (arch->window == WINDOW_PATTERN)
         return read_pattern(config, arch, model, err);

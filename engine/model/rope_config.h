@@ -16,6 +16,7 @@ struct model_rope_rule {
     double theta; /* rope_theta's default; 0 = 10000 */
     bool by_window; /* layers with a window have a RoPE of their own, which is not scaled */
     double local_theta; /* by_window: rope_local_base_freq's default; 0 = theirs is rope_theta, too */
+    bool partial; /* partial_rotary_factor, and longrope */
     uint32_t no_rope_interval; /* no_rope_layers, else each so-many-th layer has no RoPE; 0 = all layers have it */
 };
 

@@ -55,6 +55,8 @@ enum model_division { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
 /* The condition under which a model has a tensor. */
 enum model_condition {
     ALWAYS,
+    IF_SPLIT, /* not fused */
+    IF_FUSED, /* neighbouring rows of one name and site are parts of one tensor, from top to bottom */
     IF_Q_BIAS,
     IF_K_BIAS,
     IF_V_BIAS,

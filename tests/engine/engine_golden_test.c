@@ -142,6 +142,7 @@ LANE(granite)
 LANE(gemma)
 LANE(gemma2)
 LANE(gemma3)
+LANE(phi3)
 #ifdef TEST_DEVICE
 MMA(llama2)
 MMA(llama3)
@@ -218,7 +219,7 @@ int main(void)
         cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),       cmocka_unit_test(lane_qwen3_f16),
         cmocka_unit_test(lane_olmo2),        cmocka_unit_test(lane_olmo2_f32),   cmocka_unit_test(lane_smollm3),
         cmocka_unit_test(lane_olmo3),        cmocka_unit_test(lane_granite),     cmocka_unit_test(lane_gemma),
-        cmocka_unit_test(lane_gemma2),       cmocka_unit_test(lane_gemma3),
+        cmocka_unit_test(lane_gemma2),       cmocka_unit_test(lane_gemma3),      cmocka_unit_test(lane_phi3),
 #ifdef TEST_DEVICE
         cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),       cmocka_unit_test(mma_mistral),
         cmocka_unit_test(mma_qwen2_yarn),    cmocka_unit_test(mma_qwen2_window), cmocka_unit_test(mma_qwen3),

@@ -145,6 +145,16 @@ MODELS = {
              eos_token_id=1, pad_token_id=0, embedding_multiplier=1.5, residual_multiplier=0.7,
              attention_multiplier=0.2, logits_scaling=1.25),
         "hub", 200),
+    # Fused matrices, a rotated part of each head, and long factors: the prompt is longer than the original length.
+    "phi3": (
+        dict(architectures=["Phi3ForCausalLM"], model_type="phi3", torch_dtype="bfloat16",
+             vocab_size=320, num_attention_heads=3, num_key_value_heads=1,
+             intermediate_size=118, bos_token_id=2, eos_token_id=1, pad_token_id=0,
+             max_position_embeddings=512, original_max_position_embeddings=64, sliding_window=400,
+             partial_rotary_factor=0.5,
+             rope_scaling=dict(type="longrope", short_factor=[1 + i / 8 for i in range(8)],
+                               long_factor=[1.5 + i * 0.75 for i in range(8)])),
+        "hub", 200),
     "gemma": (
         dict(architectures=["GemmaForCausalLM"], model_type="gemma", torch_dtype="bfloat16",
              vocab_size=320, num_attention_heads=6, num_key_value_heads=1, head_dim=32,

@@ -28,6 +28,10 @@ def inverse_frequencies(head_dim, rope):
     base = [theta ** (-(2 * i) / head_dim) for i in range(head_dim // 2)]
     if kind == "default":
         return base, 1.0
+    if kind == "longrope": # the length is what the model is made for, and beyond the original
+        factor = rope["max_position_embeddings"] / rope["original_max_position_embeddings"]
+        scale = math.sqrt(1 + math.log(factor) / math.log(rope["original_max_position_embeddings"]))
+        return [f / by for f, by in zip(base, rope["long_factor"])], scale
     factor = rope["factor"]
     if kind == "linear":
         return [f / factor for f in base], 1.0
@@ -70,6 +74,9 @@ def rope_fields(config):
     """Both layouts as one flat dict."""
     rope = dict(config.get("rope_scaling") or config.get("rope_parameters") or {})
     rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
+    rope["max_position_embeddings"] = config.get("max_position_embeddings")
+    if config.get("original_max_position_embeddings"):
+        rope["original_max_position_embeddings"] = config["original_max_position_embeddings"]
     rope.setdefault("rope_theta", config.get("rope_theta", 10000.0))
     rope.setdefault("original_max_position_embeddings", config.get("max_position_embeddings"))
     return rope
@@ -94,7 +101,7 @@ def windows(config):
         pattern, types = config.get("sliding_window_pattern", PATTERNS[kind]), config.get("layer_types")
         return [config["sliding_window"] if (types[i] == "sliding_attention" if types else (i + 1) % pattern) else 0
                 for i in range(n)]
-    if kind == "MistralForCausalLM":
+    if kind in ("MistralForCausalLM", "Phi3ForCausalLM"):
         return [config["sliding_window"] or 0] * n
     if kind.startswith("Qwen") and config.get("use_sliding_window"):
         first = config["max_window_layers"]
@@ -117,8 +124,22 @@ class Model:
             self.scale = 1 / math.sqrt(self.config["query_pre_attn_scalar"])
         else:
             self.scale = self.config.get("attention_multiplier") or 1 / math.sqrt(self.head_dim)
+        self.split()
         stored = self.weights["model.embed_tokens.weight"].dtype
         self.kv_dtype = torch.float32 if stored == torch.float32 else torch.float16
+
+    def split(self):
+        """Fused matrices as the single ones."""
+        q, kv = self.n_q * self.head_dim, self.n_kv * self.head_dim
+        for name in list(self.weights):
+            if name.endswith("qkv_proj.weight"):
+                prefix = name.removesuffix("qkv_proj.weight")
+                for part, rows in zip("qkv", self.weights.pop(name).split((q, kv, kv))):
+                    self.weights[f"{prefix}{part}_proj.weight"] = rows
+            elif name.endswith("gate_up_proj.weight"):
+                prefix = name.removesuffix("gate_up_proj.weight")
+                for part, rows in zip(("gate", "up"), self.weights.pop(name).chunk(2)):
+                    self.weights[f"{prefix}{part}_proj.weight"] = rows
 
     def weight(self, name):
         return self.weights[name].to(self.dtype)
@@ -134,15 +155,16 @@ class Model:
     def angles(self, n, rope):
         if rope is None:
             rope = {"rope_type": "linear", "rope_theta": 1.0, "factor": math.inf}
-        frequencies, factor = inverse_frequencies(self.head_dim, rope)
+        turned = int(self.head_dim * self.config.get("partial_rotary_factor", 1.0))
+        frequencies, factor = inverse_frequencies(turned, rope)
         frequencies = torch.tensor(frequencies, dtype=torch.float64).to(torch.float32)
         angle = torch.arange(n, dtype=torch.float32)[:, None] * frequencies
         return [(f(angle.double()).to(self.dtype) * factor)[:, None, :] for f in (torch.cos, torch.sin)]
 
     @staticmethod
     def rotate(x, cos, sin):
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+        a, b, rest = x.split((cos.shape[-1], cos.shape[-1], x.shape[-1] - 2 * cos.shape[-1]), dim=-1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin, rest), dim=-1)
 
     @staticmethod
     def capped(x, cap):

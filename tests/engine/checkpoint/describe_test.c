@@ -70,6 +70,11 @@ static void must_describe(const char *config)
 #define OLMO2(fields) CONFIG("Olmo2ForCausalLM", fields)
 #define OLMO3(fields) CONFIG("Olmo3ForCausalLM", fields)
 #define SMOLLM3(fields) CONFIG("SmolLM3ForCausalLM", ",\"num_key_value_heads\":2" fields)
+#define PHI3(fields) CONFIG("Phi3ForCausalLM", fields)
+#define LONG(scaling, more) \
+    PHI3(",\"original_max_position_embeddings\":64,\"max_position_embeddings\":512," \
+         "\"rope_scaling\":{\"type\":\"longrope\"," scaling "}" more)
+#define EIGHT(x) "[" x "," x "," x "," x "," x "," x "," x "," x "]"
 #define GRANITE(fields) CONFIG("GraniteForCausalLM", fields)
 #define GEMMA2(fields) CONFIG("Gemma2ForCausalLM", ",\"num_key_value_heads\":2" fields)
 #define GEMMA3(fields) CONFIG("Gemma3ForCausalLM", ",\"num_key_value_heads\":2" fields)
@@ -247,6 +252,34 @@ static void layers_of_two_kinds(void **state)
                          "\"rope_theta\":1e6},\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e4}}"));
     const struct key256 saved = identity();
     assert_memory_equal(&legacy, &saved, sizeof legacy);
+}
+
+/* The length that the engine is started with chooses the factors, and the identity has those. */
+static void long_rope(void **state)
+{
+    (void)state;
+    must_describe(PHI3(""));
+    assert_true(config_read->fused && attention()->k_dim == 16 && config_read->ropes[0].dim == 16);
+    assert_int_equal(window_of(0), 0);
+    must_describe(PHI3(",\"head_dim\":64,\"partial_rotary_factor\":0.75,\"sliding_window\":8"));
+    assert_int_equal(config_read->ropes[0].dim, 48);
+    assert_int_equal(window_of(2), 8);
+    must_describe(LONG("\"short_factor\":" EIGHT("1") ",\"long_factor\":" EIGHT("2"), ""));
+    struct model_rope *rope = &config_read->ropes[0];
+    float inv_freq[8];
+    assert_true(rope->kind == MODEL_ROPE_LONG && rope->is_long && config_read->max_position == 512);
+    assert_true(fabs(rope->attention_factor - sqrt(1.5)) < 1e-12); /* 1 + log 8 / log 64 */
+    model_inv_freq(rope, inv_freq);
+    assert_true(inv_freq[0] == 0.5f);
+    const struct key256 longer = identity();
+    model_rope_choose(rope, 64);
+    model_inv_freq(rope, inv_freq);
+    assert_true(inv_freq[0] == 1.0f);
+    const struct key256 shorter = identity();
+    assert_memory_not_equal(&longer, &shorter, sizeof longer);
+    model_rope_choose(rope, 65);
+    const struct key256 again = identity();
+    assert_memory_equal(&longer, &again, sizeof longer);
 }
 
 static void factors_and_softcaps(void **state)
@@ -453,6 +486,13 @@ static const struct refusal refusals[] = {
     INVALID(SMOLLM3(",\"no_rope_layers\":[1,\"a\",1]"), "config.json: no_rope_layers: must hold 1"),
     INVALID(SMOLLM3(",\"no_rope_layer_interval\":0"), "config.json: no_rope_layer_interval: must be between"),
     INVALID(SMOLLM3(",\"use_sliding_window\":true,\"sliding_window\":8"), "config.json: layer_types: is missing, but"),
+    UNSUPPORTED(PHI3(",\"head_dim\":64,\"partial_rotary_factor\":0.7"),
+                "config.json: partial_rotary_factor: 0.7 rotates"),
+    UNSUPPORTED(PHI3(",\"partial_rotary_factor\":0"), "config.json: partial_rotary_factor: 0 rotates 0 numbers"),
+    INVALID(LONG("\"short_factor\":" EIGHT("1"), ""), "rope_scaling: long_factor: must have 8 numbers"),
+    INVALID(LONG("\"short_factor\":[1,2],\"long_factor\":" EIGHT("1"), ""), "short_factor: must have 8 numbers"),
+    INVALID(LONG("\"short_factor\":" EIGHT("0") ",\"long_factor\":" EIGHT("1"), ""), "short_factor: [0] must be"),
+    INVALID(LONG("\"short_factor\":" EIGHT("\"a\"") ",\"long_factor\":" EIGHT("1"), ""), "short_factor: [0] must be"),
     INVALID(GRANITE(",\"residual_multiplier\":0"), "config.json: residual_multiplier: must be between"),
     INVALID(GRANITE(",\"logits_scaling\":\"8\""), "config.json: logits_scaling: must be a number"),
     INVALID(GRANITE(",\"attention_multiplier\":-1"), "config.json: attention_multiplier: must be between"),
@@ -673,6 +713,7 @@ int main(void)
         cmocka_unit_test(olmo2_norms),
         cmocka_unit_test(layers_of_two_kinds),
         cmocka_unit_test(factors_and_softcaps),
+        cmocka_unit_test(long_rope),
         cmocka_unit_test(rope_in_both_layouts),
         cmocka_unit_test(yarn_fields),
         cmocka_unit_test(generation_config_wins),
