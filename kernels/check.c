@@ -14,7 +14,7 @@ bool k_takes_format(enum k_operation operation, struct k_format format)
     switch (operation) {
     case K_OP_EMBED:
     case K_OP_GEMM:
-    case K_OP_GEMM_SILU_MUL: return is_plain || k_format_is_quantized(format);
+    case K_OP_GEMM_GATED: return is_plain || k_format_is_quantized(format);
     case K_OP_ROPE_KV:
     case K_OP_ATTENTION_PLAN:
     case K_OP_ATTENTION:
@@ -101,7 +101,7 @@ int k_check_gate_up(uint32_t n_rows, struct quire_error *err)
 {
     if (n_rows % 2 != 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "gemm_silu_mul: the weight must have an even number of rows (gate and up), got %u", n_rows);
+                          "gemm_gated: the weight must have an even number of rows (gate and up), got %u", n_rows);
     return QUIRE_OK;
 }
 

@@ -34,6 +34,6 @@ int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct 
 int k_check_rotation(const struct k_rope_kv_args *a, struct quire_error *err); /* after k_check_kv_shape() */
 int k_check_attention(const struct k_attention_args *a, struct quire_error *err);
 int k_check_sample(const struct k_sample_plan_args *a, struct quire_error *err);
-int k_check_gate_up(uint32_t n_rows, struct quire_error *err); /* of gemm_silu_mul()'s weight */
+int k_check_gate_up(uint32_t n_rows, struct quire_error *err); /* of gemm_gated()'s weight */
 
 #endif

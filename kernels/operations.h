@@ -16,7 +16,7 @@
     X(ROPE_ANGLES, rope_angles, "cosine and sine of each position's angles, once a step for all layers") \
     X(ROPE_KV, rope_kv, "norms of the heads of q and k, RoPE, and K and V into their blocks") \
     X(ATTENTION, attention, "attention of a step's queries over the paged KV cache") \
-    X(GEMM_SILU_MUL, gemm_silu_mul, "gate and up of an MLP in one weight, then SiLU of gate times up") \
+    X(GEMM_GATED, gemm_gated, "gate and up of an MLP in one weight, then its gate of both") \
     X(LAYERNORM, layernorm, "the residual stream plus an addend, normalized by mean and variance") \
     X(ACTIVATE, activate, "GELU or tanh of each number") \
     X(POOL, pool, "one vector from the tokens of each text") \

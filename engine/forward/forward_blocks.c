@@ -83,9 +83,10 @@ static bool is_for_gemm(const struct pass *p, const float *x)
     return x != p->x && x != p->plain;
 }
 
-static int activate(struct pass *p, enum k_activation kind, float *x, uint32_t n_cols)
+/* by: of kinds that have a number */
+static int activate(struct pass *p, enum k_activation kind, float *x, uint32_t n_cols, float by)
 {
-    const struct k_activate_args a = {.x_dev = x, .n_tokens = p->n, .n_cols = n_cols, .activation = kind};
+    const struct k_activate_args a = {.x_dev = x, .n_tokens = p->n, .n_cols = n_cols, .activation = kind, .by = by};
     p->plain = x;
     return p->f->backend->ops->activate(p->f->backend, &a, p->err);
 }
@@ -126,6 +127,7 @@ static int linear(struct pass *p, const struct site_weight *weight, enum model_a
                   float *out)
 {
     struct forward *f = p->f;
+    struct k_gate gate = {.kind = K_GATE_SILU};
     const struct k_gemm_args gemm = {
         .weight = weight->matrix,
         .x_dev = x,
@@ -142,12 +144,13 @@ static int linear(struct pass *p, const struct site_weight *weight, enum model_a
     case ACTIVATION_NONE: return f->backend->ops->gemm(f->backend, &gemm, p->err);
     case ACTIVATION_GELU:
         TRY(f->backend->ops->gemm(f->backend, &gemm, p->err));
-        return activate(p, K_ACT_GELU, out, model_size_of(f->desc, p->layer, SIZE_INNER));
+        return activate(p, K_ACT_GELU, out, model_size_of(f->desc, p->layer, SIZE_INNER), 0);
     case ACTIVATION_SILU_MUL: break;
+    case ACTIVATION_GELU_TANH_MUL: gate.kind = K_GATE_GELU_TANH; break;
     }
-    struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out, .for_gemm = true};
+    struct k_gemm_gated_args fused = {.gemm = gemm, .out_dev = out, .gate = gate, .for_gemm = true};
     fused.gemm.y_dev = f->layout->has_gate_up ? buffer(f, f->layout->wide) : NULL;
-    return f->backend->ops->gemm_silu_mul(f->backend, &fused, p->err);
+    return f->backend->ops->gemm_gated(f->backend, &fused, p->err);
 }
 
 static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols, bool for_gemm)
@@ -196,6 +199,7 @@ static int rope_kv(struct pass *p, const struct model_attention *attention)
         .layer = &f->kv->layers[p->layer],
         .n_tokens = p->n,
         .n_q_heads = group->n_q_heads,
+        .n_fixed = attention->k_dim - f->desc->config->ropes[attention->rope].dim,
     };
     return f->backend->ops->rope_kv(f->backend, &a, p->err);
 }
@@ -266,6 +270,7 @@ static int attend(struct pass *p, const struct model_attention *attention, const
         .window = group->window,
         .whole = attention->mask == MASK_NONE,
         .scale = attention->scale,
+        .softcap = attention->softcap,
     };
     return f->backend->ops->attention(f->backend, &a, p->err);
 }
@@ -312,12 +317,22 @@ static int mlp(struct pass *p, const struct model_block *block, const float *in,
 /* A block writes to out what is to be added to x. */
 struct block_kind {
     int (*run)(struct pass *p, const struct model_block *block, const float *in, float *out);
-    enum model_vector norm, norm_bias;
+    enum model_vector norm, norm_bias, post_norm;
 };
 static const struct block_kind block_kinds[] = {
-    [BLOCK_ATTENTION] = {attention, VEC_ATTENTION_NORM, VEC_ATTENTION_NORM_BIAS},
-    [BLOCK_MLP] = {mlp, VEC_MLP_NORM, VEC_MLP_NORM_BIAS},
+    [BLOCK_ATTENTION] = {attention, VEC_ATTENTION_NORM, VEC_ATTENTION_NORM_BIAS, VEC_ATTENTION_POST_NORM},
+    [BLOCK_MLP] = {mlp, VEC_MLP_NORM, VEC_MLP_NORM_BIAS, VEC_MLP_POST_NORM},
 };
+
+/* What a block adds, times the model's factor. A factor applies to the sum over ranks. */
+static int scale_delta(struct pass *p, float *delta)
+{
+    const float by = p->f->desc->config->factors.residual;
+    if (by == 0)
+        return QUIRE_OK;
+    TRY(complete(p, delta, &p->out_is_part));
+    return p->n ? activate(p, K_ACT_SCALE, delta, p->f->desc->config->hidden_size, by) : QUIRE_OK;
+}
 
 static int run_block(struct pass *p, const struct model_block *block)
 {
@@ -336,6 +351,11 @@ static int run_block(struct pass *p, const struct model_block *block)
     TRY(norm_x(p, block->norm, kind->norm));
     p->out_is_part = false;
     TRY(kind->run(p, block, buffer(p->f, p->f->layout->normed), delta));
+    if (block->place == NORM_BOTH) {
+        TRY(complete(p, delta, &p->out_is_part));
+        return p->n ? norm_into_x(p, block->norm, kind->post_norm, delta) : QUIRE_OK;
+    }
+    TRY(scale_delta(p, delta));
     p->due = delta;
     p->due_is_part = p->out_is_part;
     return QUIRE_OK;
@@ -368,7 +388,8 @@ static int embed(struct pass *p)
     const struct k_embed_args a = {.table = f->weights->beside->site[SITE_EMBED].matrix,
                                    .ids_dev = forward_on_device(f, p->batch->ids),
                                    .out_dev = p->x,
-                                   .n_tokens = p->n};
+                                   .n_tokens = p->n,
+                                   .scale = f->desc->config->factors.embedding};
     TRY(f->backend->ops->embed(f->backend, &a, p->err));
     return f->desc->config->is_encoder ? embed_places(p) : QUIRE_OK;
 }
@@ -416,7 +437,7 @@ static int pool_dense(struct pass *p, float *out)
     p->plain = pooled;
     TRY(linear(p, &p->weights->site[SITE_DENSE], ACTIVATION_NONE, pooled, out));
     if (f->desc->config->outputs.dense.tanh)
-        TRY(activate(p, K_ACT_TANH, out, f->desc->config->outputs.vector_size));
+        TRY(activate(p, K_ACT_TANH, out, f->desc->config->outputs.vector_size, 0));
     if (!f->desc->config->outputs.normalize)
         return QUIRE_OK;
     const struct k_pool_args a = {.x_dev = out,
@@ -438,7 +459,7 @@ static int classify(struct pass *p)
     p->n = p->batch->n_logits;
     p->plain = first;
     TRY(linear(p, &p->weights->site[SITE_POOLER], ACTIVATION_NONE, first, pooled));
-    TRY(activate(p, K_ACT_TANH, pooled, f->desc->config->hidden_size));
+    TRY(activate(p, K_ACT_TANH, pooled, f->desc->config->hidden_size, 0));
     return linear(p, &p->weights->site[SITE_CLASSIFIER], ACTIVATION_NONE, pooled, p->logits);
 }
 
@@ -461,13 +482,25 @@ static int give_vectors(struct pass *p)
                                                    : pool(p, p->logits, f->desc->config->outputs.normalize);
 }
 
+/* The model's factors of n rows of logits, of this rank's part of the vocabulary. */
+static int scale_logits(struct pass *p, float *logits)
+{
+    const struct model_factors *factors = &p->f->desc->config->factors;
+    const uint32_t n_cols =
+        model_share_of(p->f->desc, p->f->desc->shard.rank, p->f->desc->config->n_layers, SIZE_VOCAB).n;
+    if (factors->logits > 0)
+        TRY(activate(p, K_ACT_SCALE, logits, n_cols, factors->logits));
+    return factors->logit_softcap > 0 ? activate(p, K_ACT_SOFTCAP, logits, n_cols, factors->logit_softcap) : QUIRE_OK;
+}
+
 /* Computes this rank's rows of the head, then collects the rows of all ranks. */
 static int make_logits(struct pass *p)
 {
     struct forward *f = p->f;
     const bool is_shared = f->desc->shard.n_ranks > 1;
-    TRY(linear(p, &f->weights->head, ACTIVATION_NONE, buffer(f, f->layout->normed),
-               is_shared ? forward_own_logits(f) : p->logits));
+    float *own = is_shared ? forward_own_logits(f) : p->logits;
+    TRY(linear(p, &f->weights->head, ACTIVATION_NONE, buffer(f, f->layout->normed), own));
+    TRY(scale_logits(p, own));
     return is_shared ? forward_gather_logits(f, p->n, p->logits, p->err) : QUIRE_OK;
 }
 

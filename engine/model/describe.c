@@ -25,7 +25,10 @@
 enum window_rule {
     WINDOW_NONE,
     WINDOW_EVERY_LAYER, /* sliding_window, in all of them */
+    WINDOW_EVERY_LAYER_OR_NONE, /* likewise, but without the field none */
     WINDOW_UPPER_LAYERS, /* use_sliding_window, and layer_types or max_window_layers */
+    WINDOW_LAYER_TYPES, /* use_sliding_window, and layer_types, which must be there then */
+    WINDOW_PATTERN, /* layer_types, or all layers but each so-many-th */
 };
 
 /* The properties of an architecture, and the defaults of its config class in transformers for absent fields. */
@@ -43,6 +46,14 @@ struct architecture {
     enum model_norm_position norm_place; /* of every block */
     enum model_head_norm head_norm;
     enum window_rule window;
+    uint32_t window_pattern; /* of WINDOW_PATTERN: sliding_window_pattern's default */
+    struct model_rope_rule rope;
+    bool tied; /* tie_word_embeddings' default */
+    bool gemma; /* GELU by tanh, embeddings times the root of hidden_size, norms' weights stored minus 1 */
+    double default_query_scalar; /* query_pre_attn_scalar's; 0 = it is not read, nor are the softcaps */
+    double default_softcap, default_logit_softcap; /* 0 = none */
+    bool fused; /* q, k and v in one matrix, and gate and up */
+    bool reads_multipliers; /* embedding_, attention_ and residual_multiplier, and logits_scaling */
     bool encoder;
     bool classifier;
     bool roberta; /* encoders: RoBERTa's tensor names, and its first position is the padding token's id + 1 */
@@ -94,6 +105,88 @@ static const struct architecture architectures[] = {
      .reads_attention_bias = true,
      .norm_place = NORM_POST,
      .head_norm = HEAD_NORM_ALL},
+    {.name = "SmolLM3ForCausalLM",
+     .model_type = "smollm3",
+     .default_kv_heads = 4,
+     .default_max_position = 32768,
+     .default_bos = 128000,
+     .default_eos = 128001,
+     .reads_attention_bias = true,
+     .reads_mlp_bias = true,
+     .window = WINDOW_LAYER_TYPES,
+     .rope = {.theta = 2000000.0, .no_rope_interval = 4},
+     .tied = true},
+    {.name = "Olmo3ForCausalLM",
+     .model_type = "olmo3",
+     .default_max_position = 2048,
+     .default_bos = -1,
+     .default_eos = 50279,
+     .default_rms_eps = 1e-5,
+     .reads_attention_bias = true,
+     .norm_place = NORM_POST,
+     .head_norm = HEAD_NORM_ALL,
+     .window = WINDOW_PATTERN,
+     .window_pattern = 4,
+     .rope = {.theta = 500000.0, .by_window = true}},
+    {.name = "Phi3ForCausalLM",
+     .model_type = "phi3",
+     .default_max_position = 4096,
+     .default_bos = 1,
+     .default_eos = 32000,
+     .default_rms_eps = 1e-5,
+     .window = WINDOW_EVERY_LAYER_OR_NONE,
+     .rope = {.partial = true},
+     .fused = true},
+    {.name = "GraniteForCausalLM",
+     .model_type = "granite",
+     .default_max_position = 2048,
+     .default_bos = 1,
+     .default_eos = 2,
+     .reads_attention_bias = true,
+     .reads_mlp_bias = true,
+     .reads_multipliers = true},
+    {.name = "GemmaForCausalLM",
+     .model_type = "gemma",
+     .default_kv_heads = 16,
+     .default_head_dim = 256,
+     .default_max_position = 8192,
+     .default_bos = 2,
+     .default_eos = 1,
+     .reads_attention_bias = true,
+     .tied = true,
+     .gemma = true},
+    {.name = "Gemma2ForCausalLM",
+     .model_type = "gemma2",
+     .default_kv_heads = 4,
+     .default_head_dim = 256,
+     .default_max_position = 8192,
+     .default_bos = 2,
+     .default_eos = 1,
+     .reads_attention_bias = true,
+     .norm_place = NORM_BOTH,
+     .window = WINDOW_PATTERN,
+     .window_pattern = 2,
+     .tied = true,
+     .gemma = true,
+     .default_query_scalar = 256,
+     .default_softcap = 50,
+     .default_logit_softcap = 30},
+    {.name = "Gemma3ForCausalLM",
+     .model_type = "gemma3_text",
+     .default_kv_heads = 4,
+     .default_head_dim = 256,
+     .default_max_position = 131072,
+     .default_bos = 2,
+     .default_eos = 1,
+     .reads_attention_bias = true,
+     .norm_place = NORM_BOTH,
+     .head_norm = HEAD_NORM_EACH,
+     .window = WINDOW_PATTERN,
+     .window_pattern = 6,
+     .rope = {.theta = 1000000.0, .by_window = true, .local_theta = 10000.0},
+     .tied = true,
+     .gemma = true,
+     .default_query_scalar = 256},
     {.name = "BertModel", .model_type = "bert", ENCODER},
     {.name = "BertForSequenceClassification", .model_type = "bert", ENCODER, .classifier = true},
     {.name = "RobertaModel", .model_type = "roberta", ENCODER, .roberta = true},
@@ -139,7 +232,7 @@ static int find_architecture(const json_t *config, const struct architecture **o
             return QUIRE_OK;
         }
     }
-    char supported[512] = "";
+    char supported[1024] = "";
     for (size_t i = 0, at = 0; i < N_ARCHITECTURES && at < sizeof supported; i++)
         at += (size_t)snprintf(supported + at, sizeof supported - at, "%s%s", i ? ", " : "", architectures[i].name);
     return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", field,
@@ -254,19 +347,79 @@ static int refuse_whole_texts(const json_t *config, struct quire_error *err)
                       is_causal ? "use_bidirectional_attention" : "is_causal", is_causal ? "true" : "false");
 }
 
+static int read_activation(const json_t *config, const struct architecture *arch, struct model_mlp *mlp,
+                           struct quire_error *err)
+{
+    const char *key = "hidden_activation", *act = NULL, *only = arch->gemma ? "gelu_pytorch_tanh" : "silu";
+    char shown[48];
+    int status = arch->gemma ? quire_json_string(config, CONFIG, key, &act, err) : QUIRE_OK;
+    if (status == QUIRE_OK && !act)
+        status = quire_json_string(config, CONFIG, key = "hidden_act", &act, err);
+    if (status != QUIRE_OK)
+        return status;
+    mlp->activation = arch->gemma ? ACTIVATION_GELU_TANH_MUL : ACTIVATION_SILU_MUL;
+    /* The first Gemma's files say "gelu", and the approximation is meant. */
+    const bool is_old = arch->gemma && act && strcmp(key, "hidden_act") == 0 && strcmp(act, "gelu") == 0;
+    if (!act || strcmp(act, only) == 0 || is_old)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", key,
+                      model_shown(act, shown, sizeof shown), only);
+}
+
+/* null: none, 0. */
+static int read_softcap(const json_t *config, const char *key, double absent, float *out, struct quire_error *err)
+{
+    double cap = has_key(config, key) ? 0.0 : absent;
+    int status = quire_json_f64(config, CONFIG, key, 1e-3, 1e6, &cap, err);
+    *out = (float)cap;
+    return status;
+}
+
+static int read_gemma(const json_t *config, const struct architecture *arch, struct model_config *model,
+                      struct model_attention *a, struct quire_error *err)
+{
+    double scalar = arch->default_query_scalar;
+    model->norms_add_one = true;
+    model->factors.embedding = (float)sqrt((double)model->hidden_size);
+    if (scalar == 0)
+        return QUIRE_OK;
+    int status = quire_json_f64(config, CONFIG, "query_pre_attn_scalar", 1e-3, 1e6, &scalar, err);
+    if (status == QUIRE_OK)
+        status = read_softcap(config, "attn_logit_softcapping", arch->default_softcap, &a->softcap, err);
+    if (status == QUIRE_OK)
+        status = read_softcap(config, "final_logit_softcapping", arch->default_logit_softcap,
+                              &model->factors.logit_softcap, err);
+    a->scale = (float)(1.0 / sqrt(scalar));
+    return status;
+}
+
+static int read_multipliers(const json_t *config, struct model_config *model, struct model_attention *a,
+                            struct quire_error *err)
+{
+    double of[4] = {1.0, 1.0, 1.0, 1.0};
+    static const char *const keys[4] = {"embedding_multiplier", "residual_multiplier", "attention_multiplier",
+                                        "logits_scaling"};
+    for (size_t i = 0; i < 4; i++) {
+        const int status = quire_json_f64(config, CONFIG, keys[i], 1e-6, 1e6, &of[i], err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    model->factors.embedding = (float)of[0];
+    model->factors.residual = of[1] == 1.0 ? 0 : (float)of[1];
+    model->factors.logits = of[3] == 1.0 ? 0 : (float)(1.0 / of[3]);
+    a->scale = (float)of[2];
+    return QUIRE_OK;
+}
+
 static int read_features(const json_t *config, const struct architecture *arch, struct model_config *model,
                          struct model_layer *layer, struct quire_error *err)
 {
-    const char *act = "silu";
     bool attention_bias = false;
     int status = refuse_whole_texts(config, err);
+    model->tied_embeddings = arch->tied;
+    model->fused = arch->fused;
     if (status == QUIRE_OK)
-        status = quire_json_string(config, CONFIG, "hidden_act", &act, err);
-    if (status == QUIRE_OK && strcmp(act, "silu") != 0) {
-        char shown[48];
-        return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": hidden_act: '%s' is not supported; supported: silu",
-                          model_shown(act, shown, sizeof shown));
-    }
+        status = read_activation(config, arch, &layer->blocks[1].mlp, err);
     if (status == QUIRE_OK)
         status = quire_json_bool(config, CONFIG, "tie_word_embeddings", &model->tied_embeddings, err);
     if (status == QUIRE_OK && arch->reads_attention_bias)
@@ -276,7 +429,9 @@ static int read_features(const json_t *config, const struct architecture *arch, 
     struct model_attention *a = &layer->blocks[0].attention;
     a->q_bias = a->k_bias = a->v_bias = arch->qkv_bias || attention_bias;
     a->o_bias = attention_bias;
-    return status;
+    if (status == QUIRE_OK && arch->gemma)
+        status = read_gemma(config, arch, model, a, err);
+    return status == QUIRE_OK && arch->reads_multipliers ? read_multipliers(config, model, a, err) : status;
 }
 
 /* ---- encoders ------------------------------------------------------------------------- */
@@ -406,7 +561,7 @@ static int apply_layer_types(const json_t *types, const struct architecture *arc
                                      " sliding_window is not set or not used",
                               i);
         uint32_t says = sliding ? window : 0;
-        if (arch->window != WINDOW_UPPER_LAYERS && says != window_of(model, i))
+        if (arch->window < WINDOW_UPPER_LAYERS && says != window_of(model, i))
             return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": layer_types: layer %u as %s is not supported for %s", i,
                               sliding ? "sliding_attention" : "full_attention", arch->name);
         model_set_window(model, i, says);
@@ -414,14 +569,33 @@ static int apply_layer_types(const json_t *types, const struct architecture *arc
     return QUIRE_OK;
 }
 
+/* layer_types, else all layers slide but each pattern-th. */
+static int read_pattern(const json_t *config, const struct architecture *arch, struct model_config *model,
+                        struct quire_error *err)
+{
+    json_t *types = NULL;
+    uint32_t window = 0, pattern = arch->window_pattern;
+    int status = read_window(config, &window, err);
+    if (status == QUIRE_OK)
+        status = quire_json_u32(config, CONFIG, "sliding_window_pattern", 1, INT32_MAX, &pattern, err);
+    if (status == QUIRE_OK)
+        status = quire_json_array(config, CONFIG, "layer_types", &types, err);
+    for (uint32_t i = 0; status == QUIRE_OK && i < model->n_layers; i++)
+        model_set_window(model, i, (i + 1) % pattern != 0 ? window : 0);
+    return status == QUIRE_OK && types ? apply_layer_types(types, arch, window, model, err) : status;
+}
+
 static int read_windows(const json_t *config, const struct architecture *arch, struct model_config *model,
                         struct quire_error *err)
 {
     json_t *types = NULL;
-    bool use = arch->window == WINDOW_EVERY_LAYER;
-    uint32_t window = 0, first = arch->window == WINDOW_EVERY_LAYER ? 0 : 28;
+    bool use = arch->window == WINDOW_EVERY_LAYER ||
+               (arch->window == WINDOW_EVERY_LAYER_OR_NONE && has_key(config, "sliding_window"));
+    uint32_t window = 0, first = use ? 0 : 28;
     int status = QUIRE_OK;
-    if (arch->window == WINDOW_UPPER_LAYERS) {
+    if (arch->window == WINDOW_PATTERN)
+        return read_pattern(config, arch, model, err);
+    if (arch->window >= WINDOW_UPPER_LAYERS) {
         status = quire_json_bool(config, CONFIG, "use_sliding_window", &use, err);
         if (status == QUIRE_OK)
             status = quire_json_u32(config, CONFIG, "max_window_layers", 0, INT32_MAX, &first, err);
@@ -432,6 +606,8 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
         status = quire_json_array(config, CONFIG, "layer_types", &types, err);
     if (status != QUIRE_OK)
         return status;
+    if (arch->window == WINDOW_LAYER_TYPES && window && !types)
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": layer_types: is missing, but use_sliding_window is true");
     for (uint32_t i = 0; i < model->n_layers; i++)
         model_set_window(model, i, i >= first ? window : 0);
     return types ? apply_layer_types(types, arch, window, model, err) : QUIRE_OK;
@@ -449,7 +625,7 @@ static int read_decoder(const json_t *config, const struct architecture *arch, s
     if (status == QUIRE_OK)
         status = quire_json_u32(config, CONFIG, "num_nextn_predict_layers", 0, MODEL_MAX_LAYERS, &model->n_next_layers,
                                 err);
-    return status == QUIRE_OK ? model_rope_config(config, &model->max_position, &model->ropes[0], err) : status;
+    return status == QUIRE_OK ? model_ropes_config(config, &arch->rope, model, err) : status;
 }
 
 /* ---- tokens and sampling ------------------------------------------------------------- */

@@ -52,6 +52,30 @@ static void take_one(struct checkpoint_tensor *t, uint32_t index)
     t->shape[1] = t->shape[2];
 }
 
+/* Rows of a fused tensor before a part of it; *all: those of all its parts. */
+static uint32_t rows_before(const struct model_desc *desc, uint32_t layer, const struct model_tensor *row,
+                            uint64_t *all)
+{
+    const struct model_tensor *first = row, *end = model_tensors + model_n_tensors;
+    uint32_t before = 0;
+    while (row->when == IF_FUSED && first > model_tensors && strcmp(first[-1].name, row->name) == 0)
+        before += model_whole_size(desc, layer, (--first)->rows);
+    *all = 0;
+    for (; first <= row || (row->when == IF_FUSED && first < end && strcmp(first->name, row->name) == 0); first++)
+        *all += model_whole_size(desc, layer, first->rows);
+    return before;
+}
+
+/* Makes rows [first, first + n) of a matrix. */
+static void take_rows(struct checkpoint_tensor *t, uint32_t first, uint32_t n)
+{
+    const uint64_t row_bytes = k_format_bytes(t->format, t->shape[1]);
+    if (t->data)
+        t->data = (const char *)t->data + first * row_bytes;
+    t->n_bytes = n * row_bytes;
+    t->shape[0] = n;
+}
+
 /* Finds a matrix or a vector in the checkpoint and checks its shape. Several matrices of one shape are tensors of their
  * own, or one tensor [count, rows, cols]. */
 static int find(const struct binder *b, struct matrix_at at, struct checkpoint_tensor *out)
@@ -70,14 +94,17 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
                           b->desc->config->outputs.dense.folder, name + strlen(MODEL_DENSE_PREFIX));
     if (status != QUIRE_OK)
         return status;
-    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count),
-                               model_whole_size(b->desc, at.layer, row->rows),
+    uint64_t rows;
+    const uint32_t first_row = rows_before(b->desc, at.layer, row, &rows);
+    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count), rows,
                                model_whole_size(b->desc, at.layer, row->cols)};
     const uint64_t *want = is_stacked ? shape : shape + 1;
     const uint32_t n_dims = is_stacked ? 3 : row->kind == TENSOR_MATRIX ? 2 : 1;
     if (out->n_dims == n_dims && memcmp(out->shape, want, n_dims * sizeof *want) == 0) {
         if (is_stacked)
             take_one(out, at.index);
+        if (row->when == IF_FUSED)
+            take_rows(out, first_row, model_whole_size(b->desc, at.layer, row->rows));
         return QUIRE_OK;
     }
     shape_text(want, n_dims, expected, sizeof expected);
@@ -280,15 +307,17 @@ static int check_plain(const struct binder *b, const struct checkpoint_tensor *t
                       t->file, t->name, k_format_name(t->format));
 }
 
+/* Every vector of a decoder is a norm's. */
 static int read_vector(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
 {
     struct checkpoint_tensor t;
+    const float more = b->desc->config->norms_add_one && row->kind == TENSOR_VECTOR ? 1 : 0;
     const uint32_t head_dim = model_whole_size(b->desc, layer, SIZE_HEAD_DIM);
     int status = find(b, (struct matrix_at){row, layer, 0}, &t);
     if (status == QUIRE_OK)
         status = check_plain(b, &t);
     for (uint32_t i = 0; status == QUIRE_OK && i < t.shape[0]; i++)
-        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i);
+        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i) + more;
     return status;
 }
 

@@ -129,6 +129,8 @@ static int measure_driver(struct engine *e, struct quire_error *err)
 int engine_plan_task(const struct engine_options *o, struct model_config *config, struct quire_error *err)
 {
     const char *task = o->task ? o->task : "auto";
+    for (uint32_t i = 0; i < config->n_ropes; i++)
+        model_rope_choose(&config->ropes[i], o->max_model_len ? o->max_model_len : config->max_position);
     bool embed = strcmp(task, "embed") == 0, generate = strcmp(task, "generate") == 0;
     if (!embed && !generate && strcmp(task, "auto") != 0)
         return quire_fail(err, QUIRE_INVALID, "--task: must be auto, generate or embed, got '%.40s'", task);

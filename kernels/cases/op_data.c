@@ -337,7 +337,7 @@ int op_output_make(const struct op_case *c, struct op_output *out, struct quire_
     const uint32_t size = (uint32_t)k_dtype_bytes(c->dtype);
     switch (c->op) {
     case K_OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, 4); break;
-    case K_OP_GEMM_SILU_MUL: add_output(out, (uint64_t)c->n_rows / 2 * 4, 4); break;
+    case K_OP_GEMM_GATED: add_output(out, (uint64_t)c->n_rows / 2 * 4, 4); break;
     case K_OP_ROPE_ANGLES: add_output(out, (uint64_t)c->n_cols * 8, 4); break;
     case K_OP_ATTENTION: add_output(out, c->n_q_heads * head * 4, 4); break;
     case K_OP_SAMPLE: add_output(out, sizeof(struct k_sample_result), sizeof(struct k_sample_result)); break;

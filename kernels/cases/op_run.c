@@ -449,7 +449,7 @@ static void bind_arrays(struct op_binding *n)
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * (c->head_dim - c->n_fixed) * 4);
     n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : t) * 4);
-    if (c->op == K_OP_GEMM_SILU_MUL)
+    if (c->op == K_OP_GEMM_GATED)
         n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
     if (c->op == K_OP_ATTENTION) {
         n->cache->rows = made(n, calloc(op_n_seqs(c), sizeof *n->cache->rows));
@@ -604,12 +604,12 @@ static int call_gemm(struct op_binding *n, uint64_t t, uint32_t count, struct qu
     return n->b->ops->gemm(n->b, &args, err);
 }
 
-static int call_gemm_silu_mul(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+static int call_gemm_gated(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const struct op_case *c = n->c;
-    const struct k_gemm_silu_mul_args args = {.gemm = gemm_args(n, t, count, n->gate_up),
-                                              .out_dev = n->out + t * (c->n_rows / 2)};
-    return n->b->ops->gemm_silu_mul(n->b, &args, err);
+    const struct k_gemm_gated_args args = {
+        .gemm = gemm_args(n, t, count, n->gate_up), .out_dev = n->out + t * (c->n_rows / 2), .gate = op_gate(c)};
+    return n->b->ops->gemm_gated(n->b, &args, err);
 }
 
 static int call_rope_angles(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)

@@ -67,7 +67,7 @@ bool host_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_
 {
     (void)b;
     return k_takes_format(operation, format) &&
-           ((operation != K_OP_GEMM && operation != K_OP_GEMM_SILU_MUL) || form_takes(form, format));
+           ((operation != K_OP_GEMM && operation != K_OP_GEMM_GATED) || form_takes(form, format));
 }
 
 int host_check_form(struct k_backend *b, const struct k_weight *w, struct quire_error *err)

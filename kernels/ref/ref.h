@@ -41,8 +41,8 @@ K_OPERATIONS(REF_OPERATION)
 #undef REF_OPERATION
 extern const struct k_backend_ops ref_ops;
 
-/* Finishes gemm_silu_mul() after the GEMM has written y. */
-void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a);
+/* Finishes gemm_gated() after the GEMM has written y. */
+void ref_gate(struct k_backend *b, const struct k_gemm_gated_args *a);
 
 /* Computes the rows of one part of quantized weights. */
 void ref_gemm_quant(struct k_backend *b, const struct k_gemm_args *a, const struct host_part *part);

@@ -63,6 +63,11 @@ static void sizes_and_layers(void **state)
     MOVES(d.config.tied_embeddings = !d.config.tied_embeddings);
     MOVES(d.config.rms_eps *= 1.0000002f); /* the next number */
     MOVES(d.config.final_norm = NORM_LAYER);
+    MOVES(d.config.norms_add_one = true);
+    MOVES(d.config.factors.embedding = 2);
+    MOVES(d.config.factors.residual = 2);
+    MOVES(d.config.factors.logits = 2);
+    MOVES(d.config.factors.logit_softcap = 2);
     MOVES(set_window(&d, 1, 24));
     for (uint32_t l = 0; l < first.config.n_layers; l++) {
         for (uint32_t i = 0; i < first.layers[l].n_blocks; i++) {
@@ -81,9 +86,11 @@ static void sizes_and_layers(void **state)
         MOVES(described_attention(&d, l)->o_bias ^= true);
         MOVES(described_attention(&d, l)->rope = 1);
         MOVES(described_attention(&d, l)->scale *= 2);
+        MOVES(described_attention(&d, l)->softcap = 50);
         MOVES(described_mlp(&d, l)->inner_size++);
         MOVES(described_mlp(&d, l)->bias ^= true);
         MOVES(described_mlp(&d, l)->activation = ACTIVATION_GELU);
+        MOVES(described_mlp(&d, l)->activation = ACTIVATION_GELU_TANH_MUL);
     }
     MOVES((d.ropes[1] = d.ropes[0], d.config.n_ropes = 2));
     STAYS(d.config.max_position = 77);

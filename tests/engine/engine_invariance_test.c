@@ -509,6 +509,13 @@ static void olmo2(void **state)
 
 #endif
 
+/* Local and global layers, each with a RoPE of its own, and norms around blocks. */
+static void gemma3(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "gemma3", .form = "lane", .n_vocab = 320, .no_policies = true});
+}
+
 static void two_kv_groups(void **state)
 {
     (void)state;
@@ -619,7 +626,8 @@ int main(void)
 #endif
     struct CMUnitTest tests[] = {
 #ifdef TEST_DEVICE
-        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma), cmocka_unit_test(qwen3_mma),
+        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma),
+        cmocka_unit_test(qwen3_mma),
 #else
         cmocka_unit_test(qwen3_tile),
         cmocka_unit_test(qwen3_f16_tile),
@@ -638,8 +646,9 @@ int main(void)
 #ifdef TEST_DEVICE
         cmocka_unit_test(qwen3_f16_mma),
 #endif
-        cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),    cmocka_unit_test(qwen3),
-        cmocka_unit_test(two_kv_groups),
+        cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
+        cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
+        cmocka_unit_test(gemma3),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
         cmocka_unit_test(olmo2),
 #endif

@@ -267,7 +267,7 @@ static void test_calls_for_nothing(void **state)
     OK(b->ops->embed(b, &(struct k_embed_args){.table = weight}, &err));
     OK(b->ops->rmsnorm(b, &(struct k_rmsnorm_args){.n_cols = 4}, &err));
     OK(b->ops->gemm(b, &(struct k_gemm_args){.weight = weight}, &err));
-    OK(b->ops->gemm_silu_mul(b, &(struct k_gemm_silu_mul_args){.gemm.weight = weight}, &err));
+    OK(b->ops->gemm_gated(b, &(struct k_gemm_gated_args){.gemm.weight = weight}, &err));
     OK(b->ops->rope_angles(b, &(struct k_rope_angles_args){.n_freqs = 4}, &err));
     OK(b->ops->rope_kv(b, &(struct k_rope_kv_args){.kv = &kv, .layer = &layer, .n_q_heads = 1}, &err));
     OK(b->ops->gather(b, &(struct k_gather_args){.n_cols = 4}, &err));
@@ -315,8 +315,8 @@ static void test_impossible_shapes(void **state)
     struct k_weight *weight;
     OK(b->ops->weight_create(b, (struct k_weight_view[]){k_plain_view(three, K_F32, 3, 1, sizeof *three)}, 1, 1,
                              &weight, &err));
-    const struct k_gemm_silu_mul_args odd = {.gemm = {.weight = weight, .n_tokens = 1}};
-    assert_int_equal(b->ops->gemm_silu_mul(b, &odd, &err), QUIRE_INVALID);
+    const struct k_gemm_gated_args odd = {.gemm = {.weight = weight, .n_tokens = 1}};
+    assert_int_equal(b->ops->gemm_gated(b, &odd, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "(gate and up), got 3"));
     b->ops->weight_destroy(b, weight);
     test_place_tokens(state);
