@@ -157,9 +157,9 @@ static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols, b
 {
     const struct k_gather_args a = {
         .x_dev = x,
-        .index_dev = forward_on_device(p->f, p->batch->logit_tokens),
+        .index_dev = forward_on_device(p->f, p->batch->output_tokens),
         .out_dev = out,
-        .n_rows = p->batch->n_logits,
+        .n_rows = p->batch->n_outputs,
         .n_cols = n_cols,
         .for_gemm = for_gemm,
     };
@@ -240,8 +240,8 @@ int forward_plan_attention(struct forward *f, const struct forward_batch *batch,
         planned[f->kv->layer_group[l]] = true;
         TRY(plan_layer(f, l, batch, batch->group_rows[f->kv->layer_group[l]], batch->n_rows, err));
     }
-    return batch->n_logits && narrows ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err)
-                                      : QUIRE_OK;
+    return batch->n_outputs && narrows ? plan_layer(f, last, batch, batch->output_rows, batch->n_output_rows, err)
+                                       : QUIRE_OK;
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -282,7 +282,7 @@ static int narrow_to_logits(struct pass *p, const struct model_attention *attent
     struct forward *f = p->f;
     float *gathered = buffer(f, f->layout->gathered);
     assert(!p->due);
-    TRY(attend(p, attention, p->batch->logit_rows, p->batch->n_logit_rows));
+    TRY(attend(p, attention, p->batch->output_rows, p->batch->n_output_rows));
     TRY(gather(p, buffer(f, f->layout->narrow), buffer(f, f->layout->wide),
                model_size_of(f->desc, p->layer, SIZE_HEADS), true));
     TRY(gather(p, p->x, gathered, f->desc->config->hidden_size, false));
@@ -301,9 +301,9 @@ static int attention(struct pass *p, const struct model_block *block, const floa
         return linear(p, &p->weights->site[SITE_O], ACTIVATION_NONE, narrow, out);
     }
     TRY(forward_note(f, p->x, p->n, p->err)); /* all tokens; sampled tokens are checked again at the end */
-    if (p->batch->n_logits > 0)
+    if (p->batch->n_outputs > 0)
         TRY(narrow_to_logits(p, &block->attention));
-    p->n = p->batch->n_logits;
+    p->n = p->batch->n_outputs;
     return p->n ? linear(p, &p->weights->site[SITE_O], ACTIVATION_NONE, wide, out) : QUIRE_OK;
 }
 
@@ -419,7 +419,7 @@ static int pool(struct pass *p, float *out, bool normalize)
         .x_dev = p->x,
         .rows_dev = forward_on_device(p->f, p->batch->pool_rows),
         .out_dev = out,
-        .n_rows = p->batch->n_logits,
+        .n_rows = p->batch->n_outputs,
         .n_cols = p->f->desc->config->hidden_size,
         .pooling = K_POOL_MEAN, /* the first or the last pools one token */
         .normalize = normalize,
@@ -433,7 +433,7 @@ static int pool_dense(struct pass *p, float *out)
     struct forward *f = p->f;
     float *pooled = buffer(f, f->layout->gathered);
     TRY(pool(p, pooled, false));
-    p->n = p->batch->n_logits;
+    p->n = p->batch->n_outputs;
     p->plain = pooled;
     TRY(linear(p, &p->weights->site[SITE_DENSE], ACTIVATION_NONE, pooled, out));
     if (f->desc->config->outputs.dense.tanh)
@@ -456,7 +456,7 @@ static int classify(struct pass *p)
     struct forward *f = p->f;
     float *first = buffer(f, f->layout->gathered), *pooled = buffer(f, f->layout->delta);
     TRY(pool(p, first, false));
-    p->n = p->batch->n_logits;
+    p->n = p->batch->n_outputs;
     p->plain = first;
     TRY(linear(p, &p->weights->site[SITE_POOLER], ACTIVATION_NONE, first, pooled));
     TRY(activate(p, K_ACT_TANH, pooled, f->desc->config->hidden_size, 0));
@@ -467,7 +467,7 @@ static int classify(struct pass *p)
 static int give_vectors(struct pass *p)
 {
     struct forward *f = p->f;
-    if (p->batch->n_logits == 0)
+    if (p->batch->n_outputs == 0)
         return QUIRE_OK;
     if (f->desc->config->outputs.kind == OUTPUT_SCORES)
         return classify(p);

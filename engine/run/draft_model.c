@@ -350,17 +350,17 @@ static void fill_other_groups(const struct draft_model *d, struct forward_batch 
 
 /* Sizes of the rows that have positions in this pass. */
 static void measure_pass(const struct draft_model *d, uint32_t n_asked, uint32_t *n_tokens, uint32_t *n_rows,
-                         uint32_t *n_logits, uint32_t *n_entries)
+                         uint32_t *n_outputs, uint32_t *n_entries)
 {
     const uint32_t bt = d->block_tokens;
-    *n_tokens = *n_rows = *n_logits = *n_entries = 0;
+    *n_tokens = *n_rows = *n_outputs = *n_entries = 0;
     for (uint32_t i = 0; i < n_asked; i++) {
         const struct asked *a = &d->asked[i];
         if (a->count == 0)
             continue;
         *n_rows += 1;
         *n_tokens += a->count;
-        *n_logits += a->draws;
+        *n_outputs += a->draws;
         *n_entries += (a->first + a->count - 1) / bt + 1;
     }
 }
@@ -381,13 +381,13 @@ static int run_pass(struct draft_model *d, uint32_t n_asked, struct quire_error 
 {
     const double begun = quire_now_s();
     const uint32_t bt = d->block_tokens;
-    uint32_t n_tokens, n_rows, n_logits, n_entries, token = 0, table = 0, row = 0, logit = 0;
+    uint32_t n_tokens, n_rows, n_outputs, n_entries, token = 0, table = 0, row = 0, logit = 0;
     struct forward_batch batch;
     uint64_t ticket;
-    measure_pass(d, n_asked, &n_tokens, &n_rows, &n_logits, &n_entries);
+    measure_pass(d, n_asked, &n_tokens, &n_rows, &n_outputs, &n_entries);
     if (n_rows == 0)
         return QUIRE_OK;
-    forward_begin(d->forward, n_tokens, n_rows, n_logits, n_entries, &batch);
+    forward_begin(d->forward, n_tokens, n_rows, n_outputs, n_entries, &batch);
     for (uint32_t i = 0; i < n_asked; i++) {
         struct asked *a = &d->asked[i];
         if (a->count == 0)
@@ -398,7 +398,7 @@ static int run_pass(struct draft_model *d, uint32_t n_asked, struct quire_error 
         token += a->count;
         table += (a->first + a->count - 1) / bt + 1;
         if (a->draws) {
-            batch.logit_tokens[logit] = token - 1;
+            batch.output_tokens[logit] = token - 1;
             draw_row(d, a, &d->rows[logit++]);
         }
     }
