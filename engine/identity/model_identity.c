@@ -14,6 +14,7 @@
  *   config: dtype, dtype_stated, quantization          the facts have what is stored, and what is done about it
  *   config: max_position                               a limit: a request's max_tokens holds it, and RoPE is resolved
  *   config: n_next_layers                              tensors that are not computed
+ *   config: fused                                      how the files store matrices, which the weights' digest covers
  *   config: outputs.kind                               pooling and labels say it
  *   config: outputs.dense.folder                       the weights in it are in the weights' digest
  *   config: tokens.bos                                 the tokenizer's matter

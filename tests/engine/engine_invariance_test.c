@@ -509,6 +509,13 @@ static void olmo2(void **state)
 
 #endif
 
+/* Factors of what blocks add, which ranks apply to whole sums, and of logits. */
+static void granite(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "granite", .form = "lane", .n_vocab = 320, .no_policies = true});
+}
+
 /* Local and global layers, each with a RoPE of its own, and norms around blocks. */
 static void gemma3(void **state)
 {
@@ -648,7 +655,7 @@ int main(void)
 #endif
         cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
         cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
-        cmocka_unit_test(gemma3),
+        cmocka_unit_test(gemma3),        cmocka_unit_test(granite),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
         cmocka_unit_test(olmo2),
 #endif
