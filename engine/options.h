@@ -27,7 +27,7 @@ struct step_options {
     uint32_t max_batch_size;
     double max_wait_ms; /* of dynamic batches */
     const char *preemption_mode; /* "auto", "swap", "recompute", "never" */
-    uint32_t max_pinned_percent;
+    uint32_t max_pinned_percent; /* 0: no pins */
     const char *prefix_cache_eviction; /* "lru", "reuse" */
     struct speculative_config speculative;
     uint32_t n_mask_threads; /* of grammars; 0 = as many as computing leaves CPUs, 1 to 4 */

@@ -14,24 +14,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What a rank's memory is for: one row each. The second column says whether total bytes count it, and whose memory it
+ * takes where a device computes. Without a device all of it lies in host memory. */
+#define PLAN_MEMORY(X) \
+    X(WEIGHTS, APART)         /* mapped, in place; on a GPU its copy there */ \
+    X(DRAFT_WEIGHTS, APART)   /* a draft model's, as above */ \
+    X(REPACKED_ROWS, ON_HOST) /* rows that are repacked when they are loaded */ \
+    X(REPACKED, ON_DEVICE)    /* matrices that the cpu backend repacks for the form int8 */ \
+    X(PARAMS, ON_DEVICE)      /* norms and biases widened to f32, inverse frequencies */ \
+    X(ACTIVATIONS, ON_DEVICE) /* step buffers */ \
+    X(WORKSPACE, ON_DEVICE)   /* the backend's */ \
+    X(LOGITS, ON_DEVICE) \
+    X(KV, ON_DEVICE)          /* all groups */ \
+    X(SWAP, ON_HOST)          /* the host tier of all groups */ \
+    X(MESSAGES, ON_HOST)      /* several ranks: message buffers */ \
+    X(STAGE_BUFFER, ON_HOST)  /* of a stage on a GPU */ \
+    X(DRAFTS, ON_HOST)        /* drafters and their state */ \
+    X(DRAFT_MODEL, ON_DEVICE) /* its parameters, step buffers, logits and workspace, and its n_draft_blocks */ \
+    X(MASKS, ON_HOST)         /* of grammars */
+
+#define PLAN_MEMORY_NAME(name, place) PLAN_##name,
+enum plan_memory { PLAN_MEMORY(PLAN_MEMORY_NAME) PLAN_N_MEMORY };
+
 struct engine_plan {
-    char device[16]; /* the backend */
-    const struct k_planner *planner; /* of it: static */
+    const struct k_planner *planner; /* of the backend: static */
     const struct k_device *gpu; /* NULL, or the GPU that was named to plan for */
-    uint64_t weight_bytes; /* mapped, in place; on a GPU its copy there */
-    uint64_t repacked_rows_bytes; /* rows that are repacked when they are loaded, in host memory */
-    uint64_t repacked_bytes; /* matrices that the cpu backend repacks for the form int8 */
-    uint64_t param_bytes; /* norms and biases widened to f32, inverse frequencies */
-    uint64_t activation_bytes; /* step buffers */
-    uint64_t workspace_bytes; /* the backend's */
-    uint64_t logits_bytes;
-    uint64_t kv_bytes; /* all groups */
+    uint64_t bytes[PLAN_N_MEMORY];
     uint64_t kv_block_bytes; /* one block of every group */
-    uint64_t swap_bytes; /* the host tier of all groups */
-    uint64_t message_bytes; /* several ranks: message buffers in host memory */
-    uint64_t stage_buffer_bytes; /* stage buffer of a stage on a GPU, in host memory */
-    uint64_t draft_bytes; /* drafters and their state, in host memory */
-    uint64_t mask_bytes; /* masks of grammars, in host memory */
     uint32_t n_kv_groups; /* the model's */
     uint32_t n_draft_groups; /* 1: a draft model's group comes behind them; else 0 */
     struct {
@@ -40,10 +49,7 @@ struct engine_plan {
         uint64_t block_bytes;
         uint64_t most_bytes; /* the same of the stage that has most: so that all ranks have as many blocks */
     } groups[4];
-    /* A draft model's; all 0 without one. Its KV cache and host tier are in those above. */
-    uint64_t draft_weight_bytes; /* as weight_bytes */
-    uint64_t draft_model_bytes; /* its parameters, step buffers, logits and workspace, and the blocks below */
-    uint32_t n_draft_blocks; /* in its arena behind the group's: for positions that are only guessed */
+    uint32_t n_draft_blocks; /* in a draft model's arena behind its group's: for positions that are only guessed */
     uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
     uint32_t n_ranks, n_stages; /* ranks in all, of which this is the plan of one; all have as many blocks */
     uint32_t n_threads; /* of each */
@@ -51,7 +57,6 @@ struct engine_plan {
     bool not_invariant; /* k_plan_dims' */
     struct k_format weight_format, kv_format;
     enum k_gemm_form gemm_form; /* asked for, K_FORM_AUTO where the backend chooses; of an open engine: taken */
-    uint64_t total_bytes; /* everything above but the weights, both models' */
     /* A GPU's; all 0 for host memory. */
     uint64_t device_memory; /* what it has */
     uint64_t device_budget; /* device memory that the engine may use, including the weights and the driver's share */
@@ -59,18 +64,18 @@ struct engine_plan {
     uint64_t graph_reserve_bytes; /* the part reserved for recorded steps before they exist */
 };
 
-/* The part of total_bytes that lies in host memory when a device computes. */
-static inline uint64_t engine_plan_host_bytes(const struct engine_plan *p)
+/* The name of its backend; "" before the plan is made. Static. */
+static inline const char *engine_plan_device(const struct engine_plan *p)
 {
-    return p->swap_bytes + p->draft_bytes + p->mask_bytes + p->repacked_rows_bytes + p->stage_buffer_bytes +
-           p->message_bytes;
+    return p->planner ? p->planner->name : "";
 }
 
-/* The part of total_bytes that lies on the device. Without a device this is all of it. */
-static inline uint64_t engine_plan_device_bytes(const struct engine_plan *p)
-{
-    return p->device_memory ? p->total_bytes - engine_plan_host_bytes(p) : p->total_bytes;
-}
+/* Everything but the weights, both models'; UINT64_MAX where it does not fit. */
+uint64_t engine_plan_total_bytes(const struct engine_plan *plan);
+/* The part of the total that lies in host memory when a device computes. */
+uint64_t engine_plan_host_bytes(const struct engine_plan *plan);
+/* The part of the total that lies on the device. Without a device this is all of it. */
+uint64_t engine_plan_device_bytes(const struct engine_plan *plan);
 
 /* The device at hand when the engine begins to plan. */
 struct engine_device {

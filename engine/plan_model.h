@@ -23,7 +23,7 @@ int engine_plan_model(const struct engine_options *options, struct model_config 
 /* Memory on the device, including the weights and without the driver's part. */
 static inline uint64_t engine_plan_needed_bytes(const struct engine_plan *plan)
 {
-    return engine_plan_device_bytes(plan) + plan->weight_bytes + plan->draft_weight_bytes;
+    return engine_plan_device_bytes(plan) + plan->bytes[PLAN_WEIGHTS] + plan->bytes[PLAN_DRAFT_WEIGHTS];
 }
 
 #endif

@@ -34,7 +34,7 @@ enum k_operation {
 };
 #define K_OPERATION_ONE(NAME, name, text) +1
 enum { K_N_OPERATIONS = 0 K_OPERATIONS(K_OPERATION_ONE) };
-const char *k_operation_name(enum k_operation operation); /* "gemm_silu_mul" */
+const char *k_operation_name(enum k_operation operation); /* "gemm_gated" */
 
 #define K_OPERATION_ARGS(NAME, name, text) struct k_##name##_args; /* kernels/args/ */
 K_OPERATIONS(K_OPERATION_ARGS)

@@ -14,9 +14,9 @@ bool k_takes_format(enum k_operation operation, struct k_format format)
     switch (operation) {
     case K_OP_EMBED:
     case K_OP_GEMM:
-    case K_OP_GEMM_SILU_MUL:
+    case K_OP_GEMM_GATED:
     case K_OP_MOE_GEMM:
-    case K_OP_MOE_GEMM_SILU_MUL: return is_plain || k_format_is_quantized(format);
+    case K_OP_MOE_GEMM_GATED: return is_plain || k_format_is_quantized(format);
     case K_OP_ROPE_KV:
     case K_OP_ATTENTION_PLAN:
     case K_OP_ATTENTION:
@@ -62,7 +62,10 @@ int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct 
     if (kv->head_dim == 0 || kv->head_dim % 16 != 0 || kv->head_dim > K_MAX_HEAD_DIM || kv->n_kv_heads == 0 ||
         kv->block_tokens == 0 || !k_takes_format(K_OP_KV_COPY, kv->format))
         return quire_fail(err, QUIRE_INVALID, "%s: impossible KV cache shape", operation);
-    return QUIRE_OK;
+    const int status = k_kv_check(kv, err);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "%s", operation);
+    return status;
 }
 
 int k_check_rotation(const struct k_rope_kv_args *a, struct quire_error *err)
@@ -100,7 +103,7 @@ int k_check_gate_up(uint32_t n_rows, struct quire_error *err)
 {
     if (n_rows % 2 != 0)
         return quire_fail(err, QUIRE_INVALID,
-                          "gemm_silu_mul: the weight must have an even number of rows (gate and up), got %u", n_rows);
+                          "gemm_gated: the weight must have an even number of rows (gate and up), got %u", n_rows);
     return QUIRE_OK;
 }
 

@@ -37,6 +37,6 @@ int k_check_attention(const struct k_attention_args *a, struct quire_error *err)
 int k_check_sample(const struct k_sample_plan_args *a, struct quire_error *err);
 int k_check_route(const struct k_moe_route_args *a, struct quire_error *err);
 int k_check_moe_gemm(const struct k_moe_gemm_args *a, struct quire_error *err);
-int k_check_gate_up(uint32_t n_rows, struct quire_error *err); /* of gemm_silu_mul()'s weight */
+int k_check_gate_up(uint32_t n_rows, struct quire_error *err); /* of gemm_gated()'s and moe_gemm_gated()'s weight */
 
 #endif

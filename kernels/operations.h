@@ -18,7 +18,7 @@
     X(ROPE_ANGLES, rope_angles, "cosine and sine of each position's angles, once a step for all layers") \
     X(ROPE_KV, rope_kv, "norms of the heads of q and k, RoPE, and K and V into their blocks") \
     X(ATTENTION, attention, "attention of a step's queries over the paged KV cache") \
-    X(GEMM_SILU_MUL, gemm_silu_mul, "gate and up of an MLP in one weight, then SiLU of gate times up") \
+    X(GEMM_GATED, gemm_gated, "gate and up of an MLP in one weight, then its gate of both") \
     X(LAYERNORM, layernorm, "the residual stream plus an addend, normalized by mean and variance") \
     X(ACTIVATE, activate, "GELU or tanh of each number") \
     X(POOL, pool, "one vector from the tokens of each text") \
@@ -29,7 +29,7 @@
 #define K_MOE_OPERATIONS(X) \
     X(MOE_ROUTE, moe_route, "each token's experts and their weights") \
     X(MOE_GEMM, moe_gemm, "the weights of each token's experts times its activations, and a bias") \
-    X(MOE_GEMM_SILU_MUL, moe_gemm_silu_mul, "gate and up of each token's experts, then SiLU of gate times up") \
+    X(MOE_GEMM_GATED, moe_gemm_gated, "gate and up of each token's experts, then the gate of both") \
     X(MOE_COMBINE, moe_combine, "the weighted sum of the outputs of a token's experts")
 
 /* Has cases too, but is never recorded, because it reads host memory that differs on each call. */

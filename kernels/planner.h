@@ -42,7 +42,7 @@ struct k_planner {
      * nearly as long, because it reads the same weights. */
     uint32_t micro_batch_tokens;
     void (*workspace)(const struct k_plan_dims *dims, struct k_plan_bytes *out);
-    bool (*needs_gate_up)(const struct k_plan_dims *dims); /* whether gemm_silu_mul() needs its scratch */
+    bool (*needs_gate_up)(const struct k_plan_dims *dims); /* whether gemm_gated() needs its scratch */
     /* Device memory for one part of a weight; 0 if it is used in place. On a host, the memory for weights that the int8
      * form repacks. */
     uint64_t (*weight_bytes)(struct k_format format, uint32_t n_rows, uint32_t n_cols);

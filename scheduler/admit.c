@@ -197,10 +197,10 @@ static uint32_t worth_loading(const struct sched *s, const struct sequence *q, u
     if (c->preemption == SCHED_PREEMPT_RECOMPUTE && seq_waits(s, q)->account.n_preemptions > 0)
         return 0;
     uint32_t n = kv_table_loadable(q->table, seq_hashes(q), q->n_hashes, seq_most_hit(q));
-    if (n == 0 || c->preemption == SCHED_PREEMPT_SWAP || c->cost.n_points == 0)
+    if (n == 0 || c->preemption == SCHED_PREEMPT_SWAP || !c->cost)
         return n;
-    double copy_us = (double)(n / c->kv.block_tokens) * c->cost.block_copy_us;
-    double compute_us = sched_cost_prefill_us(&c->cost, hit, n, c->max_num_batched_tokens);
+    double copy_us = (double)(n / c->kv.block_tokens) * c->cost->block_copy_us;
+    double compute_us = sched_cost_prefill_us(c->cost, hit, n, c->max_num_batched_tokens);
     return copy_us < compute_us ? n : 0;
 }
 
@@ -361,6 +361,18 @@ static bool take_blocks(struct planner *p, struct sequence *q, const struct take
     return kv_table_reserve(q->table, q->n_computed, q->n_planned + count) == QUIRE_OK;
 }
 
+/* Whether the blocks of cached answers and sessions are enough for a live sequence that found none: it does not wait for
+ * them. They may be fewer than it seems, if running sequences hold some of them, too. */
+static bool kept_suffice(const struct planner *p, struct sequence *q)
+{
+    const struct sched *s = p->s;
+    int64_t slack[KV_MAX_GROUPS];
+    planner_slack(p, slack);
+    for (uint32_t g = 0; g < s->config->kv.n_groups; g++)
+        slack[g] += s->pins->n_kept_blocks;
+    return s->pins->n_kept > 0 && !q->key.background && fits(p, q, slack);
+}
+
 static void give_up(struct sched *s, struct sequence *q)
 {
     sched_drop_table(s, q);
@@ -405,6 +417,8 @@ bool planner_admit(struct planner *p)
     if (!has_place(p, q))
         return false;
     planner_slack(p, before);
+    for (uint32_t g = 0; g < s->config->kv.n_groups; g++)
+        before[g] += s->pins->n_kept_blocks;
     bool alone = s->n_listed == 0 && s->n_touched == 0; /* no other sequence can release blocks */
     if (!alone && still_blocked(s, q, before))
         return find_blocks(p);
@@ -416,10 +430,11 @@ bool planner_admit(struct planner *p)
         start(p, q, &t, count);
         return true;
     }
+    const bool yields = count > 0 && kept_suffice(p, q);
     give_up(s, q);
     if (count == 0)
         return false;
-    if (alone && pins_drop_one(s))
+    if ((yields && pins_drop_kept(s)) || (alone && pins_drop_one(s)))
         return true; /* look again */
     if (p->n_passed == 0) {
         s->admission->blocked_order = q->key.order;

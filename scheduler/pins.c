@@ -198,8 +198,8 @@ void pins_keep(struct sched *s, const struct sequence *q)
     const struct sched_job *job = q->job;
     const uint32_t n_blocks = q->n_published;
     /* If it exceeds the whole share, nothing is dropped for it. */
-    if (s->config->max_pinned_percent == 0 || job->n > 1 || n_blocks == 0 ||
-        s->pins->n_blocks + n_blocks > most_blocks(s))
+    if (s->config->max_pinned_percent == 0 || s->config->max_pinned_percent == SCHED_NO_PINS || job->n > 1 ||
+        n_blocks == 0 || s->pins->n_blocks + n_blocks > most_blocks(s))
         return;
     struct pin *pin = pin_new(s, n_blocks);
     if (!pin)
@@ -239,8 +239,14 @@ int pins_make(struct sched *s, const struct sched_request *r, struct pin **out, 
     *out = NULL;
     if (!s->config->kv.prefix_caching)
         return quire_fail(err, QUIRE_INVALID, "pin: needs prefix caching");
+    if (s->config->max_pinned_percent == SCHED_NO_PINS)
+        return quire_fail(err, QUIRE_INVALID, "pin: --max-pinned-percent 0 allows no pins");
     if (n_blocks == 0)
         return quire_fail(err, QUIRE_INVALID, "pin: a prompt of %u tokens does not fill a block", r->n_prompt);
+    /* Where no live sequence is preempted, background blocks count as free, because background sequences give way. A
+     * pin does not. */
+    if (r->background && s->config->preemption == SCHED_PREEMPT_NEVER)
+        return quire_fail(err, QUIRE_INVALID, "pin: a background request cannot pin blocks if nothing is preempted");
     /* Expires pins here, because nothing is planned while there are no sequences, not even if this one is rejected. */
     pins_expire(s, r->arrival_us);
     if (s->pins->n + s->pins->n_promised == SCHED_MAX_PINS)

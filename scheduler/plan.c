@@ -111,7 +111,7 @@ static void add_drafts(struct planner *p, struct sched_row *row, struct sequence
     n = n < p->budget ? n : p->budget;
     n = n < p->logits ? n : p->logits;
     if (n > 0 && p->target_us > 0)
-        n = sched_cost_fit(&p->s->config->cost, &p->shape, end, n, p->target_us);
+        n = sched_cost_fit(p->s->config->cost, &p->shape, end, n, p->target_us);
     if (n > 0)
         n = reserve_drafts(p, q, end + n) - end;
     row->count += n;
@@ -123,7 +123,7 @@ static void add_drafts(struct planner *p, struct sched_row *row, struct sequence
     p->budget -= n;
     p->logits -= n;
     p->n_drafts += n;
-    if (n > 0 && p->s->config->cost.n_points > 0)
+    if (n > 0 && p->s->config->cost)
         sched_shape_extend(&p->shape, end, n);
 }
 
@@ -193,7 +193,7 @@ static void finish(struct planner *p)
         release_followers(s, p->slot);
     plan->moves = kv_cache_moves(s->kv, &plan->n_moves);
     p->shape.n_block_copies = plan->n_moves;
-    double predicted = s->config->cost.n_points ? sched_cost_us(&s->config->cost, &p->shape) : 0;
+    double predicted = s->config->cost ? sched_cost_us(s->config->cost, &p->shape) : 0;
     if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;
@@ -209,7 +209,7 @@ static uint32_t token_budget(const struct planner *p)
     uint32_t given = p->slot->plan.n_tokens;
     if (p->target_us == 0)
         return c->max_num_batched_tokens;
-    return given + sched_cost_fit(&c->cost, &p->shape, 0, p->budget, p->target_us);
+    return given + sched_cost_fit(c->cost, &p->shape, 0, p->budget, p->target_us);
 }
 
 /* Tokens that the rows so far leave for prompts. */

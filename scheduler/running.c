@@ -59,7 +59,7 @@ static uint32_t share_left(const struct planner *p, const struct sequence *q)
  * shared, too, and the first such row of a flow gets all of its part. */
 static double shared_target(const struct planner *p, uint32_t flow)
 {
-    double spent = sched_cost_us(&p->s->config->cost, &p->shape);
+    double spent = sched_cost_us(p->s->config->cost, &p->shape);
     double left = p->target_us > spent ? p->target_us - spent : 0;
     return p->s->flows->given[flow] > 0 ? spent : spent + left * p->share / 100;
 }
@@ -67,7 +67,7 @@ static double shared_target(const struct planner *p, uint32_t flow)
 /* The tokens that fit into the step until then, but always a few. */
 static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count, double until_us)
 {
-    uint32_t room = sched_cost_fit(&p->s->config->cost, &p->shape, q->n_planned, count, until_us);
+    uint32_t room = sched_cost_fit(p->s->config->cost, &p->shape, q->n_planned, count, until_us);
     uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
     uint32_t least = given < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK - given : 0;
     if (room < least)
@@ -185,7 +185,7 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     if (q->key.background)
         p->background -= count < p->background ? count : p->background;
     p->logits -= end - first_logit;
-    if (s->config->cost.n_points > 0)
+    if (s->config->cost)
         sched_shape_add(&p->shape, first, count, end - first_logit);
     account_row(p, q, count, samples);
     for (uint32_t i = q->n_known; i < end; i++)

@@ -56,11 +56,11 @@ static int check_config(const struct sched_config *c, struct quire_error *err)
     if (c->policy_options.n_tenants > SCHED_MAX_TENANTS)
         return quire_fail(err, QUIRE_INVALID, "n_tenants: must be at most %u, got %u", SCHED_MAX_TENANTS,
                           c->policy_options.n_tenants);
-    if (c->max_pinned_percent > 100)
+    if (c->max_pinned_percent > 100 && c->max_pinned_percent != SCHED_NO_PINS)
         return quire_fail(err, QUIRE_INVALID, "max_pinned_percent: must be at most 100, got %u", c->max_pinned_percent);
-    if (c->step_target_us > 0 && c->cost.n_points == 0)
+    if (c->step_target_us > 0 && !c->cost)
         return quire_fail(err, QUIRE_INVALID, "step_target_us: needs a cost model");
-    return c->cost.n_points > 0 ? sched_cost_check(&c->cost, err) : QUIRE_OK;
+    return c->cost ? sched_cost_check(c->cost, err) : QUIRE_OK;
 }
 
 /* ---- the policy and its flows ---- */
@@ -194,6 +194,18 @@ static int create_tables(struct sched *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* With its cost model, in one allocation. The tenants' weights stay the caller's. */
+static struct sched_config *copy_config(const struct sched_config *config)
+{
+    struct sched_config *own = malloc(sizeof *own + (config->cost ? sizeof *config->cost : 0));
+    if (!own)
+        return NULL;
+    *own = *config;
+    if (config->cost)
+        own->cost = memcpy(own + 1, config->cost, sizeof *config->cost);
+    return own;
+}
+
 int sched_create(const struct sched_config *config, struct sched **out, struct quire_error *err)
 {
     *out = NULL;
@@ -201,13 +213,12 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
     if (status)
         return status;
     struct sched *s = calloc(1, sizeof *s);
-    struct sched_config *own = malloc(sizeof *own);
+    struct sched_config *own = copy_config(config);
     if (!s || !own) {
         free(s);
         free(own);
         return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
     }
-    *own = *config;
     s->config = own;
     s->next_order = 1;
     s->n_tenants = config->policy_options.n_tenants ? config->policy_options.n_tenants : 1;

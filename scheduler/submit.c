@@ -141,8 +141,8 @@ struct sched_load sched_load_of(const struct sched *s, const struct sequence *q,
     struct sched_load load = {.now_us = now_us, .us_per_token = s->budget->us_per_token};
     const struct sched_config *c = s->config;
     uint32_t left = q->key.n_prompt > q->key.n_cached ? q->key.n_prompt - q->key.n_cached : 1;
-    if (c->cost.n_points > 0)
-        load.prefill_us = sched_cost_prefill_us(&c->cost, q->key.n_prompt - left, left, c->max_num_batched_tokens);
+    if (c->cost)
+        load.prefill_us = sched_cost_prefill_us(c->cost, q->key.n_prompt - left, left, c->max_num_batched_tokens);
     return load;
 }
 

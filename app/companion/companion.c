@@ -128,7 +128,7 @@ static int open_engine(struct companion *b, struct engine_options *o, struct qui
     const struct engine_info *info = engine_info(b->engine);
     quire_log(QUIRE_LOG_INFO, "engine", "embedding model %s: %s on %s, %s; vectors of %u numbers, texts of %u tokens",
               b->model.name, info->desc->config->architecture, info->device_why,
-              quire_size(info->plan->total_bytes).text, info->vector_size, info->max_model_len);
+              quire_size(engine_plan_total_bytes(info->plan)).text, info->vector_size, info->max_model_len);
     return QUIRE_OK;
 }
 

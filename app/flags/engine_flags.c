@@ -159,10 +159,10 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
         {.names = "swap-space", .kind = CLI_PARSED, .parse = parse_swap_space, .target = &o->swap_space, .value = "GiB",
          .help = "Host memory for cached blocks that the KV cache evicts and that a later hit restores: 4, 4GiB or "
                  "512M. Default: none."},
-        {.names = "max-pinned-percent", .kind = CLI_U32, .target = &o->steps->max_pinned_percent, .min = 1, .max = 100,
+        {.names = "max-pinned-percent", .kind = CLI_U32, .target = &o->steps->max_pinned_percent, .max = 100,
          .value = "N",
          .help = "Largest percentage of the KV blocks that pinned prefixes may hold. The blocks of sessions and of cached "
-                 "responses may use the rest of this share until a request needs them. Default 50."},
+                 "responses may use the rest of this share until a request needs them. 0 keeps none of them. Default 50."},
         {.names = "Requests:", .kind = CLI_GROUP},
         {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &o->max_queued_requests,
          .value = "N",

@@ -39,22 +39,22 @@ static json_t *plan_json(const struct planned *p)
         const char *name;
         uint64_t value;
     } numbers[] = {
-        {"weight_bytes", plan->weight_bytes},
-        {"param_bytes", plan->param_bytes},
-        {"activation_bytes", plan->activation_bytes},
-        {"workspace_bytes", plan->workspace_bytes},
-        {"logits_bytes", plan->logits_bytes},
-        {"kv_bytes", plan->kv_bytes},
-        {"swap_bytes", plan->swap_bytes},
-        {"draft_bytes", plan->draft_bytes},
-        {"mask_bytes", plan->mask_bytes},
-        {"draft_weight_bytes", plan->draft_weight_bytes},
-        {"draft_model_bytes", plan->draft_model_bytes},
-        {"regrouped_bytes", plan->repacked_rows_bytes},
-        {"panel_bytes", plan->repacked_bytes},
-        {"message_bytes", plan->message_bytes},
-        {"handover_bytes", plan->stage_buffer_bytes},
-        {"total_bytes", plan->total_bytes},
+        {"weight_bytes", plan->bytes[PLAN_WEIGHTS]},
+        {"param_bytes", plan->bytes[PLAN_PARAMS]},
+        {"activation_bytes", plan->bytes[PLAN_ACTIVATIONS]},
+        {"workspace_bytes", plan->bytes[PLAN_WORKSPACE]},
+        {"logits_bytes", plan->bytes[PLAN_LOGITS]},
+        {"kv_bytes", plan->bytes[PLAN_KV]},
+        {"swap_bytes", plan->bytes[PLAN_SWAP]},
+        {"draft_bytes", plan->bytes[PLAN_DRAFTS]},
+        {"mask_bytes", plan->bytes[PLAN_MASKS]},
+        {"draft_weight_bytes", plan->bytes[PLAN_DRAFT_WEIGHTS]},
+        {"draft_model_bytes", plan->bytes[PLAN_DRAFT_MODEL]},
+        {"regrouped_bytes", plan->bytes[PLAN_REPACKED_ROWS]},
+        {"panel_bytes", plan->bytes[PLAN_REPACKED]},
+        {"message_bytes", plan->bytes[PLAN_MESSAGES]},
+        {"handover_bytes", plan->bytes[PLAN_STAGE_BUFFER]},
+        {"total_bytes", engine_plan_total_bytes(plan)},
         {"device_memory", plan->device_memory},
         {"device_budget", plan->device_budget},
         {"driver_bytes", plan->driver_bytes},
@@ -70,8 +70,9 @@ static json_t *plan_json(const struct planned *p)
         {"pipeline_parallel_size", plan->n_stages},
     };
     json_t *out = json_pack("{s:s, s:s, s:s, s:s?, s:s, s:s}", "model", p->name, "architecture", p->architecture,
-                            "device", plan->device, "gpu", plan->gpu ? plan->gpu->title : NULL, "weight_dtype",
-                            k_format_name(plan->weight_format), "kv_dtype", k_format_name(plan->kv_format));
+                            "device", engine_plan_device(plan), "gpu", plan->gpu ? plan->gpu->title : NULL,
+                            "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
+                            k_format_name(plan->kv_format));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         json_object_set_new(out, numbers[i].name, json_integer((json_int_t)numbers[i].value));
     json_object_set_new(out, "kv_groups", groups_json(plan));

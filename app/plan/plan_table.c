@@ -56,31 +56,31 @@ static void print_memory(const struct planned *p)
     const struct engine_plan *plan = p->plan;
     const struct plan_row rows[] = {
         {"weights", plan->device_memory ? "copied to the GPU" : "mapped from the checkpoint, used in place",
-         plan->weight_bytes},
-        {"parameters", "norms, biases, RoPE frequencies as f32", plan->param_bytes},
-        {"activations", "buffers of one step", plan->activation_bytes},
-        {"logits", "logit rows of one step", plan->logits_bytes},
-        {"workspace", "scratch of the kernels", plan->workspace_bytes},
-        {"KV cache", "all blocks", plan->kv_bytes},
-        {"drafts", "draft tables, in host memory (--speculative-config)", plan->draft_bytes},
-        {"masks", "masks of structured output, in host memory", plan->mask_bytes},
+         plan->bytes[PLAN_WEIGHTS]},
+        {"parameters", "norms, biases, RoPE frequencies as f32", plan->bytes[PLAN_PARAMS]},
+        {"activations", "buffers of one step", plan->bytes[PLAN_ACTIVATIONS]},
+        {"logits", "logit rows of one step", plan->bytes[PLAN_LOGITS]},
+        {"workspace", "scratch of the kernels", plan->bytes[PLAN_WORKSPACE]},
+        {"KV cache", "all blocks", plan->bytes[PLAN_KV]},
+        {"drafts", "draft tables, in host memory (--speculative-config)", plan->bytes[PLAN_DRAFTS]},
+        {"masks", "masks of structured output, in host memory", plan->bytes[PLAN_MASKS]},
         {"its weights", plan->device_memory ? "draft model, copied to the GPU" : "draft model, mapped in place",
-         plan->draft_weight_bytes},
+         plan->bytes[PLAN_DRAFT_WEIGHTS]},
         {"its buffers", "parameters, activations, logits, workspace, and blocks for draft tokens",
-         plan->draft_model_bytes},
+         plan->bytes[PLAN_DRAFT_MODEL]},
         {"regrouped", "rows that loading quantizes, or repacks into the order that kernels read",
-         plan->repacked_rows_bytes},
+         plan->bytes[PLAN_REPACKED_ROWS]},
         {"panels", "rows repacked for one-token kernels of the form int8, in addition to the file's",
-         plan->repacked_bytes},
-        {"messages", "shared memory between ranks, on the host", plan->message_bytes},
-        {"handover", "activations passed between stages, through host memory", plan->stage_buffer_bytes},
-        {"host tier", "KV blocks evicted from the cache (--swap-space)", plan->swap_bytes},
+         plan->bytes[PLAN_REPACKED]},
+        {"messages", "shared memory between ranks, on the host", plan->bytes[PLAN_MESSAGES]},
+        {"handover", "activations passed between stages, through host memory", plan->bytes[PLAN_STAGE_BUFFER]},
+        {"host tier", "KV blocks evicted from the cache (--swap-space)", plan->bytes[PLAN_SWAP]},
     };
     if (plan->gpu)
         printf("%s: %s on one %s, weights %s, KV %s\n\n", p->name, p->architecture, plan->gpu->title,
                k_format_name(plan->weight_format), k_format_name(plan->kv_format));
     else
-        printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", p->name, p->architecture, plan->device,
+        printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", p->name, p->architecture, engine_plan_device(plan),
                plan->n_threads, plan->n_threads == 1 ? "" : "s", k_format_name(plan->weight_format),
                k_format_name(plan->kv_format));
     if (plan->n_ranks > 1)
@@ -90,8 +90,8 @@ static void print_memory(const struct planned *p)
         if (i < n_always || rows[i].bytes > 0)
             printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes,
                    quire_size(rows[i].bytes).text, rows[i].label);
-    printf("  %-12s %15" PRIu64 " bytes  %11s   everything except the weights\n\n", "planned", plan->total_bytes,
-           quire_size(plan->total_bytes).text);
+    printf("  %-12s %15" PRIu64 " bytes  %11s   everything except the weights\n\n", "planned",
+           engine_plan_total_bytes(plan), quire_size(engine_plan_total_bytes(plan)).text);
 }
 
 static void print_limits(const struct engine_plan *plan)
@@ -150,7 +150,7 @@ void plan_print_table(const struct planned *first, const struct planned *second)
     printf("\n");
     print_memory(second);
     print_limits(second->plan);
-    const uint64_t both = first->plan->total_bytes + second->plan->total_bytes;
+    const uint64_t both = engine_plan_total_bytes(first->plan) + engine_plan_total_bytes(second->plan);
     printf("\n  %-12s %15" PRIu64 " bytes  %11s   planned for both models together\n\n", "both", both,
            quire_size(both).text);
     print_fit(first->plan, second->plan);

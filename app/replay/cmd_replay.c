@@ -110,9 +110,9 @@ static int check_model(const struct recording *recording, const char *model_dir,
     struct serving_identity identity;
     const struct recording_header *h = recording_header(recording);
     int status = serving_identity_read(model_dir, &identity, err);
-    if (status == QUIRE_OK && memcmp(&identity.config, &h->config_sha256, sizeof identity.config) != 0)
+    if (status == QUIRE_OK && memcmp(&identity.config, &h->engine->config_sha256, sizeof identity.config) != 0)
         return quire_fail(err, QUIRE_INVALID, "%s: its config.json is not that of the recorded model, \"%s\"",
-                          model_dir, h->model);
+                          model_dir, h->engine->model);
     return status;
 }
 

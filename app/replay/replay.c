@@ -317,14 +317,14 @@ static void options_of(const struct recording_header *h, const char *model_dir, 
 {
     engine_options_default(o);
     o->model_dir = model_dir;
-    o->device = h->device;
-    o->gemm_form = form_option(h->gemm_form);
-    o->activation_dtype = h->gemm_form == K_FORM_TILE_BF16 ? "bfloat16"
-                          : h->gemm_form == K_FORM_INT8    ? "int8"
-                                                           : "float32";
-    o->quantization = h->quantization;
+    o->device = h->engine->device;
+    o->gemm_form = form_option(h->engine->gemm_form);
+    o->activation_dtype = h->engine->gemm_form == K_FORM_TILE_BF16 ? "bfloat16"
+                          : h->engine->gemm_form == K_FORM_INT8    ? "int8"
+                                                                   : "float32";
+    o->quantization = h->engine->quantization;
     o->ignore_unused_tensors = true; /* as was recorded: the weights' digest is compared */
-    o->kv_cache_dtype = k_format_name(k_kv_format(h->kv_dtype));
+    o->kv_cache_dtype = k_format_name(k_kv_format(h->engine->kv_dtype));
     o->max_model_len = h->config.max_model_len;
     o->max_num_seqs = h->config.max_num_seqs;
     o->max_num_batched_tokens = h->config.max_num_batched_tokens;
@@ -434,7 +434,7 @@ static bool has_other_identity(const struct replay *p)
 {
     const struct recording_header *h = recording_header(p->recording);
     const struct key256 *ours = &engine_info(p->engine)->identity.digest;
-    return h->version > 1 && memcmp(ours, &h->identity, sizeof *ours) != 0;
+    return h->version > 1 && memcmp(ours, &h->engine->identity, sizeof *ours) != 0;
 }
 
 void replay_use_grammars(struct replay *p, const struct engine_grammars *grammars)
@@ -448,18 +448,18 @@ int replay_run(struct replay *p, const char *model_dir, const struct speculative
 {
     struct engine_options options;
     struct step_options steps;
-    if (recording_header(p->recording)->not_invariant)
+    if (recording_header(p->recording)->engine->not_invariant)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
             "the recording was made with --invariance off: its answers depended on other requests, so their bits "
             "cannot be recomputed; quire sim --trace repeats its decisions");
-    if (recording_header(p->recording)->numerics != K_NUMERICS_VERSION)
+    if (recording_header(p->recording)->engine->numerics != K_NUMERICS_VERSION)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
             "the recording's answers were computed by version %u of docs/internals/numerics.md, but this program "
             "computes by version %d: their bits cannot be compared. Replay it with the release that made it; quire sim "
             "--trace repeats its decisions",
-            recording_header(p->recording)->numerics, K_NUMERICS_VERSION);
+            recording_header(p->recording)->engine->numerics, K_NUMERICS_VERSION);
     options_of(recording_header(p->recording), model_dir, &options);
     options.grammars = p->grammars;
     step_options_default(&steps);

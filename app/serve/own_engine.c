@@ -73,8 +73,9 @@ int own_engine_log(struct own_engine *e, bool with_statistics, struct quire_erro
               info->gemms);
     quire_log(QUIRE_LOG_INFO, "engine",
               "%s; KV cache %s in blocks of %u tokens, %s for everything else; context %u, %u sequences at once",
-              info->placement, quire_size(plan->kv_bytes).text, plan->block_tokens,
-              quire_size(plan->total_bytes - plan->kv_bytes).text, plan->max_model_len, plan->max_num_seqs);
+              info->placement, quire_size(plan->bytes[PLAN_KV]).text, plan->block_tokens,
+              quire_size(engine_plan_total_bytes(plan) - plan->bytes[PLAN_KV]).text, plan->max_model_len,
+              plan->max_num_seqs);
     return QUIRE_OK;
 }
 

@@ -32,7 +32,7 @@ uint32_t batch_length(const struct forward_batch *b, enum batch_length length)
     switch (length) {
     case BATCH_TOKENS: return b->n_tokens;
     case BATCH_ROWS: return b->n_rows;
-    case BATCH_OUTPUTS: return b->n_logits;
+    case BATCH_OUTPUTS: return b->n_outputs;
     default: return b->n_entries;
     }
 }

@@ -21,7 +21,7 @@ struct model_desc;
 
 /* In the order of the staging image, where ENTRIES come last, and of a step frame.
  *
- * length   TOKENS, ROWS, OUTPUTS (logits or vectors), ENTRIES (of block tables)
+ * length   TOKENS, ROWS, OUTPUTS (of tokens: rows of logits; or vectors, or scores), ENTRIES (of block tables)
  * groups   ONE array, one for EACH KV group, or one for the OTHERS after the first
  * present  ALWAYS, or for an ENCODER, for models with POOLED vectors, for those with a DENSE layer after pooling
  * filled   by the CALLER of forward_begin(); PRESET to the padding by it, so that callers need not; by the PASS itself
@@ -41,14 +41,14 @@ struct model_desc;
     X(group_rows, struct k_attn_row, ROWS, OTHERS, ALWAYS, PASS, OWN, 0, IN(ANY), "row") \
     /* block ids; all groups use the same offsets */ \
     X(tables, uint32_t, ENTRIES, EACH, ALWAYS, CALLER, SENT, 0, IN(BLOCKS), "block") \
-    /* tokens whose logits are needed, ascending, each once */ \
-    X(logit_tokens, uint32_t, OUTPUTS, ONE, ALWAYS, CALLER, SENT, 0, IN(ASCENDING_TOKENS), "the token of logit") \
+    /* tokens whose outputs are needed, ascending, each once */ \
+    X(output_tokens, uint32_t, OUTPUTS, ONE, ALWAYS, CALLER, SENT, 0, IN(ASCENDING_TOKENS), "the token of output") \
     /* the tokens of each vector, ascending */ \
     X(pool_rows, struct k_pool_row, OUTPUTS, ONE, POOLED, CALLER, OWN, 0, IN(ANY), "pool row") \
     /* each pooled vector alone */ \
     X(vector_rows, struct k_pool_row, OUTPUTS, ONE, DENSE, PASS, OWN, 0, IN(ANY), "vector row") \
-    /* rows of the tokens with logits; n_logit_rows are used */ \
-    X(logit_rows, struct k_attn_row, OUTPUTS, ONE, ALWAYS, PASS, OWN, 0, IN(ANY), "logit row") \
+    /* rows of the tokens with outputs; n_output_rows are used */ \
+    X(output_rows, struct k_attn_row, OUTPUTS, ONE, ALWAYS, PASS, OWN, 0, IN(ANY), "output row") \
     /* tokens that the step launched last still samples: ids[token] is that step's results[row]; n_sources are used */ \
     X(sources, struct k_token_source, ROWS, ONE, ALWAYS, CALLER, OWN, 0, IN(ANY), "source")
 
@@ -77,12 +77,12 @@ struct forward_graph;
 
 /* Host arrays of one step, in its staging image. */
 struct forward_batch {
-    uint32_t n_tokens, n_rows, n_logits, n_entries; /* n_logits: of a model that gives vectors, how many */
+    uint32_t n_tokens, n_rows, n_outputs, n_entries; /* n_outputs: rows of logits, vectors or scores */
     BATCH_ARRAYS(BATCH_MEMBER)
     uint32_t n_sources; /* 0 from forward_begin() */
     /* Set by forward_run(). */
-    uint32_t n_logit_rows;
-    uint8_t *attention_plans; /* one for each group, and one for logit_rows */
+    uint32_t n_output_rows;
+    uint8_t *attention_plans; /* one for each group, and one for output_rows */
     uint64_t attention_plan_stride;
     uint8_t *sample_plan, *sample_parts;
     const struct forward_graph *graph; /* set by forward.c: how the step runs */

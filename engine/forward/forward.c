@@ -15,8 +15,8 @@ static void fill_up(struct forward *f, const struct forward_graph *graph, struct
     for (uint32_t i = batch->n_tokens; i < n; i++) {
         for (uint32_t g = 0; g < f->n_groups; g++)
             batch->group_rows[g][i] = (struct k_attn_row){.token = i};
-        batch->logit_tokens[i] = i;
-        batch->logit_rows[i] = (struct k_attn_row){.token = i};
+        batch->output_tokens[i] = i;
+        batch->output_rows[i] = (struct k_attn_row){.token = i};
     }
     batch->graph = graph;
 }
@@ -31,17 +31,17 @@ static const struct forward_graph *graph_for(const struct forward *f, uint32_t n
 }
 
 /* A step that decodes: a token and a logit row for each row. */
-void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits, uint32_t n_entries,
+void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_outputs, uint32_t n_entries,
                    struct forward_batch *out)
 {
     f->n_begun++;
-    const struct forward_graph *graph = n_tokens == n_rows && n_tokens == n_logits ? graph_for(f, n_tokens) : NULL;
+    const struct forward_graph *graph = n_tokens == n_rows && n_tokens == n_outputs ? graph_for(f, n_tokens) : NULL;
     if (graph) {
         forward_place(f, staging_of(f), graph->n_tokens, graph->n_tokens, graph->n_tokens, n_entries, out);
-        out->n_tokens = out->n_rows = out->n_logits = n_tokens;
+        out->n_tokens = out->n_rows = out->n_outputs = n_tokens;
         fill_up(f, graph, out);
     } else {
-        forward_place(f, staging_of(f), n_tokens, n_rows, n_logits, n_entries, out);
+        forward_place(f, staging_of(f), n_tokens, n_rows, n_outputs, n_entries, out);
     }
 }
 
@@ -119,10 +119,10 @@ static int sample_rest(struct forward *f, const struct forward_batch *batch, con
 {
     uint64_t ticket;
     const uint8_t *end;
-    for (uint32_t n; n_sampled < batch->n_logits; n_sampled += n) {
+    for (uint32_t n; n_sampled < batch->n_outputs; n_sampled += n) {
         TRY(f->backend->ops->fence(f->backend, &ticket, err));
         TRY(f->backend->ops->wait(f->backend, ticket, err));
-        TRY(plan_samples(f, batch, rows + n_sampled, batch->n_logits - n_sampled, &n, &end, err));
+        TRY(plan_samples(f, batch, rows + n_sampled, batch->n_outputs - n_sampled, &n, &end, err));
         TRY(forward_copy_to_device(f, batch->sample_plan, end, err));
         TRY(sample(f, batch, rows + n_sampled, n_sampled, n, err));
     }
@@ -168,14 +168,14 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     const uint8_t *end;
     uint32_t n_sampled;
     fill_group_rows(f, batch);
-    forward_fill_logit_rows(f, batch);
+    forward_fill_output_rows(f, batch);
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
     if (!f->is_in_place)
         rows_are_ready(batch);
-    TRY(plan_samples(f, batch, rows, batch->n_logits, &n_sampled, &end, err));
-    if (batch->n_logits != batch->n_tokens || /* fewer are wanted, or sampled, than recorded */
-        (n_sampled < batch->n_logits && !forward_is_shared(f) && !forward_is_stage(f)))
+    TRY(plan_samples(f, batch, rows, batch->n_outputs, &n_sampled, &end, err));
+    if (batch->n_outputs != batch->n_tokens || /* fewer are wanted, or sampled, than recorded */
+        (n_sampled < batch->n_outputs && !forward_is_shared(f) && !forward_is_stage(f)))
         batch->graph = NULL;
     /* A recorded step looks for a source for each of its tokens. Most tokens come from the host. */
     for (uint32_t i = batch->n_sources; batch->graph && i < batch->graph->n_tokens; i++)
@@ -184,7 +184,7 @@ int forward_run(struct forward *f, struct forward_batch *batch, const struct k_s
     TRY(run(f, batch, rows, n_sampled, end, err));
     TRY(sample_rest(f, batch, rows, n_sampled, err));
     if (!f->is_in_place)
-        TRY(ops->copy_out(f->backend, there, results_dev(f), batch->n_logits * sizeof *there, err));
+        TRY(ops->copy_out(f->backend, there, results_dev(f), batch->n_outputs * sizeof *there, err));
     TRY(forward_fetch_digest(f, err));
     *results = there;
     TRY(ops->fence(f->backend, ticket, err));
@@ -198,16 +198,16 @@ int forward_run_vectors(struct forward *f, struct forward_batch *batch, const fl
     float *there = f->vectors[f->n_begun % 2];
     fill_group_rows(f, batch);
     if (forward_narrows(f))
-        forward_fill_logit_rows(f, batch);
-    for (uint32_t i = 0; batch->vector_rows && i < batch->n_logits; i++)
+        forward_fill_output_rows(f, batch);
+    for (uint32_t i = 0; batch->vector_rows && i < batch->n_outputs; i++)
         batch->vector_rows[i] = (struct k_pool_row){i, 1};
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));
     TRY(forward_copy_to_device(f, staging_of(f), batch->sample_parts, err));
     TRY(forward_compute(f, batch, f->logits_dev, err));
-    if (batch->n_logits > 0)
+    if (batch->n_outputs > 0)
         TRY(ops->copy_out(f->backend, there, f->logits_dev,
-                          (uint64_t)batch->n_logits * f->desc->config->outputs.vector_size * sizeof *there, err));
+                          (uint64_t)batch->n_outputs * f->desc->config->outputs.vector_size * sizeof *there, err));
     *vectors = there;
     TRY(ops->fence(f->backend, ticket, err));
     return ops->step_end(f->backend, err);
@@ -231,8 +231,8 @@ static int follow(struct forward *f, struct forward_batch *batch,
     const struct k_backend_ops *ops = f->backend->ops;
     uint64_t ticket;
     fill_group_rows(f, batch);
-    forward_fill_logit_rows(f, batch);
-    if (batch->n_logits != batch->n_tokens) /* as forward_run() of rank 0 decides */
+    forward_fill_output_rows(f, batch);
+    if (batch->n_outputs != batch->n_tokens) /* as forward_run() of rank 0 decides */
         batch->graph = NULL;
     TRY(ops->step_begin(f->backend, err));
     TRY(forward_plan_attention(f, batch, err));

@@ -64,7 +64,7 @@ uint64_t forward_graph_bytes(const struct forward *f); /* device memory that dis
 
 /* Hands out the arrays of a step (batch.h) with sizes within the plan's limits. The arrays belong to the caller until forward_run(), which must be the next call.
  * They are reused once the step before the next one has completed. */
-void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits, uint32_t n_entries,
+void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32_t n_outputs, uint32_t n_entries,
                    struct forward_batch *out);
 
 /* Queues the copies between the KV cache and the host tier, in their order, before any later
@@ -74,12 +74,12 @@ int forward_move(struct forward *f, const struct kv_move *moves, uint32_t n_move
 /* Copies whole blocks within the KV cache, in every group, before any later forward_run(). No block is filled twice. */
 int forward_copy(struct forward *f, const struct k_block_pair *pairs, uint32_t n_pairs, struct quire_error *err);
 
-/* rows and *results: [n_logits]. Results are valid once forward_wait(ticket) has returned, until forward_run() of the step
- * after the next one. */
+/* rows and *results: [n_outputs]. Results are valid once forward_wait(ticket) has returned, until forward_run() of the
+ * step after the next one. */
 int forward_run(struct forward *f, struct forward_batch *batch, const struct k_sample_row *rows,
                 const struct k_sample_result **results, uint64_t *ticket, struct quire_error *err);
-/* The same of a model that gives vectors: *vectors is [n_logits, vector_size], of which the caller has set
- * pool_rows and, where a vector is its last token's alone, logit_tokens. */
+/* The same of a model that gives vectors: *vectors is [n_outputs, vector_size], of which the caller has set
+ * pool_rows and, where a vector is its last token's alone, output_tokens. */
 int forward_run_vectors(struct forward *f, struct forward_batch *batch, const float **vectors, uint64_t *ticket,
                         struct quire_error *err);
 /* The same without a draw: the pass of a rank whose rank 0 draws. Returns when it is computed. */

@@ -85,9 +85,10 @@ static bool is_for_gemm(const struct pass *p, const float *x)
     return x != p->x && x != p->plain;
 }
 
-static int activate(struct pass *p, enum k_activation kind, float *x, uint32_t n_cols)
+/* by: of kinds that have a number */
+static int activate(struct pass *p, enum k_activation kind, float *x, uint32_t n_cols, float by)
 {
-    const struct k_activate_args a = {.x_dev = x, .n_tokens = p->n, .n_cols = n_cols, .activation = kind};
+    const struct k_activate_args a = {.x_dev = x, .n_tokens = p->n, .n_cols = n_cols, .activation = kind, .by = by};
     p->plain = x;
     return p->f->backend->ops->activate(p->f->backend, &a, p->err);
 }
@@ -128,6 +129,7 @@ static int linear(struct pass *p, const struct site_weight *weight, enum model_a
                   float *out)
 {
     struct forward *f = p->f;
+    struct k_gate gate = {.kind = K_GATE_SILU};
     const struct k_gemm_args gemm = {
         .weight = weight->matrix,
         .x_dev = x,
@@ -144,21 +146,22 @@ static int linear(struct pass *p, const struct site_weight *weight, enum model_a
     case ACTIVATION_NONE: return f->backend->ops->gemm(f->backend, &gemm, p->err);
     case ACTIVATION_GELU:
         TRY(f->backend->ops->gemm(f->backend, &gemm, p->err));
-        return activate(p, K_ACT_GELU, out, model_size_of(f->desc, p->layer, SIZE_INNER));
+        return activate(p, K_ACT_GELU, out, model_size_of(f->desc, p->layer, SIZE_INNER), 0);
     case ACTIVATION_SILU_MUL: break;
+    case ACTIVATION_GELU_TANH_MUL: gate.kind = K_GATE_GELU_TANH; break;
     }
-    struct k_gemm_silu_mul_args fused = {.gemm = gemm, .out_dev = out, .for_gemm = true};
+    struct k_gemm_gated_args fused = {.gemm = gemm, .out_dev = out, .gate = gate, .for_gemm = true};
     fused.gemm.y_dev = f->layout->has_gate_up ? buffer(f, f->layout->wide) : NULL;
-    return f->backend->ops->gemm_silu_mul(f->backend, &fused, p->err);
+    return f->backend->ops->gemm_gated(f->backend, &fused, p->err);
 }
 
 static int gather(struct pass *p, const float *x, float *out, uint32_t n_cols, bool for_gemm)
 {
     const struct k_gather_args a = {
         .x_dev = x,
-        .index_dev = forward_on_device(p->f, p->batch->logit_tokens),
+        .index_dev = forward_on_device(p->f, p->batch->output_tokens),
         .out_dev = out,
-        .n_rows = p->batch->n_logits,
+        .n_rows = p->batch->n_outputs,
         .n_cols = n_cols,
         .for_gemm = for_gemm,
     };
@@ -198,6 +201,7 @@ static int rope_kv(struct pass *p, const struct model_attention *attention)
         .layer = &f->kv->layers[p->layer],
         .n_tokens = p->n,
         .n_q_heads = group->n_q_heads,
+        .n_fixed = attention->k_dim - f->desc->config->ropes[attention->rope].dim,
     };
     return f->backend->ops->rope_kv(f->backend, &a, p->err);
 }
@@ -238,8 +242,8 @@ int forward_plan_attention(struct forward *f, const struct forward_batch *batch,
         planned[f->kv->layer_group[l]] = true;
         TRY(plan_layer(f, l, batch, batch->group_rows[f->kv->layer_group[l]], batch->n_rows, err));
     }
-    return batch->n_logits && narrows ? plan_layer(f, last, batch, batch->logit_rows, batch->n_logit_rows, err)
-                                      : QUIRE_OK;
+    return batch->n_outputs && narrows ? plan_layer(f, last, batch, batch->output_rows, batch->n_output_rows, err)
+                                       : QUIRE_OK;
 }
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
@@ -268,6 +272,7 @@ static int attend(struct pass *p, const struct model_attention *attention, const
         .window = group->window,
         .whole = attention->mask == MASK_NONE,
         .scale = attention->scale,
+        .softcap = attention->softcap,
     };
     return f->backend->ops->attention(f->backend, &a, p->err);
 }
@@ -279,7 +284,7 @@ static int narrow_to_logits(struct pass *p, const struct model_attention *attent
     struct forward *f = p->f;
     float *gathered = buffer(f, f->layout->gathered);
     assert(!p->due);
-    TRY(attend(p, attention, p->batch->logit_rows, p->batch->n_logit_rows));
+    TRY(attend(p, attention, p->batch->output_rows, p->batch->n_output_rows));
     TRY(gather(p, buffer(f, f->layout->narrow), buffer(f, f->layout->wide),
                model_size_of(f->desc, p->layer, SIZE_HEADS), true));
     TRY(gather(p, p->x, gathered, f->desc->config->hidden_size, false));
@@ -298,9 +303,9 @@ static int attention(struct pass *p, const struct model_block *block, const floa
         return linear(p, &p->weights->site[SITE_O], ACTIVATION_NONE, narrow, out);
     }
     TRY(forward_note(f, p->x, p->n, p->err)); /* all tokens; sampled tokens are checked again at the end */
-    if (p->batch->n_logits > 0)
+    if (p->batch->n_outputs > 0)
         TRY(narrow_to_logits(p, &block->attention));
-    p->n = p->batch->n_logits;
+    p->n = p->batch->n_outputs;
     return p->n ? linear(p, &p->weights->site[SITE_O], ACTIVATION_NONE, wide, out) : QUIRE_OK;
 }
 
@@ -361,11 +366,12 @@ static int experts(struct pass *p, const struct model_block *block, const float 
         TRY(linear(p, &site[SITE_SHARED_DOWN], ACTIVATION_NONE, narrow, out));
     }
     TRY(route(p, e, in));
-    const struct k_moe_gemm_silu_mul_args gate_up = {
+    const struct k_moe_gemm_gated_args gate_up = {
         .gemm = choices_of(p, e, &site[SITE_GATE_UP], in, f->layout->has_gate_up ? buffer(f, f->layout->wide) : NULL),
         .out_dev = narrow,
+        .gate = {.kind = K_GATE_SILU},
         .for_gemm = true};
-    TRY(f->backend->ops->moe_gemm_silu_mul(f->backend, &gate_up, p->err));
+    TRY(f->backend->ops->moe_gemm_gated(f->backend, &gate_up, p->err));
     struct k_moe_gemm_args down = choices_of(p, e, &site[SITE_DOWN], narrow, choices);
     down.per_choice = true;
     down.x_for_gemm = true;
@@ -385,13 +391,23 @@ static int experts(struct pass *p, const struct model_block *block, const float 
 /* A block writes to out what is to be added to x. */
 struct block_kind {
     int (*run)(struct pass *p, const struct model_block *block, const float *in, float *out);
-    enum model_vector norm, norm_bias;
+    enum model_vector norm, norm_bias, post_norm;
 };
 static const struct block_kind block_kinds[] = {
-    [BLOCK_ATTENTION] = {attention, VEC_ATTENTION_NORM, VEC_ATTENTION_NORM_BIAS},
-    [BLOCK_MLP] = {mlp, VEC_MLP_NORM, VEC_MLP_NORM_BIAS},
-    [BLOCK_EXPERTS] = {experts, VEC_MLP_NORM, VEC_MLP_NORM_BIAS},
+    [BLOCK_ATTENTION] = {attention, VEC_ATTENTION_NORM, VEC_ATTENTION_NORM_BIAS, VEC_ATTENTION_POST_NORM},
+    [BLOCK_MLP] = {mlp, VEC_MLP_NORM, VEC_MLP_NORM_BIAS, VEC_MLP_POST_NORM},
+    [BLOCK_EXPERTS] = {experts, VEC_MLP_NORM, VEC_MLP_NORM_BIAS, VEC_MLP_POST_NORM},
 };
+
+/* What a block adds, times the model's factor. A factor applies to the sum over ranks. */
+static int scale_delta(struct pass *p, float *delta)
+{
+    const float by = p->f->desc->config->factors.residual;
+    if (by == 0)
+        return QUIRE_OK;
+    TRY(complete(p, delta, &p->out_is_part));
+    return p->n ? activate(p, K_ACT_SCALE, delta, p->f->desc->config->hidden_size, by) : QUIRE_OK;
+}
 
 static int run_block(struct pass *p, const struct model_block *block)
 {
@@ -410,6 +426,11 @@ static int run_block(struct pass *p, const struct model_block *block)
     TRY(norm_x(p, block->norm, kind->norm, block->kind != BLOCK_EXPERTS));
     p->out_is_part = false;
     TRY(kind->run(p, block, buffer(p->f, p->f->layout->normed), delta));
+    if (block->place == NORM_BOTH) {
+        TRY(complete(p, delta, &p->out_is_part));
+        return p->n ? norm_into_x(p, block->norm, kind->post_norm, delta) : QUIRE_OK;
+    }
+    TRY(scale_delta(p, delta));
     p->due = delta;
     p->due_is_part = p->out_is_part;
     return QUIRE_OK;
@@ -442,7 +463,8 @@ static int embed(struct pass *p)
     const struct k_embed_args a = {.table = f->weights->beside->site[SITE_EMBED].matrix,
                                    .ids_dev = forward_on_device(f, p->batch->ids),
                                    .out_dev = p->x,
-                                   .n_tokens = p->n};
+                                   .n_tokens = p->n,
+                                   .scale = f->desc->config->factors.embedding};
     TRY(f->backend->ops->embed(f->backend, &a, p->err));
     return f->desc->config->is_encoder ? embed_places(p) : QUIRE_OK;
 }
@@ -472,7 +494,7 @@ static int pool(struct pass *p, float *out, bool normalize)
         .x_dev = p->x,
         .rows_dev = forward_on_device(p->f, p->batch->pool_rows),
         .out_dev = out,
-        .n_rows = p->batch->n_logits,
+        .n_rows = p->batch->n_outputs,
         .n_cols = p->f->desc->config->hidden_size,
         .pooling = K_POOL_MEAN, /* the first or the last pools one token */
         .normalize = normalize,
@@ -486,11 +508,11 @@ static int pool_dense(struct pass *p, float *out)
     struct forward *f = p->f;
     float *pooled = buffer(f, f->layout->gathered);
     TRY(pool(p, pooled, false));
-    p->n = p->batch->n_logits;
+    p->n = p->batch->n_outputs;
     p->plain = pooled;
     TRY(linear(p, &p->weights->site[SITE_DENSE], ACTIVATION_NONE, pooled, out));
     if (f->desc->config->outputs.dense.tanh)
-        TRY(activate(p, K_ACT_TANH, out, f->desc->config->outputs.vector_size));
+        TRY(activate(p, K_ACT_TANH, out, f->desc->config->outputs.vector_size, 0));
     if (!f->desc->config->outputs.normalize)
         return QUIRE_OK;
     const struct k_pool_args a = {.x_dev = out,
@@ -509,10 +531,10 @@ static int classify(struct pass *p)
     struct forward *f = p->f;
     float *first = buffer(f, f->layout->gathered), *pooled = buffer(f, f->layout->delta);
     TRY(pool(p, first, false));
-    p->n = p->batch->n_logits;
+    p->n = p->batch->n_outputs;
     p->plain = first;
     TRY(linear(p, &p->weights->site[SITE_POOLER], ACTIVATION_NONE, first, pooled));
-    TRY(activate(p, K_ACT_TANH, pooled, f->desc->config->hidden_size));
+    TRY(activate(p, K_ACT_TANH, pooled, f->desc->config->hidden_size, 0));
     return linear(p, &p->weights->site[SITE_CLASSIFIER], ACTIVATION_NONE, pooled, p->logits);
 }
 
@@ -520,7 +542,7 @@ static int classify(struct pass *p)
 static int give_vectors(struct pass *p)
 {
     struct forward *f = p->f;
-    if (p->batch->n_logits == 0)
+    if (p->batch->n_outputs == 0)
         return QUIRE_OK;
     if (f->desc->config->outputs.kind == OUTPUT_SCORES)
         return classify(p);
@@ -535,13 +557,25 @@ static int give_vectors(struct pass *p)
                                                    : pool(p, p->logits, f->desc->config->outputs.normalize);
 }
 
+/* The model's factors of n rows of logits, of this rank's part of the vocabulary. */
+static int scale_logits(struct pass *p, float *logits)
+{
+    const struct model_factors *factors = &p->f->desc->config->factors;
+    const uint32_t n_cols =
+        model_share_of(p->f->desc, p->f->desc->shard.rank, p->f->desc->config->n_layers, SIZE_VOCAB).n;
+    if (factors->logits > 0)
+        TRY(activate(p, K_ACT_SCALE, logits, n_cols, factors->logits));
+    return factors->logit_softcap > 0 ? activate(p, K_ACT_SOFTCAP, logits, n_cols, factors->logit_softcap) : QUIRE_OK;
+}
+
 /* Computes this rank's rows of the head, then collects the rows of all ranks. */
 static int make_logits(struct pass *p)
 {
     struct forward *f = p->f;
     const bool is_shared = f->desc->shard.n_ranks > 1;
-    TRY(linear(p, &f->weights->head, ACTIVATION_NONE, buffer(f, f->layout->normed),
-               is_shared ? forward_own_logits(f) : p->logits));
+    float *own = is_shared ? forward_own_logits(f) : p->logits;
+    TRY(linear(p, &f->weights->head, ACTIVATION_NONE, buffer(f, f->layout->normed), own));
+    TRY(scale_logits(p, own));
     return is_shared ? forward_gather_logits(f, p->n, p->logits, p->err) : QUIRE_OK;
 }
 

@@ -33,7 +33,7 @@ static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
         forward_pad(f, &batch, 0, n);
         for (uint32_t i = 0; i < n; i++) {
             rows[i] = (struct k_sample_row){.top_p = 1, .repetition_penalty = 1, .n_logprobs = -1, .forced = -1};
-            batch.logit_tokens[i] = i;
+            batch.output_tokens[i] = i;
             batch.rows[i] = (struct k_attn_row){.token = i, .n_tokens = 1};
         }
         if (forward_is_stage(f) || f->group.stage.rank > 0)
@@ -57,7 +57,7 @@ static int record(struct forward *f, uint32_t n, struct forward_graph *out, stru
     struct quire_error ignored;
     const bool alone = !forward_is_shared(f) && !forward_is_stage(f);
     forward_place(f, f->staging[0], n, n, n, 0, &batch);
-    batch.n_logit_rows = n;
+    batch.n_output_rows = n;
     batch.n_sources = alone ? n : 0;
     out->n_tokens = n;
     int status = ops->graph_begin(f->backend, err);

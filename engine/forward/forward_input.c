@@ -40,7 +40,7 @@ static uint8_t *place_entries(const struct forward *f, uint8_t *at, struct forwa
 /* The pieces of a step's input lie one after the other, each on a boundary, no longer than this step needs: one copy moves
  * them all. The same order and rounding as step_layout_make(). Where everything up to the tables begins depends on the first
  * three sizes alone, so that a recorded step finds it; what comes behind is found by offsets in what came before. */
-void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
+void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_outputs,
                    uint32_t n_entries, struct forward_batch *out)
 {
     struct k_plan_dims dims[KV_MAX_GROUPS];
@@ -49,10 +49,11 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
         dims[g] = f->kv->groups[g].dims;
         dims[g].n_tokens = n_tokens;
         dims[g].n_seqs = n_rows;
-        dims[g].n_logits = n_logits;
+        dims[g].n_logits = n_outputs;
     }
     step_workspace(f->backend->ops->planner, dims, f->n_groups, &bytes);
-    *out = (struct forward_batch){.n_tokens = n_tokens, .n_rows = n_rows, .n_logits = n_logits, .n_entries = n_entries};
+    *out = (struct forward_batch){
+        .n_tokens = n_tokens, .n_rows = n_rows, .n_outputs = n_outputs, .n_entries = n_entries};
     uint8_t *at = place_arrays(f, staging, out);
     out->group_rows[0] = out->rows;
     out->sample_plan = at;
@@ -89,25 +90,25 @@ int forward_copy_to_device(struct forward *f, const uint8_t *begin, const uint8_
                : f->backend->ops->copy_in(f->backend, forward_on_device(f, begin), begin, (uint64_t)(end - begin), err);
 }
 
-void forward_fill_logit_rows(const struct forward *f, struct forward_batch *batch)
+void forward_fill_output_rows(const struct forward *f, struct forward_batch *batch)
 {
     const struct k_attn_row *rows = batch->group_rows[f->kv->layer_group[f->desc->config->n_layers - 1]];
     uint32_t row = 0, n = 0;
-    for (uint32_t i = 0; i < batch->n_logits; i++) {
-        uint32_t token = batch->logit_tokens[i];
+    for (uint32_t i = 0; i < batch->n_outputs; i++) {
+        uint32_t token = batch->output_tokens[i];
         bool new_row = i == 0;
         for (; token >= rows[row].token + rows[row].n_tokens; row++)
             new_row = true;
-        struct k_attn_row *last = new_row ? NULL : &batch->logit_rows[n - 1];
+        struct k_attn_row *last = new_row ? NULL : &batch->output_rows[n - 1];
         if (last && token == last->token + last->n_tokens)
             last->n_tokens++;
         else
-            batch->logit_rows[n++] = (struct k_attn_row){
+            batch->output_rows[n++] = (struct k_attn_row){
                 .token = token,
                 .n_tokens = 1,
                 .position = rows[row].position + (token - rows[row].token),
                 .table = rows[row].table,
             };
     }
-    batch->n_logit_rows = n;
+    batch->n_output_rows = n;
 }

@@ -71,7 +71,7 @@ void forward_graphs_destroy(struct forward *f);
 /* ---- forward_input.c: where a step's input lies ---- */
 
 /* Lays out a step's arrays in a staging image. */
-void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_logits,
+void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint32_t n_rows, uint32_t n_outputs,
                    uint32_t n_entries, struct forward_batch *out);
 /* Sets tokens [first, end) to padding, which reads and writes nothing. */
 void forward_pad(const struct forward *f, struct forward_batch *batch, uint32_t first, uint32_t end);
@@ -81,7 +81,7 @@ void *forward_on_device(const struct forward *f, const void *staged);
 int forward_copy_to_device(struct forward *f, const uint8_t *begin, const uint8_t *end, struct quire_error *err);
 
 /* The attention rows of the tokens whose logits are wanted, as the last layer has them: runs of neighbours in one row. */
-void forward_fill_logit_rows(const struct forward *f, struct forward_batch *batch);
+void forward_fill_output_rows(const struct forward *f, struct forward_batch *batch);
 
 /* ---- forward_blocks.c: the layers' blocks ---- */
 

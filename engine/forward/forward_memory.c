@@ -32,7 +32,7 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
                                  err);
         if (status != QUIRE_OK) {
             quire_error_prefix(err, "KV cache of %s (--kv-cache-memory or --num-kv-blocks make it smaller)",
-                               quire_size(plan->kv_bytes).text);
+                               quire_size(plan->bytes[PLAN_KV]).text);
             return status;
         }
         if (plan->groups[g].n_host_blocks == 0)
@@ -41,7 +41,7 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
                              &f->kv->host_layers[l], err);
         if (status != QUIRE_OK) {
             quire_error_prefix(err, "host tier of %s (--swap-space makes it smaller)",
-                               quire_size(plan->swap_bytes).text);
+                               quire_size(plan->bytes[PLAN_SWAP]).text);
             return status;
         }
     }
@@ -52,9 +52,9 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
 static int alloc_stage_buffer(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
 {
     void *stage_buffer = NULL;
-    f->stage_buffer_bytes = plan->stage_buffer_bytes;
-    int status = plan->stage_buffer_bytes
-                     ? f->backend->ops->alloc_host(f->backend, plan->stage_buffer_bytes, &stage_buffer, err)
+    f->stage_buffer_bytes = plan->bytes[PLAN_STAGE_BUFFER];
+    int status = plan->bytes[PLAN_STAGE_BUFFER]
+                     ? f->backend->ops->alloc_host(f->backend, plan->bytes[PLAN_STAGE_BUFFER], &stage_buffer, err)
                      : QUIRE_OK;
     f->stage_buffer = stage_buffer;
     return status;
@@ -102,13 +102,13 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
     int status = b->ops->alloc(b, f->layout->total, &arena, err);
     f->arena_dev = arena;
     if (status == QUIRE_OK)
-        status = b->ops->alloc(b, plan->logits_bytes - sampled_bytes, &logits, err);
+        status = b->ops->alloc(b, plan->bytes[PLAN_LOGITS] - sampled_bytes, &logits, err);
     f->logits_dev = logits;
     if (status == QUIRE_OK)
         status = b->ops->alloc(b, sampled_bytes, &sampled, err);
     f->sampled_dev = sampled;
     if (status == QUIRE_OK)
-        status = b->ops->alloc(b, plan->workspace_bytes - workspace.group, &work, err);
+        status = b->ops->alloc(b, plan->bytes[PLAN_WORKSPACE] - workspace.group, &work, err);
     f->workspace_dev = work;
     if (status != QUIRE_OK)
         return status;

@@ -115,33 +115,33 @@ static void cut_arrays(const struct forward *f, const struct forward_batch *batc
 /* Makes the step's tokens [begin, end) a step of its own. It uses the other image of a step's input, which is free
  * because steps of several ranks do not overlap. The tables are those of the whole step. */
 static void cut(struct forward *f, const struct forward_batch *batch, uint32_t begin, uint32_t end,
-                uint32_t first_logit, uint32_t n_logits, struct forward_batch *out)
+                uint32_t first_output, uint32_t n_outputs, struct forward_batch *out)
 {
-    forward_place(f, f->staging[(f->n_begun + 1) % 2], end - begin, batch->n_rows, n_logits, batch->n_entries, out);
+    forward_place(f, f->staging[(f->n_begun + 1) % 2], end - begin, batch->n_rows, n_outputs, batch->n_entries, out);
     cut_arrays(f, batch, begin, out);
     for (uint32_t g = 0; g < f->n_groups; g++)
         out->n_rows = cut_rows(batch->group_rows[g], batch->n_rows, begin, end, out->group_rows[g]);
-    for (uint32_t i = 0; i < n_logits; i++)
-        out->logit_tokens[i] = batch->logit_tokens[first_logit + i] - begin;
-    forward_fill_logit_rows(f, out);
+    for (uint32_t i = 0; i < n_outputs; i++)
+        out->output_tokens[i] = batch->output_tokens[first_output + i] - begin;
+    forward_fill_output_rows(f, out);
 }
 
 static int compute_micros(struct forward *f, const struct forward_batch *batch, uint32_t n, struct quire_error *err)
 {
-    uint32_t begin = 0, first_logit = 0;
+    uint32_t begin = 0, first_output = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct forward_batch micro;
         const uint32_t end = (uint32_t)((uint64_t)batch->n_tokens * (i + 1) / n);
-        uint32_t n_logits = 0;
-        while (first_logit + n_logits < batch->n_logits && batch->logit_tokens[first_logit + n_logits] < end)
-            n_logits++;
+        uint32_t n_outputs = 0;
+        while (first_output + n_outputs < batch->n_outputs && batch->output_tokens[first_output + n_outputs] < end)
+            n_outputs++;
         TRY(settle(f, err)); /* and the input before it has, which was copied sooner */
-        cut(f, batch, begin, end, first_logit, n_logits, &micro);
+        cut(f, batch, begin, end, first_output, n_outputs, &micro);
         TRY(forward_plan_attention(f, &micro, err));
         TRY(forward_copy_to_device(f, f->staging[(f->n_begun + 1) % 2], micro.sample_parts, err));
-        TRY(compute(f, &micro, f->logits_dev + (size_t)first_logit * f->desc->config->vocab_size, err));
+        TRY(compute(f, &micro, f->logits_dev + (size_t)first_output * f->desc->config->vocab_size, err));
         begin = end;
-        first_logit += n_logits;
+        first_output += n_outputs;
     }
     return QUIRE_OK;
 }
@@ -163,5 +163,5 @@ int forward_compute_staged(struct forward *f, const struct forward_batch *batch,
     const uint32_t least = f->backend->ops->planner->micro_batch_tokens;
     const uint32_t n = model_stage_micros(f->desc->shard.n_stages, least, batch->n_tokens);
     TRY(n > 1 ? compute_micros(f, batch, n, err) : compute(f, batch, f->logits_dev, err));
-    return bring_logits(f, batch->n_logits, err);
+    return bring_logits(f, batch->n_outputs, err);
 }

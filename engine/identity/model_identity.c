@@ -14,6 +14,7 @@
  *   config: dtype, dtype_stated, quantization          the facts have what is stored, and what is done about it
  *   config: max_position                               a limit: a request's max_tokens holds it, and RoPE is resolved
  *   config: n_next_layers                              tensors that are not computed
+ *   config: fused                                      how the files store matrices, which the weights' digest covers
  *   config: outputs.kind                               pooling and labels say it
  *   config: outputs.dense.folder                       the weights in it are in the weights' digest
  *   config: tokens.bos                                 the tokenizer's matter
@@ -23,12 +24,12 @@
  *   facts: quantization.scales_cache, .floats          what a file may say is checked by them, or logged
  *   shard                                              ranks change no bit */
 #define CHANGED " has changed: add its new fields to model_identity(), or to the list above"
-_Static_assert(sizeof(struct model_config) == 320, "struct model_config" CHANGED);
-_Static_assert(sizeof(struct model_attention) == 40, "struct model_attention" CHANGED);
+_Static_assert(sizeof(struct model_config) == 344, "struct model_config" CHANGED);
+_Static_assert(sizeof(struct model_attention) == 44, "struct model_attention" CHANGED);
 _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
 _Static_assert(sizeof(struct model_experts) == 32, "struct model_experts" CHANGED);
-_Static_assert(sizeof(struct model_block) == 52, "struct model_block" CHANGED);
-_Static_assert(sizeof(struct model_rope) == 80, "struct model_rope" CHANGED);
+_Static_assert(sizeof(struct model_block) == 56, "struct model_block" CHANGED);
+_Static_assert(sizeof(struct model_rope) == 1112, "struct model_rope" CHANGED);
 _Static_assert(sizeof(struct checkpoint_facts) == 208, "struct checkpoint_facts" CHANGED);
 
 __attribute__((format(printf, 2, 3))) static void add(struct quire_sha256_state *s, const char *format, ...)
@@ -77,23 +78,38 @@ static void add_sizes(struct quire_sha256_state *s, const struct model_config *c
     add(s, "final_norm=%d\n", (int)c->final_norm);
 }
 
+/* Only models that have any: the identities of the others stay. */
+static void add_factors(struct quire_sha256_state *s, const struct model_config *c)
+{
+    const struct model_factors *f = &c->factors;
+    if (!c->norms_add_one && f->embedding == 0 && f->residual == 0 && f->logits == 0 && f->logit_softcap == 0)
+        return;
+    add(s, "norms_add_one=%d\n", c->norms_add_one);
+    add_float(s, "embedding_factor", f->embedding);
+    add_float(s, "residual_factor", f->residual);
+    add_float(s, "logits_factor", f->logits);
+    add_float(s, "logit_softcap", f->logit_softcap);
+}
+
 static void add_attention_sizes(struct quire_sha256_state *s, const struct model_attention *a)
 {
     add(s, "attention=%u %u %u %u %u %d%d%d%d\n", a->n_q_heads, a->n_kv_heads, a->k_dim, a->v_dim, a->rope, a->q_bias,
         a->k_bias, a->v_bias, a->o_bias);
     add_float(s, "scale", a->scale);
+    if (a->softcap != 0)
+        add_float(s, "softcap", a->softcap);
 }
 
 static bool same_attention_sizes(const struct model_attention *a, const struct model_attention *b)
 {
     return a->n_q_heads == b->n_q_heads && a->n_kv_heads == b->n_kv_heads && a->k_dim == b->k_dim &&
            a->v_dim == b->v_dim && a->rope == b->rope && a->q_bias == b->q_bias && a->k_bias == b->k_bias &&
-           a->v_bias == b->v_bias && a->o_bias == b->o_bias && a->scale == b->scale;
+           a->v_bias == b->v_bias && a->o_bias == b->o_bias && a->scale == b->scale && a->softcap == b->softcap;
 }
 
 static bool is_plain_attention(const struct model_attention *a)
 {
-    return a->v_dim == a->k_dim && a->rope == 0 && a->scale == (float)(1.0 / sqrt((double)a->k_dim));
+    return a->v_dim == a->k_dim && a->rope == 0 && a->softcap == 0 && a->scale == (float)(1.0 / sqrt((double)a->k_dim));
 }
 
 static void add_experts(struct quire_sha256_state *s, const struct model_experts *e)
@@ -188,6 +204,7 @@ struct key256 model_identity(const struct model_desc *desc)
     quire_sha256_begin(&s);
     add(&s, "quire model 1\n");
     add_sizes(&s, desc->config);
+    add_factors(&s, desc->config);
     add_layers(&s, desc->config);
     for (uint32_t i = 0; i < desc->config->n_ropes; i++)
         add_rope(&s, &desc->config->ropes[i]);

@@ -29,6 +29,14 @@ struct model_encoder {
     bool roberta; /* its tensors are called as RoBERTa's are */
 };
 
+/* Factors on the way from the embeddings to the logits; 0: none. */
+struct model_factors {
+    float embedding; /* of each token's embedding */
+    float residual;  /* of what each block adds to x */
+    float logits;
+    float logit_softcap; /* then logits become softcap tanh(logits / softcap) */
+};
+
 struct model_tokens {
     uint32_t n_eos;
     uint32_t eos[MODEL_MAX_EOS]; /* generation_config.json's, else config.json's */
@@ -44,6 +52,9 @@ struct model_config {
     uint32_t max_position;  /* max_position_embeddings; times the linear factor; for YaRN, factor × original */
     float rms_eps;          /* of either norm */
     enum model_norm final_norm;
+    bool fused; /* the files have q, k and v in one matrix, and gate and up */
+    bool norms_add_one; /* the files have the norms' weights minus 1 */
+    struct model_factors factors;
     bool tied_embeddings;
     bool is_encoder; /* attention sees the whole text, and no head makes logits of tokens */
     struct model_encoder encoder;

@@ -2,6 +2,7 @@
 
 #include "base/encoding/json.h"
 #include "base/file.h"
+#include "engine/model/architectures/architecture.h"
 #include "engine/model/experts/experts_config.h"
 #include "engine/model/pooling.h"
 #include "engine/model/rope_config.h"
@@ -23,179 +24,12 @@
 #define MAX_INTERMEDIATE (1u << 24)
 #define MAX_HEADS (1u << 14)
 
-enum window_rule {
-    WINDOW_NONE,
-    WINDOW_EVERY_LAYER, /* sliding_window, in all of them */
-    WINDOW_IF_PRESENT, /* likewise, but an absent field means none */
-    WINDOW_REFUSED, /* use_sliding_window must be false */
-    WINDOW_UPPER_LAYERS, /* use_sliding_window, and layer_types or max_window_layers */
-};
-
-/* The properties of an architecture, and the defaults of its config class in transformers for absent fields. */
-struct architecture {
-    const char *name;
-    const char *model_type;
-    uint32_t default_kv_heads;  /* 0 = as many as query heads */
-    uint32_t default_head_dim;  /* 0 = hidden_size / num_attention_heads */
-    uint32_t default_max_position;
-    int64_t default_bos, default_eos; /* -1 = none */
-    double default_rms_eps;     /* 0 = 1e-6 */
-    bool qkv_bias;              /* always present; o_proj has no bias */
-    bool reads_attention_bias;  /* attention_bias puts one on q, k, v and o */
-    bool reads_mlp_bias;
-    enum model_norm_position norm_place; /* of every block */
-    enum model_head_norm head_norm;
-    enum window_rule window;
-    const struct model_expert_rules *experts; /* NULL: no mixture of experts */
-    double default_theta; /* of RoPE; 0 = 10000 */
-    bool encoder;
-    bool classifier;
-    bool roberta; /* encoders: RoBERTa's tensor names, and its first position is the padding token's id + 1 */
-};
-
-static const struct model_expert_rules mixtral_experts = {
-    .default_experts = 8, .default_used = 2, .names = EXPERTS_W1, .normalizes = true};
-static const struct model_expert_rules qwen2_experts = {
-    .default_experts = 60, .default_used = 4, .default_inner = 1408, .default_shared = 5632, .may_skip_layers = true};
-static const struct model_expert_rules qwen3_experts = {
-    .default_experts = 128, .default_used = 8, .default_inner = 768, .may_skip_layers = true};
-static const struct model_expert_rules olmo_experts = {.default_experts = 64, .default_used = 8};
-
-/* Fields that all encoders here share. */
-#define ENCODER \
-    .default_max_position = 512, .default_bos = -1, .default_eos = -1, .default_rms_eps = 1e-12, .encoder = true
-
-static const struct architecture architectures[] = {
-    {.name = "LlamaForCausalLM",
-     .model_type = "llama",
-     .default_max_position = 2048,
-     .default_bos = 1,
-     .default_eos = 2,
-     .reads_attention_bias = true,
-     .reads_mlp_bias = true},
-    {.name = "MistralForCausalLM",
-     .model_type = "mistral",
-     .default_kv_heads = 8,
-     .default_max_position = 131072,
-     .default_bos = 1,
-     .default_eos = 2,
-     .window = WINDOW_EVERY_LAYER},
-    {.name = "Qwen2ForCausalLM",
-     .model_type = "qwen2",
-     .default_kv_heads = 32,
-     .default_max_position = 32768,
-     .default_bos = -1,
-     .default_eos = -1,
-     .qkv_bias = true,
-     .window = WINDOW_UPPER_LAYERS},
-    {.name = "Qwen3ForCausalLM",
-     .model_type = "qwen3",
-     .default_kv_heads = 32,
-     .default_head_dim = 128,
-     .default_max_position = 32768,
-     .default_bos = -1,
-     .default_eos = -1,
-     .reads_attention_bias = true,
-     .head_norm = HEAD_NORM_EACH,
-     .window = WINDOW_UPPER_LAYERS},
-    {.name = "Olmo2ForCausalLM",
-     .model_type = "olmo2",
-     .default_max_position = 2048,
-     .default_bos = -1,
-     .default_eos = 50279,
-     .default_rms_eps = 1e-5,
-     .reads_attention_bias = true,
-     .norm_place = NORM_POST,
-     .head_norm = HEAD_NORM_ALL},
-    {.name = "MixtralForCausalLM",
-     .model_type = "mixtral",
-     .default_kv_heads = 8,
-     .default_max_position = 131072,
-     .default_bos = 1,
-     .default_eos = 2,
-     .default_rms_eps = 1e-5,
-     .default_theta = 1e6,
-     .window = WINDOW_IF_PRESENT,
-     .experts = &mixtral_experts},
-    {.name = "Qwen2MoeForCausalLM",
-     .model_type = "qwen2_moe",
-     .default_kv_heads = 16,
-     .default_max_position = 32768,
-     .default_bos = -1,
-     .default_eos = -1,
-     .qkv_bias = true,
-     .window = WINDOW_REFUSED,
-     .experts = &qwen2_experts},
-    {.name = "Qwen3MoeForCausalLM",
-     .model_type = "qwen3_moe",
-     .default_kv_heads = 4,
-     .default_max_position = 32768,
-     .default_bos = -1,
-     .default_eos = -1,
-     .reads_attention_bias = true,
-     .head_norm = HEAD_NORM_EACH,
-     .window = WINDOW_REFUSED,
-     .experts = &qwen3_experts},
-    {.name = "OlmoeForCausalLM",
-     .model_type = "olmoe",
-     .default_max_position = 4096,
-     .default_bos = -1,
-     .default_eos = 50279,
-     .default_rms_eps = 1e-5,
-     .reads_attention_bias = true,
-     .head_norm = HEAD_NORM_ALL,
-     .experts = &olmo_experts},
-    {.name = "BertModel", .model_type = "bert", ENCODER},
-    {.name = "BertForSequenceClassification", .model_type = "bert", ENCODER, .classifier = true},
-    {.name = "RobertaModel", .model_type = "roberta", ENCODER, .roberta = true},
-    {.name = "RobertaForSequenceClassification", .model_type = "roberta", ENCODER, .roberta = true, .classifier = true},
-    {.name = "XLMRobertaModel", .model_type = "xlm-roberta", ENCODER, .roberta = true},
-    {.name = "XLMRobertaForSequenceClassification",
-     .model_type = "xlm-roberta",
-     ENCODER,
-     .roberta = true,
-     .classifier = true},
-};
-#define N_ARCHITECTURES (sizeof architectures / sizeof architectures[0])
-
 static bool has_key(const json_t *object, const char *key)
 {
     return json_object_get(object, key) != NULL;
 }
 
-/* ---- architecture and dtype ---------------------------------------------------------- */
-
-static int find_architecture(const json_t *config, const struct architecture **out, struct quire_error *err)
-{
-    json_t *list = NULL;
-    const char *name = NULL, *model_type = NULL, *field = "architectures";
-    char shown[64];
-    int status = quire_json_array(config, CONFIG, "architectures", &list, err);
-    if (status == QUIRE_OK)
-        status = quire_json_string(config, CONFIG, "model_type", &model_type, err);
-    if (status != QUIRE_OK)
-        return status;
-    if (list && json_array_size(list) > 0) {
-        if (!json_is_string(json_array_get(list, 0)))
-            return quire_fail(err, QUIRE_INVALID, CONFIG ": architectures: must hold strings");
-        name = json_string_value(json_array_get(list, 0));
-    } else if (model_type) {
-        field = "model_type";
-    } else {
-        return quire_fail(err, QUIRE_INVALID, CONFIG ": architectures: is missing");
-    }
-    for (size_t i = 0; i < N_ARCHITECTURES; i++) {
-        if (strcmp(name ? name : model_type, name ? architectures[i].name : architectures[i].model_type) == 0) {
-            *out = &architectures[i];
-            return QUIRE_OK;
-        }
-    }
-    char supported[512] = "";
-    for (size_t i = 0, at = 0; i < N_ARCHITECTURES && at < sizeof supported; i++)
-        at += (size_t)snprintf(supported + at, sizeof supported - at, "%s%s", i ? ", " : "", architectures[i].name);
-    return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", field,
-                      model_shown(name ? name : model_type, shown, sizeof shown), supported);
-}
+/* ---- dtype --------------------------------------------------------------------------- */
 
 static int read_dtype(const json_t *config, struct model_config *model, struct quire_error *err)
 {
@@ -305,19 +139,79 @@ static int refuse_whole_texts(const json_t *config, struct quire_error *err)
                       is_causal ? "use_bidirectional_attention" : "is_causal", is_causal ? "true" : "false");
 }
 
+static int read_activation(const json_t *config, const struct architecture *arch, struct model_mlp *mlp,
+                           struct quire_error *err)
+{
+    const char *key = "hidden_activation", *act = NULL, *only = arch->gemma ? "gelu_pytorch_tanh" : "silu";
+    char shown[48];
+    int status = arch->gemma ? quire_json_string(config, CONFIG, key, &act, err) : QUIRE_OK;
+    if (status == QUIRE_OK && !act)
+        status = quire_json_string(config, CONFIG, key = "hidden_act", &act, err);
+    if (status != QUIRE_OK)
+        return status;
+    mlp->activation = arch->gemma ? ACTIVATION_GELU_TANH_MUL : ACTIVATION_SILU_MUL;
+    /* The first Gemma's files say "gelu", and the approximation is meant. */
+    const bool is_old = arch->gemma && act && strcmp(key, "hidden_act") == 0 && strcmp(act, "gelu") == 0;
+    if (!act || strcmp(act, only) == 0 || is_old)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", key,
+                      model_shown(act, shown, sizeof shown), only);
+}
+
+/* null: none, 0. */
+static int read_softcap(const json_t *config, const char *key, double absent, float *out, struct quire_error *err)
+{
+    double cap = has_key(config, key) ? 0.0 : absent;
+    int status = quire_json_f64(config, CONFIG, key, 1e-3, 1e6, &cap, err);
+    *out = (float)cap;
+    return status;
+}
+
+static int read_gemma(const json_t *config, const struct architecture *arch, struct model_config *model,
+                      struct model_attention *a, struct quire_error *err)
+{
+    double scalar = arch->default_query_scalar;
+    model->norms_add_one = true;
+    model->factors.embedding = (float)sqrt((double)model->hidden_size);
+    if (scalar == 0)
+        return QUIRE_OK;
+    int status = quire_json_f64(config, CONFIG, "query_pre_attn_scalar", 1e-3, 1e6, &scalar, err);
+    if (status == QUIRE_OK)
+        status = read_softcap(config, "attn_logit_softcapping", arch->default_softcap, &a->softcap, err);
+    if (status == QUIRE_OK)
+        status = read_softcap(config, "final_logit_softcapping", arch->default_logit_softcap,
+                              &model->factors.logit_softcap, err);
+    a->scale = (float)(1.0 / sqrt(scalar));
+    return status;
+}
+
+static int read_multipliers(const json_t *config, struct model_config *model, struct model_attention *a,
+                            struct quire_error *err)
+{
+    double of[4] = {1.0, 1.0, 1.0, 1.0};
+    static const char *const keys[4] = {"embedding_multiplier", "residual_multiplier", "attention_multiplier",
+                                        "logits_scaling"};
+    for (size_t i = 0; i < 4; i++) {
+        const int status = quire_json_f64(config, CONFIG, keys[i], 1e-6, 1e6, &of[i], err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    model->factors.embedding = (float)of[0];
+    model->factors.residual = of[1] == 1.0 ? 0 : (float)of[1];
+    model->factors.logits = of[3] == 1.0 ? 0 : (float)(1.0 / of[3]);
+    a->scale = (float)of[2];
+    return QUIRE_OK;
+}
+
 static int read_features(const json_t *config, const struct architecture *arch, struct model_config *model,
                          struct model_layer *layer, struct quire_error *err)
 {
-    const char *act = "silu";
     bool attention_bias = false, qkv_bias = arch->qkv_bias;
     int status = refuse_whole_texts(config, err);
+    model->tied_embeddings = arch->tied;
+    model->fused = arch->fused;
     if (status == QUIRE_OK)
-        status = quire_json_string(config, CONFIG, "hidden_act", &act, err);
-    if (status == QUIRE_OK && strcmp(act, "silu") != 0) {
-        char shown[48];
-        return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": hidden_act: '%s' is not supported; supported: silu",
-                          model_shown(act, shown, sizeof shown));
-    }
+        status = read_activation(config, arch, &layer->blocks[1].mlp, err);
     if (status == QUIRE_OK)
         status = quire_json_bool(config, CONFIG, "tie_word_embeddings", &model->tied_embeddings, err);
     if (status == QUIRE_OK && arch->reads_attention_bias)
@@ -331,7 +225,9 @@ static int read_features(const json_t *config, const struct architecture *arch, 
     struct model_attention *a = &layer->blocks[0].attention;
     a->q_bias = a->k_bias = a->v_bias = qkv_bias || attention_bias;
     a->o_bias = attention_bias;
-    return status;
+    if (status == QUIRE_OK && arch->gemma)
+        status = read_gemma(config, arch, model, a, err);
+    return status == QUIRE_OK && arch->reads_multipliers ? read_multipliers(config, model, a, err) : status;
 }
 
 /* ---- encoders ------------------------------------------------------------------------- */
@@ -425,9 +321,9 @@ static int read_encoder(const json_t *config, const struct architecture *arch, s
 /* ---- windows ------------------------------------------------------------------------- */
 
 /* sliding_window: absent means 4096, as in the config classes; null means no window, 0 in *out. */
-static int read_window(const json_t *config, const struct architecture *arch, uint32_t *out, struct quire_error *err)
+static int read_window(const json_t *config, uint32_t *out, struct quire_error *err)
 {
-    *out = has_key(config, "sliding_window") || arch->window == WINDOW_IF_PRESENT ? 0 : 4096;
+    *out = has_key(config, "sliding_window") ? 0 : 4096;
     return quire_json_u32(config, CONFIG, "sliding_window", 1, INT32_MAX, out, err);
 }
 
@@ -461,7 +357,7 @@ static int apply_layer_types(const json_t *types, const struct architecture *arc
                                      " sliding_window is not set or not used",
                               i);
         uint32_t says = sliding ? window : 0;
-        if (arch->window != WINDOW_UPPER_LAYERS && says != window_of(model, i))
+        if (arch->window < WINDOW_UPPER_LAYERS && says != window_of(model, i))
             return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": layer_types: layer %u as %s is not supported for %s", i,
                               sliding ? "sliding_attention" : "full_attention", arch->name);
         model_set_window(model, i, says);
@@ -469,14 +365,33 @@ static int apply_layer_types(const json_t *types, const struct architecture *arc
     return QUIRE_OK;
 }
 
+/* layer_types, else all layers slide but each pattern-th. */
+static int read_pattern(const json_t *config, const struct architecture *arch, struct model_config *model,
+                        struct quire_error *err)
+{
+    json_t *types = NULL;
+    uint32_t window = 0, pattern = arch->window_pattern;
+    int status = read_window(config, &window, err);
+    if (status == QUIRE_OK)
+        status = quire_json_u32(config, CONFIG, "sliding_window_pattern", 1, INT32_MAX, &pattern, err);
+    if (status == QUIRE_OK)
+        status = quire_json_array(config, CONFIG, "layer_types", &types, err);
+    for (uint32_t i = 0; status == QUIRE_OK && i < model->n_layers; i++)
+        model_set_window(model, i, (i + 1) % pattern != 0 ? window : 0);
+    return status == QUIRE_OK && types ? apply_layer_types(types, arch, window, model, err) : status;
+}
+
 static int read_windows(const json_t *config, const struct architecture *arch, struct model_config *model,
                         struct quire_error *err)
 {
     json_t *types = NULL;
-    bool use = arch->window == WINDOW_EVERY_LAYER || arch->window == WINDOW_IF_PRESENT;
+    bool use = arch->window == WINDOW_EVERY_LAYER ||
+               (arch->window == WINDOW_EVERY_LAYER_OR_NONE && has_key(config, "sliding_window"));
     uint32_t window = 0, first = use ? 0 : 28;
     int status = QUIRE_OK;
-    if (arch->window == WINDOW_UPPER_LAYERS || arch->window == WINDOW_REFUSED) {
+    if (arch->window == WINDOW_PATTERN)
+        return read_pattern(config, arch, model, err);
+    if (arch->window >= WINDOW_UPPER_LAYERS) {
         status = quire_json_bool(config, CONFIG, "use_sliding_window", &use, err);
         if (status == QUIRE_OK && use && arch->window == WINDOW_REFUSED)
             return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": use_sliding_window: true is not supported for %s",
@@ -485,20 +400,16 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
             status = quire_json_u32(config, CONFIG, "max_window_layers", 0, INT32_MAX, &first, err);
     }
     if (status == QUIRE_OK && use)
-        status = read_window(config, arch, &window, err);
+        status = read_window(config, &window, err);
     if (status == QUIRE_OK)
         status = quire_json_array(config, CONFIG, "layer_types", &types, err);
     if (status != QUIRE_OK)
         return status;
+    if (arch->window == WINDOW_LAYER_TYPES && window && !types)
+        return quire_fail(err, QUIRE_INVALID, CONFIG ": layer_types: is missing, but use_sliding_window is true");
     for (uint32_t i = 0; i < model->n_layers; i++)
         model_set_window(model, i, i >= first ? window : 0);
     return types ? apply_layer_types(types, arch, window, model, err) : QUIRE_OK;
-}
-
-static bool states_theta(const json_t *config)
-{
-    return has_key(config, "rope_theta") || has_key(json_object_get(config, "rope_scaling"), "rope_theta") ||
-           has_key(json_object_get(config, "rope_parameters"), "rope_theta");
 }
 
 static int read_decoder(const json_t *config, const struct architecture *arch, struct model_config *model,
@@ -515,11 +426,7 @@ static int read_decoder(const json_t *config, const struct architecture *arch, s
     if (status == QUIRE_OK)
         status = quire_json_u32(config, CONFIG, "num_nextn_predict_layers", 0, MODEL_MAX_LAYERS, &model->n_next_layers,
                                 err);
-    if (status == QUIRE_OK)
-        status = model_rope_config(config, &model->max_position, &model->ropes[0], err);
-    if (status == QUIRE_OK && arch->default_theta > 0 && !states_theta(config))
-        model->ropes[0].theta = arch->default_theta;
-    return status;
+    return status == QUIRE_OK ? model_ropes_config(config, &arch->rope, model, err) : status;
 }
 
 /* ---- tokens and sampling ------------------------------------------------------------- */
@@ -621,7 +528,7 @@ static int read_all(const json_t *config, const json_t *generation, struct model
     if (generation && !json_is_object(generation))
         return quire_fail(err, QUIRE_INVALID, GENERATION ": must be a JSON object");
 
-    int status = find_architecture(config, &arch, err);
+    int status = architecture_find(config, &arch, err);
     if (status != QUIRE_OK)
         return status;
     struct model_layer layer = arch->encoder ? model_encoder_layer()

@@ -15,6 +15,7 @@ enum model_norm_position {
     NORM_PRE,  /* x += block(norm(x)) */
     NORM_POST, /* x += norm(block(x)); all blocks of a model, or none */
     NORM_SUM,  /* x = norm(x + block(x)), of NORM_LAYER; likewise */
+    NORM_BOTH, /* x += norm(block(norm(x))), with norms of their own; likewise */
 };
 enum model_mask {
     MASK_CAUSAL, /* all positions up to a token's own */
@@ -26,7 +27,7 @@ enum model_head_norm {
     HEAD_NORM_EACH, /* RMSNorm over each q and k head, before RoPE */
     HEAD_NORM_ALL,  /* over all q heads of a token, and all k heads */
 };
-enum model_activation { ACTIVATION_NONE, ACTIVATION_SILU_MUL, ACTIVATION_GELU };
+enum model_activation { ACTIVATION_NONE, ACTIVATION_SILU_MUL, ACTIVATION_GELU, ACTIVATION_GELU_TANH_MUL };
 
 struct model_attention {
     uint32_t n_q_heads, n_kv_heads;
@@ -38,6 +39,7 @@ struct model_attention {
     bool q_bias, k_bias, v_bias, o_bias;
     uint32_t rope; /* index into model_config.ropes. A layer without RoPE names a rope of the kind MODEL_ROPE_NONE */
     float scale;   /* of scores */
+    float softcap; /* of scores, after scale; 0: none */
 };
 
 struct model_mlp {

@@ -62,8 +62,14 @@ void model_inv_freq(const struct model_rope *rope, float *inv_freq)
         case MODEL_ROPE_DEFAULT: break;
         case MODEL_ROPE_LINEAR: f = f / rope->factor; break;
         case MODEL_ROPE_LLAMA3: f = llama3(f, rope); break;
+        case MODEL_ROPE_LONG: f = f / (double)(rope->is_long ? rope->long_factors : rope->short_factors)[i]; break;
         case MODEL_ROPE_YARN: f = yarn(f, i, low, high, rope->factor); break;
         }
         inv_freq[i] = (float)f;
     }
+}
+
+void model_rope_choose(struct model_rope *rope, uint32_t max_model_len)
+{
+    rope->is_long = rope->kind == MODEL_ROPE_LONG && max_model_len > rope->original_max;
 }

@@ -32,6 +32,24 @@ static int required_f64(const json_t *object, const char *where, const char *key
     return quire_json_f64(object, where, key, min, max, out, err);
 }
 
+/* Rotates the first part of a head. A part must leave whole 16s. */
+static int read_partial(const json_t *object, const char *where, struct model_rope *rope, struct quire_error *err)
+{
+    double share = 1.0;
+    const uint32_t head_dim = rope->dim;
+    int status = quire_json_f64(object, where, "partial_rotary_factor", 0.0, 1.0, &share, err);
+    if (status != QUIRE_OK || share == 1.0)
+        return status;
+    rope->dim = (uint32_t)(head_dim * share);
+    if (rope->dim == 0 || (head_dim - rope->dim) % 16 != 0)
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "%s: partial_rotary_factor: %g rotates %u numbers of a head's %u, but all but a multiple of 16 "
+            "is supported",
+            where, share, rope->dim, head_dim);
+    return QUIRE_OK;
+}
+
 /* Rotating part of a head only is another model's arithmetic. */
 static int refuse_partial(const json_t *object, const char *where, struct quire_error *err)
 {
@@ -119,6 +137,48 @@ static int read_yarn(const json_t *config, const json_t *says, const char *where
     return QUIRE_OK;
 }
 
+static int read_factors(const json_t *says, const char *where, const char *key, const struct model_rope *rope,
+                        float *out, struct quire_error *err)
+{
+    json_t *list = NULL;
+    int status = quire_json_array(says, where, key, &list, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (json_array_size(list) != rope->dim / 2)
+        return quire_fail(err, QUIRE_INVALID, "%s: %s: must have %u numbers, one for each frequency, got %zu", where,
+                          key, rope->dim / 2, json_array_size(list));
+    for (uint32_t i = 0; i < rope->dim / 2; i++) {
+        out[i] = (float)json_number_value(json_array_get(list, i));
+        if (!(out[i] >= 1e-3f && out[i] <= (float)MAX_FACTOR))
+            return quire_fail(err, QUIRE_INVALID, "%s: %s: [%u] must be a number between 0.001 and %g", where, key, i,
+                              MAX_FACTOR);
+    }
+    return QUIRE_OK;
+}
+
+/* max_position_embeddings is what the long factors are for. */
+static int read_long(const json_t *config, const json_t *says, const char *where, uint32_t max_position,
+                     struct model_rope *rope, struct quire_error *err)
+{
+    double attention = 0.0;
+    int status = read_factors(says, where, "short_factor", rope, rope->short_factors, err);
+    if (status == QUIRE_OK)
+        status = read_factors(says, where, "long_factor", rope, rope->long_factors, err);
+    if (status == QUIRE_OK)
+        status = original_max(config, says, where, max_position, rope, err);
+    rope->factor = max_position / rope->original_max;
+    if (status == QUIRE_OK)
+        status = quire_json_f64(says, where, "factor", 1.0, MAX_FACTOR, &rope->factor, err);
+    if (status == QUIRE_OK)
+        status = quire_json_f64(says, where, "attention_factor", 1e-6, 1e3, &attention, err);
+    if (attention > 0.0)
+        rope->attention_factor = attention;
+    else if (rope->factor > 1.0 && rope->original_max > 1.0)
+        rope->attention_factor = __builtin_sqrt(1.0 + k_log64(rope->factor) / k_log64(rope->original_max));
+    model_rope_choose(rope, max_position);
+    return status;
+}
+
 /* The context that a scaling is meant to give, as vLLM derives it: YaRN's factor applies to the
  * original length whatever max_position_embeddings says, a linear factor to
  * max_position_embeddings, and llama3 has it in max_position_embeddings already. */
@@ -137,15 +197,23 @@ static int scale_max_position(const char *where, uint32_t *max_position, const s
     return QUIRE_OK;
 }
 
-static int read_scaling(const json_t *config, const json_t *says, const char *where, uint32_t *max_position,
-                        struct model_rope *rope, struct quire_error *err)
+/* Phi-3's first files call it "su", and some "yarn". */
+static bool is_long(const char *type)
+{
+    return strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0 || strcmp(type, "yarn") == 0;
+}
+
+static int read_scaling(const json_t *config, const json_t *says, const char *where, bool partial,
+                        uint32_t *max_position, struct model_rope *rope, struct quire_error *err)
 {
     const char *type = "default";
     int status = quire_json_string(says, where, "type", &type, err);
     if (status == QUIRE_OK)
         status = quire_json_string(says, where, "rope_type", &type, err);
     if (status == QUIRE_OK)
-        status = refuse_partial(says, where, err);
+        status = !partial                                           ? refuse_partial(says, where, err)
+                 : json_object_get(config, "partial_rotary_factor") ? QUIRE_OK /* it is read */
+                                                                    : read_partial(says, where, rope, err);
     if (status == QUIRE_OK)
         status = quire_json_f64(says, where, "rope_theta", MIN_THETA, MAX_THETA, &rope->theta, err);
     if (status != QUIRE_OK)
@@ -153,6 +221,9 @@ static int read_scaling(const json_t *config, const json_t *says, const char *wh
 
     if (strcmp(type, "default") == 0) {
         rope->kind = MODEL_ROPE_DEFAULT;
+    } else if (partial && is_long(type)) {
+        rope->kind = MODEL_ROPE_LONG;
+        status = read_long(config, says, where, *max_position, rope, err);
     } else if (strcmp(type, "linear") == 0) {
         rope->kind = MODEL_ROPE_LINEAR;
         status = required_f64(says, where, "factor", 1.0, MAX_FACTOR, &rope->factor, err);
@@ -174,11 +245,54 @@ static int read_scaling(const json_t *config, const json_t *says, const char *wh
     return status;
 }
 
-int model_rope_config(const json_t *config, uint32_t *max_position, struct model_rope *rope, struct quire_error *err)
+/* The parameters of one kind of layer, "full_attention" or "sliding_attention"; NULL: of all. */
+struct kind {
+    const char *name, *theta_key;
+    double theta;
+    bool partial;
+};
+
+/* Finds the object that says more than rope_theta: *says is NULL if there is none. */
+static int find_parameters(const json_t *config, const struct kind *kind, const char **where, const json_t **says,
+                           struct quire_error *err)
 {
-    json_t *scaling = NULL, *parameters = NULL;
+    json_t *scaling = NULL, *parameters = NULL, *own = NULL;
+    int status = quire_json_object(config, WHERE, "rope_scaling", &scaling, err);
+    if (status == QUIRE_OK)
+        status = quire_json_object(config, WHERE, "rope_parameters", &parameters, err);
+    if (status != QUIRE_OK)
+        return status;
+
+    /* An empty object counts as absent. If both exist, transformers uses rope_scaling. */
+    *where = WHERE ": rope_scaling";
+    *says = scaling;
+    if (!*says || json_object_size(*says) == 0) {
+        *where = WHERE ": rope_parameters";
+        *says = parameters;
+    }
+    if (!*says || json_object_size(*says) == 0) {
+        *says = NULL;
+        return QUIRE_OK;
+    }
+    if (json_object_get(*says, "full_attention") || json_object_get(*says, "sliding_attention")) {
+        if (!kind->name)
+            return quire_fail(err, QUIRE_UNSUPPORTED, "%s: one set of parameters for each layer type is not supported",
+                              *where);
+        status = quire_json_object(*says, *where, kind->name, &own, err);
+        *says = own;
+    } else if (kind->name && strcmp(kind->name, "sliding_attention") == 0) {
+        *says = NULL; /* they are the other layers' */
+    }
+    return status;
+}
+
+static int read_rope(const json_t *config, const struct kind *kind, uint32_t *max_position, struct model_rope *rope,
+                     struct quire_error *err)
+{
+    const char *where = NULL;
+    const json_t *says = NULL;
     rope->kind = MODEL_ROPE_DEFAULT;
-    rope->theta = 10000.0;
+    rope->theta = kind->theta;
     rope->factor = 1.0;
     rope->low_freq = rope->high_freq = 0.0;
     rope->original_max = 0.0;
@@ -187,27 +301,67 @@ int model_rope_config(const json_t *config, uint32_t *max_position, struct model
     rope->truncate = true;
     rope->attention_factor = 1.0;
 
-    int status = refuse_partial(config, WHERE, err);
+    int status = kind->partial ? read_partial(config, WHERE, rope, err) : refuse_partial(config, WHERE, err);
     if (status == QUIRE_OK)
-        status = quire_json_f64(config, WHERE, "rope_theta", MIN_THETA, MAX_THETA, &rope->theta, err);
+        status = quire_json_f64(config, WHERE, kind->theta_key, MIN_THETA, MAX_THETA, &rope->theta, err);
     if (status == QUIRE_OK)
-        status = quire_json_object(config, WHERE, "rope_scaling", &scaling, err);
+        status = find_parameters(config, kind, &where, &says, err);
+    return status == QUIRE_OK && says ? read_scaling(config, says, where, kind->partial, max_position, rope, err)
+                                      : status;
+}
+
+/* Layers with a window take rope 1. */
+static int read_local(const json_t *config, const struct model_rope_rule *rule, struct model_config *model,
+                      struct quire_error *err)
+{
+    const struct kind kind = {"sliding_attention", rule->local_theta > 0 ? "rope_local_base_freq" : "rope_theta",
+                              rule->local_theta > 0 ? rule->local_theta : rule->theta, false};
+    uint32_t unused = model->max_position;
+    for (uint32_t l = 0; l < model->n_layers; l++) {
+        struct model_attention *a = &model->layers[l].blocks[0].attention;
+        a->rope = a->mask == MASK_WINDOW;
+    }
+    model->ropes[1] = model->ropes[0];
+    model->n_ropes = 2;
+    return read_rope(config, &kind, &unused, &model->ropes[1], err);
+}
+
+/* Layers without RoPE take rope 1, which changes nothing. */
+static int read_no_rope(const json_t *config, uint32_t interval, struct model_config *model, struct quire_error *err)
+{
+    static const char key[] = "no_rope_layers";
+    json_t *has = NULL;
+    int status = quire_json_u32(config, WHERE, "no_rope_layer_interval", 1, INT32_MAX, &interval, err);
     if (status == QUIRE_OK)
-        status = quire_json_object(config, WHERE, "rope_parameters", &parameters, err);
+        status = quire_json_array(config, WHERE, key, &has, err);
     if (status != QUIRE_OK)
         return status;
-
-    /* An empty object counts as absent. If both exist, transformers uses rope_scaling. */
-    const char *where = WHERE ": rope_scaling";
-    const json_t *says = scaling;
-    if (!says || json_object_size(says) == 0) {
-        where = WHERE ": rope_parameters";
-        says = parameters;
+    if (has && json_array_size(has) < model->n_layers)
+        return quire_fail(err, QUIRE_INVALID, WHERE ": %s: has %zu entries, but num_hidden_layers is %u", key,
+                          json_array_size(has), model->n_layers);
+    for (uint32_t l = 0; l < model->n_layers; l++) {
+        const json_t *item = json_array_get(has, l);
+        const json_int_t says = item ? json_integer_value(item) : (l + 1) % interval != 0;
+        if (item && (!json_is_integer(item) || says < 0 || says > 1))
+            return quire_fail(err, QUIRE_INVALID, WHERE ": %s: must hold 1 (the layer has RoPE) or 0", key);
+        model->layers[l].blocks[0].attention.rope = says == 0;
     }
-    if (!says || json_object_size(says) == 0)
-        return QUIRE_OK;
-    if (json_object_get(says, "full_attention") || json_object_get(says, "sliding_attention"))
-        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: one set of parameters for each layer type is not supported",
-                          where);
-    return read_scaling(config, says, where, max_position, rope, err);
+    model->ropes[1] = (struct model_rope){
+        .kind = MODEL_ROPE_NONE, .dim = model->ropes[0].dim, .theta = 10000.0, .factor = 1.0, .attention_factor = 1.0};
+    model->n_ropes = 2;
+    return QUIRE_OK;
+}
+
+int model_ropes_config(const json_t *config, const struct model_rope_rule *rule, struct model_config *model,
+                       struct quire_error *err)
+{
+    const struct kind kind = {rule->by_window ? "full_attention" : NULL, "rope_theta",
+                              rule->theta > 0 ? rule->theta : 10000.0, rule->partial};
+    uint32_t max_position = model->max_position;
+    int status = read_rope(config, &kind, &max_position, &model->ropes[0], err);
+    if (status == QUIRE_OK && rule->by_window)
+        return read_local(config, rule, model, err);
+    model->max_position = max_position;
+    return status == QUIRE_OK && rule->no_rope_interval ? read_no_rope(config, rule->no_rope_interval, model, err)
+                                                        : status;
 }

@@ -35,6 +35,8 @@ enum model_vector {
     VEC_SHARED_GATE,    /* [1, H] */
     VEC_Q_NORM,         /* [D], or [Q D] over all heads */
     VEC_K_NORM,         /* [D], or [KV D] */
+    VEC_ATTENTION_POST_NORM, /* [H], of NORM_BOTH: behind the block */
+    VEC_MLP_POST_NORM,
     VEC_FINAL_NORM,     /* [H] */
     VEC_ATTENTION_NORM_BIAS, /* [H], of NORM_LAYER */
     VEC_MLP_NORM_BIAS,
@@ -57,6 +59,8 @@ enum model_division { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
 /* The condition under which a model has a tensor. */
 enum model_condition {
     ALWAYS,
+    IF_SPLIT, /* not fused */
+    IF_FUSED, /* neighbouring rows of one name and site are parts of one tensor, from top to bottom */
     IF_Q_BIAS,
     IF_K_BIAS,
     IF_V_BIAS,
@@ -64,6 +68,8 @@ enum model_condition {
     IF_MLP_BIAS,
     IF_NORM_PRE,
     IF_NORM_POST,
+    IF_NORM_BOTH,
+    IF_NORM_FIRST, /* before the block: NORM_PRE or NORM_BOTH */
     IF_HEAD_NORM_EACH,
     IF_HEAD_NORM_ALL,
     IF_EXPERTS_GATE_PROJ,

@@ -11,28 +11,36 @@
 #define L "model.layers.*."
 const struct model_tensor model_tensors[] = {
     /* clang-format off */
-    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.q_proj.weight",           SIZE_ONE, SIZE_Q,        SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
-    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.k_proj.weight",           SIZE_ONE, SIZE_K,        SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
-    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.v_proj.weight",           SIZE_ONE, SIZE_V,        SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.q_proj.weight",           SIZE_ONE, SIZE_Q,        SIZE_HIDDEN, SHARD_ROWS, IF_SPLIT},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.k_proj.weight",           SIZE_ONE, SIZE_K,        SIZE_HIDDEN, SHARD_ROWS, IF_SPLIT},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.v_proj.weight",           SIZE_ONE, SIZE_V,        SIZE_HIDDEN, SHARD_ROWS, IF_SPLIT},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.qkv_proj.weight",         SIZE_ONE, SIZE_Q,        SIZE_HIDDEN, SHARD_ROWS, IF_FUSED},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.qkv_proj.weight",         SIZE_ONE, SIZE_K,        SIZE_HIDDEN, SHARD_ROWS, IF_FUSED},
+    {OF_ATTENTION, TENSOR_MATRIX, SITE_QKV,           L "self_attn.qkv_proj.weight",         SIZE_ONE, SIZE_V,        SIZE_HIDDEN, SHARD_ROWS, IF_FUSED},
     {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,           L "self_attn.q_proj.bias",             SIZE_ONE, SIZE_Q,        SIZE_ONE,    SHARD_ROWS, IF_Q_BIAS},
     {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,           L "self_attn.k_proj.bias",             SIZE_ONE, SIZE_K,        SIZE_ONE,    SHARD_ROWS, IF_K_BIAS},
     {OF_ATTENTION, TENSOR_BIAS,   SITE_QKV,           L "self_attn.v_proj.bias",             SIZE_ONE, SIZE_V,        SIZE_ONE,    SHARD_ROWS, IF_V_BIAS},
     {OF_ATTENTION, TENSOR_MATRIX, SITE_O,             L "self_attn.o_proj.weight",           SIZE_ONE, SIZE_HIDDEN,   SIZE_HEADS,  SHARD_COLS, ALWAYS},
     {OF_ATTENTION, TENSOR_BIAS,   SITE_O,             L "self_attn.o_proj.bias",             SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_O_BIAS},
-    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM, L "input_layernorm.weight",            SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_PRE},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM, L "input_layernorm.weight",            SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_FIRST},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_NORM, L "post_attention_layernorm.weight",   SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_POST},
+    {OF_ATTENTION, TENSOR_VECTOR, VEC_ATTENTION_POST_NORM, L "post_attention_layernorm.weight", SIZE_ONE, SIZE_HIDDEN, SIZE_ONE,  SHARD_NONE, IF_NORM_BOTH},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_Q_NORM,         L "self_attn.q_norm.weight",           SIZE_ONE, SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM_EACH},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",           SIZE_ONE, SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM_EACH},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_Q_NORM,         L "self_attn.q_norm.weight",           SIZE_ONE, SIZE_Q,        SIZE_ONE,    SHARD_ROWS, IF_HEAD_NORM_ALL},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",           SIZE_ONE, SIZE_K,        SIZE_ONE,    SHARD_ROWS, IF_HEAD_NORM_ALL},
-    {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_proj.weight",              SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
-    {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.up_proj.weight",                SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
+    {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_proj.weight",              SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_SPLIT},
+    {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.up_proj.weight",                SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_SPLIT},
+    {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_up_proj.weight",           SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_FUSED},
+    {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_up_proj.weight",           SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_FUSED},
     {OF_MLP,       TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.gate_proj.bias",                SIZE_ONE, SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_MLP_BIAS},
     {OF_MLP,       TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.up_proj.bias",                  SIZE_ONE, SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_MLP_BIAS},
     {OF_MLP,       TENSOR_MATRIX, SITE_DOWN,          L "mlp.down_proj.weight",              SIZE_ONE, SIZE_HIDDEN,   SIZE_INNER,  SHARD_COLS, ALWAYS},
     {OF_MLP,       TENSOR_BIAS,   SITE_DOWN,          L "mlp.down_proj.bias",                SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_MLP_BIAS},
     {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "post_attention_layernorm.weight",   SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_PRE},
     {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "post_feedforward_layernorm.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_POST},
+    {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "pre_feedforward_layernorm.weight",  SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_BOTH},
+    {OF_MLP,       TENSOR_VECTOR, VEC_MLP_POST_NORM,  L "post_feedforward_layernorm.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_BOTH},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.*.gate_proj.weight",    SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_GATE_PROJ},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.*.up_proj.weight",      SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_GATE_PROJ},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_DOWN,          L "mlp.experts.*.down_proj.weight",    SIZE_EXPERTS, SIZE_HIDDEN, SIZE_INNER, SHARD_COLS, IF_EXPERTS_GATE_PROJ},
@@ -104,6 +112,8 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_ROBERTA_CLASSIFIER: return desc->config->outputs.n_labels > 0 && desc->config->encoder.roberta;
     case IF_DENSE: return desc->config->outputs.dense.size > 0;
     case IF_DENSE_BIAS: return desc->config->outputs.dense.size > 0 && desc->config->outputs.dense.bias;
+    case IF_SPLIT: return !desc->config->fused;
+    case IF_FUSED: return desc->config->fused;
     case IF_Q_BIAS: return block->attention.q_bias;
     case IF_K_BIAS: return block->attention.k_bias;
     case IF_V_BIAS: return block->attention.v_bias;
@@ -111,6 +121,8 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_MLP_BIAS: return block->mlp.bias;
     case IF_NORM_PRE: return block->place == NORM_PRE;
     case IF_NORM_POST: return block->place == NORM_POST;
+    case IF_NORM_BOTH: return block->place == NORM_BOTH;
+    case IF_NORM_FIRST: return block->place == NORM_PRE || block->place == NORM_BOTH;
     case IF_HEAD_NORM_EACH: return block->attention.head_norm == HEAD_NORM_EACH;
     case IF_HEAD_NORM_ALL: return block->attention.head_norm == HEAD_NORM_ALL;
     case IF_EXPERTS_GATE_PROJ: return block->experts.names == EXPERTS_GATE_PROJ;
@@ -132,8 +144,9 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
 
 static bool same_object(const struct model_tensor *a, const struct model_tensor *b)
 {
-    return a == b || (a->kind == b->kind && a->place == b->place && a->kind != TENSOR_VECTOR &&
-                      (a->when >= IF_ENCODER) == (b->when >= IF_ENCODER));
+    return a == b ||
+           (a->kind == b->kind && a->place == b->place && a->kind != TENSOR_VECTOR &&
+            (a->when >= IF_ENCODER) == (b->when >= IF_ENCODER) && (a->when == IF_FUSED) == (b->when == IF_FUSED));
 }
 
 /* Whether a stage computes with this tensor of the model. */

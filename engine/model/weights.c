@@ -65,6 +65,30 @@ static int refuse_both(const struct binder *b, struct matrix_at at, const struct
                             all.file, name, one->name);
 }
 
+/* Rows of a fused tensor before a part of it; *all: those of all its parts. */
+static uint32_t rows_before(const struct model_desc *desc, uint32_t layer, const struct model_tensor *row,
+                            uint64_t *all)
+{
+    const struct model_tensor *first = row, *end = model_tensors + model_n_tensors;
+    uint32_t before = 0;
+    while (row->when == IF_FUSED && first > model_tensors && strcmp(first[-1].name, row->name) == 0)
+        before += model_whole_size(desc, layer, (--first)->rows);
+    *all = 0;
+    for (; first <= row || (row->when == IF_FUSED && first < end && strcmp(first->name, row->name) == 0); first++)
+        *all += model_whole_size(desc, layer, first->rows);
+    return before;
+}
+
+/* Makes rows [first, first + n) of a matrix. */
+static void take_rows(struct checkpoint_tensor *t, uint32_t first, uint32_t n)
+{
+    const uint64_t row_bytes = k_format_bytes(t->format, t->shape[1]);
+    if (t->data)
+        t->data = (const char *)t->data + first * row_bytes;
+    t->n_bytes = n * row_bytes;
+    t->shape[0] = n;
+}
+
 /* Finds a matrix or a vector in the checkpoint and checks its shape. Several matrices of one shape are tensors of their
  * own, or one tensor [count, rows, cols]. */
 static int find(const struct binder *b, struct matrix_at at, struct checkpoint_tensor *out)
@@ -90,14 +114,17 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
                           b->desc->config->outputs.dense.folder, name + strlen(MODEL_DENSE_PREFIX));
     if (status != QUIRE_OK)
         return status;
-    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count),
-                               model_whole_size(b->desc, at.layer, row->rows),
+    uint64_t rows;
+    const uint32_t first_row = rows_before(b->desc, at.layer, row, &rows);
+    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count), rows,
                                model_whole_size(b->desc, at.layer, row->cols)};
     const uint64_t *want = is_stacked ? shape : shape + 1;
     const uint32_t n_dims = is_stacked ? 3 : row->kind == TENSOR_MATRIX || row->cols != SIZE_ONE ? 2 : 1;
     if (out->n_dims == n_dims && memcmp(out->shape, want, n_dims * sizeof *want) == 0) {
         if (is_stacked)
             take_one(out, at.index);
+        if (row->when == IF_FUSED)
+            take_rows(out, first_row, model_whole_size(b->desc, at.layer, row->rows));
         return QUIRE_OK;
     }
     shape_text(want, n_dims, expected, sizeof expected);
@@ -300,16 +327,18 @@ static int check_plain(const struct binder *b, const struct checkpoint_tensor *t
                       t->file, t->name, k_format_name(t->format));
 }
 
+/* A decoder's vectors of one column are norms'; the others are a router's. */
 static int read_vector(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
 {
     struct checkpoint_tensor t;
+    const float more = b->desc->config->norms_add_one && row->kind == TENSOR_VECTOR && row->cols == SIZE_ONE ? 1 : 0;
     const uint32_t head_dim = model_whole_size(b->desc, layer, SIZE_HEAD_DIM);
     int status = find(b, (struct matrix_at){row, layer, 0}, &t);
     if (status == QUIRE_OK)
         status = check_plain(b, &t);
     const uint64_t n = status == QUIRE_OK ? t.shape[0] * (t.n_dims > 1 ? t.shape[1] : 1) : 0;
     for (uint32_t i = 0; i < n; i++)
-        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i);
+        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i) + more;
     return status;
 }
 
@@ -464,8 +493,7 @@ bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_de
            checkpoint_find(checkpoint, bare, &t, NULL) == QUIRE_OK;
 }
 
-/* ---- contents of the checkpoint
- * ------------------------------------------------------------------------------------ */
+/* ---- contents of the checkpoint ---------------------------------------------------------------- */
 
 static void count_format(struct weights_contents *c, const struct k_weight_view *v, enum model_owner owner)
 {
@@ -483,8 +511,8 @@ static void count_format(struct weights_contents *c, const struct k_weight_view 
     c->of[i].n_weights[owner] += n;
 }
 
-/* Missing tensors are refused when they are bound; missing experts at once, since a config.json may ask for more of them
- * than there is memory for. */
+/* Missing tensors are refused when they are bound, parts of a quantized matrix here; and missing experts, since a
+ * config.json may ask for more of them than there is memory for. */
 static int count_matrix(struct binder *b, struct matrix_at at, struct weights_contents *f)
 {
     const struct quantized_matrix m = quantized_of(b, at);
@@ -492,7 +520,7 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     enum model_cut cut;
     int status = view_matrix(b, at, &v);
     if (status != QUIRE_OK)
-        return status == QUIRE_NOT_FOUND && at.row->count == SIZE_ONE ? QUIRE_OK : status;
+        return status == QUIRE_NOT_FOUND && at.row->count == SIZE_ONE && !quantized_has(&m) ? QUIRE_OK : status;
     f->has_quantized |= quantized_has(&m) || (b->desc->facts->quantization.made && !k_format_is_plain(v.format));
     v.data = NULL; /* only counted */
     status = model_share_cut(b->desc, at.layer, at.row, m.name, &v, &cut, b->err);

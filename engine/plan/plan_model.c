@@ -69,10 +69,11 @@ static int plan_rank(const struct engine_options *options, const struct files *f
         .first_layer = model_first_layer(&share),
         .end_layer = model_end_layer(&share),
         .n_q_heads = model_heads_of(&share, model_first_layer(&share)).n_q,
-        .weight_bytes = plan.weight_bytes,
-        .kv_bytes = plan.kv_bytes,
-        .swap_bytes = plan.swap_bytes,
-        .total_bytes = plan.total_bytes - (rank > 0 ? plan.draft_bytes + plan.mask_bytes : 0), /* only rank 0 draws */
+        .weight_bytes = plan.bytes[PLAN_WEIGHTS],
+        .kv_bytes = plan.bytes[PLAN_KV],
+        .swap_bytes = plan.bytes[PLAN_SWAP],
+        .total_bytes = engine_plan_total_bytes(&plan) -
+                       (rank > 0 ? plan.bytes[PLAN_DRAFTS] + plan.bytes[PLAN_MASKS] : 0), /* only rank 0 draws */
         .device_bytes = plan.device_memory ? engine_plan_needed_bytes(&plan) + plan.driver_bytes : 0};
     return QUIRE_OK;
 }

@@ -139,7 +139,7 @@ int ranks_step(struct ranks *r, const struct forward_batch *batch, struct quire_
 {
     if (batch->n_sources > 0)
         return quire_fail(err, QUIRE_INTERNAL, "ranks: rank 0 does not know the step's tokens yet");
-    r->is_ahead = batch->n_logits == 0;
+    r->is_ahead = batch->n_outputs == 0;
     r->has_stepped = true;
     return send(r, RANK_STEP, r->payload, step_frame_write(&r->limits, batch, r->payload), err);
 }

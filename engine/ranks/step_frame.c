@@ -14,7 +14,7 @@ struct step_limits step_limits_of(const struct model_desc *desc, const struct en
         .block_tokens = plan->block_tokens,
         .n_tokens = plan->max_num_batched_tokens,
         .n_rows = plan->max_num_seqs,
-        .n_logits = plan->max_logit_rows,
+        .n_outputs = plan->max_logit_rows,
         .n_entries = n_entries < UINT32_MAX ? (uint32_t)n_entries : UINT32_MAX,
         .vocab_size = desc->config->vocab_size,
         .n_positions = plan->max_model_len,
@@ -37,7 +37,7 @@ static size_t bytes_of(const struct step_limits *l, const struct step_sizes *s)
 {
     const uint64_t lengths[BATCH_N_LENGTHS] = {[BATCH_TOKENS] = s->n_tokens,
                                                [BATCH_ROWS] = s->n_rows,
-                                               [BATCH_OUTPUTS] = s->n_logits,
+                                               [BATCH_OUTPUTS] = s->n_outputs,
                                                [BATCH_ENTRIES] = s->n_entries};
     size_t n_bytes = N_SIZES * sizeof(uint32_t);
     for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++) {
@@ -51,7 +51,7 @@ static size_t bytes_of(const struct step_limits *l, const struct step_sizes *s)
 
 size_t step_frame_max_bytes(const struct step_limits *l)
 {
-    const struct step_sizes largest = {l->n_tokens, l->n_rows, l->n_logits, l->n_entries};
+    const struct step_sizes largest = {l->n_tokens, l->n_rows, l->n_outputs, l->n_entries};
     return bytes_of(l, &largest);
 }
 
@@ -69,7 +69,7 @@ _Static_assert(sizeof(struct k_attn_row) == 4 * sizeof(uint32_t) && offsetof(str
 
 size_t step_frame_write(const struct step_limits *l, const struct forward_batch *b, void *to)
 {
-    const struct step_sizes sizes = {b->n_tokens, b->n_rows, b->n_logits, b->n_entries};
+    const struct step_sizes sizes = {b->n_tokens, b->n_rows, b->n_outputs, b->n_entries};
     uint8_t *at = put(to, &sizes, sizeof sizes);
     for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++) {
         const struct batch_array *a = &batch_arrays[i];
@@ -89,13 +89,13 @@ int step_frame_sizes(const struct step_limits *l, const void *from, size_t n_byt
         return quire_fail(err, QUIRE_INVALID, "step frame: %zu bytes, but its sizes alone take %zu", n_bytes,
                           sizeof *out);
     memcpy(out, from, sizeof *out);
-    if (out->n_tokens > l->n_tokens || out->n_rows > l->n_rows || out->n_logits > l->n_logits ||
-        out->n_entries > l->n_entries || out->n_logits > out->n_tokens || out->n_rows > out->n_tokens)
+    if (out->n_tokens > l->n_tokens || out->n_rows > l->n_rows || out->n_outputs > l->n_outputs ||
+        out->n_entries > l->n_entries || out->n_outputs > out->n_tokens || out->n_rows > out->n_tokens)
         return quire_fail(
             err, QUIRE_INVALID,
-            "step frame: %u tokens, %u rows, %u logits and %u table entries, but this rank was opened for "
+            "step frame: %u tokens, %u rows, %u outputs and %u table entries, but this rank was opened for "
             "%u, %u, %u and %u",
-            out->n_tokens, out->n_rows, out->n_logits, out->n_entries, l->n_tokens, l->n_rows, l->n_logits,
+            out->n_tokens, out->n_rows, out->n_outputs, out->n_entries, l->n_tokens, l->n_rows, l->n_outputs,
             l->n_entries);
     if (n_bytes != bytes_of(l, out))
         return quire_fail(err, QUIRE_INVALID, "step frame: %zu bytes, but its sizes require %zu", n_bytes,
@@ -167,11 +167,11 @@ static int check_tables(const struct step_limits *l, const struct forward_batch 
 
 static int check_logits(const struct forward_batch *b, const char *called, struct quire_error *err)
 {
-    for (uint32_t i = 1; i < b->n_logits; i++)
-        if (b->logit_tokens[i] <= b->logit_tokens[i - 1])
+    for (uint32_t i = 1; i < b->n_outputs; i++)
+        if (b->output_tokens[i] <= b->output_tokens[i - 1])
             return quire_fail(err, QUIRE_INVALID, "step frame: logit %u has token %u, after token %u", i,
-                              b->logit_tokens[i], b->logit_tokens[i - 1]);
-    return check_below(called, b->logit_tokens, b->n_logits, b->n_tokens, err);
+                              b->output_tokens[i], b->output_tokens[i - 1]);
+    return check_below(called, b->output_tokens, b->n_outputs, b->n_tokens, err);
 }
 
 /* What a value of the array must be below. */

@@ -1,12 +1,12 @@
 /* The step input that rank 0 sends to the other ranks: the payload of a plan frame (parallel/plan_frame.h). All
  * numbers have 32 bits, in the byte order of ranks that read each other's floats.
  *
- *     n_tokens, n_rows, n_logits, n_entries
+ *     n_tokens, n_rows, n_outputs, n_entries
  *     ids, positions                       [n_tokens] each
  *     slots of each KV group               [n_tokens]
  *     rows: token, n_tokens, position, table   [n_rows]
  *     tables of each KV group              [n_entries]
- *     logit_tokens                         [n_logits]
+ *     output_tokens                        [n_outputs]
  *
  * The arrays are those of the table in forward/batch.h that are sent, in its order.
  * Received values are checked against the rank's own limits, because a wrong number would make it write anywhere.
@@ -20,7 +20,7 @@
 struct step_limits {
     uint32_t n_groups, block_tokens;
     uint32_t n_blocks[KV_MAX_GROUPS], n_host_blocks[KV_MAX_GROUPS], windows[KV_MAX_GROUPS];
-    uint32_t n_tokens, n_rows, n_logits, n_entries; /* at most */
+    uint32_t n_tokens, n_rows, n_outputs, n_entries; /* at most */
     uint32_t vocab_size, n_positions;
     uint32_t present; /* optional arrays of the model: enum batch_present */
 };
@@ -34,7 +34,7 @@ size_t step_frame_write(const struct step_limits *limits, const struct forward_b
 
 /* The four sizes, of which the frame has all that follows: what forward_begin() is to be called with. */
 struct step_sizes {
-    uint32_t n_tokens, n_rows, n_logits, n_entries;
+    uint32_t n_tokens, n_rows, n_outputs, n_entries;
 };
 int step_frame_sizes(const struct step_limits *limits, const void *from, size_t n_bytes, struct step_sizes *out,
                      struct quire_error *err);

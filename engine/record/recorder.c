@@ -211,6 +211,8 @@ static void put_kv(struct recorder *r, const struct kv_config *kv)
 
 static void put_cost(struct recorder *r, const struct sched_cost *cost)
 {
+    static const struct sched_cost none;
+    cost = cost ? cost : &none;
     put_u32(r, cost->n_points);
     for (uint32_t i = 0; i < cost->n_points; i++) {
         put_u32(r, cost->points[i].n_tokens);
@@ -246,7 +248,7 @@ static void put_config(struct recorder *r, const struct sched_config *c)
     put_u64(r, c->max_wait_us);
     put_u8(r, (uint8_t)c->preemption);
     put_u32(r, c->max_pinned_percent);
-    put_cost(r, &c->cost);
+    put_cost(r, c->cost);
 }
 
 static void on_opened(void *context, const struct engine_info *info, const struct sched_config *config)
@@ -259,7 +261,7 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     put_u64(r, quire_wall_ns() / 1000);
     put_text(r, r->about.model);
     put_bytes(r, r->about.config_sha256.bytes, sizeof r->about.config_sha256.bytes);
-    put_text(r, info->plan->device);
+    put_text(r, engine_plan_device(info->plan));
     put_u8(r, (uint8_t)(info->plan->gemm_form | (info->gemm_library ? RECORD_NOT_INVARIANT : 0)));
     const struct quantization_made *made = info->desc->facts->quantization.made;
     put_u8(r, made ? (uint8_t)(made->code | RECORD_MADE) : (uint8_t)info->plan->weight_format.kind);

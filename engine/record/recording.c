@@ -24,7 +24,9 @@ struct recording {
     uint64_t last_plan_us;
     bool closed;     /* the CLOSE record was read */
     struct recording_header *header; /* owned */
+    struct recording_engine *engine; /* owned; the header's, with the next two */
     uint32_t header_weights[SCHED_MAX_TENANTS];
+    struct sched_cost *header_cost; /* owned */
 
     /* Behind the pointers of the last record. */
     struct submit_reader *submit;
@@ -127,15 +129,16 @@ static void get_config(struct recording *r, struct body *b, struct sched_config 
     c->max_wait_us = body_u64(b);
     c->preemption = body_below(b, SCHED_PREEMPT_NEVER + 1, "has a preemption that does not exist");
     c->max_pinned_percent = body_u32(b);
-    get_cost(b, &c->cost);
+    get_cost(b, r->header_cost);
+    c->cost = r->header_cost->n_points > 0 ? r->header_cost : NULL;
 }
 
-static void get_weights(struct recording_header *h, struct body *b)
+static void get_weights(struct recording_engine *e, struct body *b)
 {
     const uint8_t dtype = body_u8(b);
     const struct quantization_made *made = dtype & RECORD_MADE ? quantization_made_of(dtype & ~RECORD_MADE) : NULL;
-    h->quantization = made ? made->name : NULL;
-    h->weight_dtype = made ? K_F32 : dtype;
+    e->quantization = made ? made->name : NULL;
+    e->weight_dtype = made ? K_F32 : dtype;
     if (!made && dtype > K_E5M2)
         body_wrong(b, "has a dtype that does not exist");
 }
@@ -143,28 +146,30 @@ static void get_weights(struct recording_header *h, struct body *b)
 static void get_header(struct recording *r, struct body *b)
 {
     struct recording_header *h = r->header;
+    struct recording_engine *e = r->engine;
+    h->engine = e;
     h->version = body_u32(b);
     if (h->version != 1 && h->version != RECORD_VERSION)
         body_wrong(b, "is of a version that this program does not read");
-    h->numerics = 1;
+    e->numerics = 1;
     if (h->version > 1) {
-        h->numerics = body_u32(b);
-        body_key(b, &h->identity);
+        e->numerics = body_u32(b);
+        body_key(b, &e->identity);
     }
     h->began_unix_us = body_u64(b);
-    body_text(b, h->model, sizeof h->model);
-    body_key(b, &h->config_sha256);
-    body_text(b, h->device, sizeof h->device);
+    body_text(b, e->model, sizeof e->model);
+    body_key(b, &e->config_sha256);
+    body_text(b, e->device, sizeof e->device);
     uint8_t form = body_u8(b);
-    h->not_invariant = (form & RECORD_NOT_INVARIANT) != 0;
-    h->gemm_form = form & ~RECORD_NOT_INVARIANT;
-    if (h->gemm_form >= K_N_FORMS || (h->not_invariant && h->gemm_form != K_FORM_MMA))
+    e->not_invariant = (form & RECORD_NOT_INVARIANT) != 0;
+    e->gemm_form = form & ~RECORD_NOT_INVARIANT;
+    if (e->gemm_form >= K_N_FORMS || (e->not_invariant && e->gemm_form != K_FORM_MMA))
         body_wrong(b, "has a GEMM form that does not exist");
-    get_weights(h, b);
-    h->kv_dtype = body_below(b, K_E5M2 + 1, "has a dtype that does not exist");
-    if (h->kv_dtype == K_BF16)
+    get_weights(e, b);
+    e->kv_dtype = body_below(b, K_E5M2 + 1, "has a dtype that does not exist");
+    if (e->kv_dtype == K_BF16)
         body_wrong(b, "has a KV cache in a dtype that does not exist");
-    h->vocab_size = body_u32(b);
+    e->vocab_size = body_u32(b);
     get_config(r, b, &h->config);
     if (h->version > 1)
         record_sections_read(b, &record_header_sections, h);
@@ -389,10 +394,13 @@ int recording_open_memory(const void *data, size_t n, struct recording **out, st
 {
     struct recording *r = calloc(1, sizeof *r);
     *out = NULL;
-    if (r)
+    if (r) {
         r->header = calloc(1, sizeof *r->header);
-    if (!r || !r->header) {
-        free(r);
+        r->engine = calloc(1, sizeof *r->engine);
+        r->header_cost = calloc(1, sizeof *r->header_cost);
+    }
+    if (!r || !r->header || !r->engine || !r->header_cost) {
+        recording_close(r);
         return quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
     }
     r->bytes = data;
@@ -442,6 +450,8 @@ void recording_close(struct recording *r)
         free(all[i]->data);
     submit_reader_destroy(r->submit);
     free(r->header);
+    free(r->engine);
+    free(r->header_cost);
     if (r->mapped)
         munmap((void *)(uintptr_t)r->bytes, r->n);
     free(r);

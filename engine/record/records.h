@@ -13,11 +13,10 @@
 
 #define RECORDING_DOMAIN_BYTES 16
 
-struct recording_header {
-    uint32_t version; /* 1 or 2 */
+/* The engine that computed the answers. */
+struct recording_engine {
     uint32_t numerics; /* K_NUMERICS_VERSION of the program that computed the answers; 1 in version 1 */
     struct key256 identity; /* identity_arithmetic (engine/identity.h); zero in version 1 */
-    uint64_t began_unix_us; /* wall clock, for people; all other times are CLOCK_MONOTONIC's */
     char model[256];
     struct key256 config_sha256;
     char device[16];
@@ -26,6 +25,12 @@ struct recording_header {
     const char *quantization; /* NULL, or --quantization's name of the conversion of plain weights; static */
     enum k_dtype weight_dtype, kv_dtype; /* weight_dtype applies if quantization is NULL */
     uint32_t vocab_size;
+};
+
+struct recording_header {
+    uint32_t version; /* 1 or 2 */
+    uint64_t began_unix_us; /* wall clock, for people; all other times are CLOCK_MONOTONIC's */
+    const struct recording_engine *engine; /* belongs to the recording */
     struct sched_config config; /* without the secret; its pointers belong to the recording */
 };
 

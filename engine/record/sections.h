@@ -1,7 +1,7 @@
 /* The sections at the end of a header and of a submit record: the values that version 2 gained after its fixed part
- * was closed. A new member of struct recording_header (its sched_config too) or struct recording_submit is one row
- * in sections.c; the recorder and the reader need no change. Rows hold values, not lists. Private to this folder.
- * Any thread.
+ * was closed. A new member of struct recording_header (its sched_config too, its engine not) or struct
+ * recording_submit is one row in sections.c; the recorder and the reader need no change. Rows hold values, not lists.
+ * Private to this folder. Any thread.
  *
  * Sections are tagged fields (base/encoding/tagged.h, request/codec.h). A row that has its default is left out, so a
  * recording without new values has the same bytes as before the row. An older program skips an unknown section, or

@@ -49,7 +49,7 @@ struct shadow {
     const struct sched_policy *policy;
     struct sched *sched;        /* NULL: inactive */
     struct sched_driver *driver;
-    struct sched_cost cost;
+    struct sched_cost *cost;    /* owned */
     double ratio;               /* measured / predicted time of live steps */
     uint64_t done_us;           /* when the last live step ended */
 
@@ -194,7 +194,7 @@ static int on_shadow_launch(void *context, const struct sched_step *step, struct
 {
     struct shadow *w = context;
     (void)err;
-    w->ends_us = w->now_us + (uint64_t)(predict_us(&w->cost, step->plan) * w->ratio) + 1;
+    w->ends_us = w->now_us + (uint64_t)(predict_us(w->cost, step->plan) * w->ratio) + 1;
     return QUIRE_OK;
 }
 
@@ -242,17 +242,19 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     struct sched_config c = *config;
     struct quire_error err;
     (void)info;
-    if (c.cost.n_points == 0) {
+    if (!c.cost) {
         quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: it needs --cost-model (quire bench steps)");
         return;
     }
     c.policy = w->policy;
     c.overlap_depth = 0;
-    w->cost = c.cost;
+    w->cost = malloc(sizeof *w->cost);
     w->n_names = c.max_queued_requests + (config->overlap_depth + 2) * c.max_num_seqs;
     w->live = calloc(w->n_names, sizeof *w->live);
     w->shadow = calloc(w->n_names, sizeof *w->shadow);
-    if (w->live && w->shadow && sched_create(&c, &w->sched, &err) == QUIRE_OK &&
+    if (w->cost)
+        *w->cost = *c.cost;
+    if (w->cost && w->live && w->shadow && sched_create(&c, &w->sched, &err) == QUIRE_OK &&
         sched_driver_create(w->sched, &shadow_steps, w, &w->driver, &err) == QUIRE_OK)
         return;
     quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: out of memory");
@@ -345,7 +347,7 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     struct shadow *w = context;
     if (!w->sched)
         return;
-    double predicted = predict_us(&w->cost, c->plan);
+    double predicted = predict_us(w->cost, c->plan);
     /* With an overlap, a step is launched while the previous one still runs. */
     uint64_t began_us = c->launched_us > w->done_us ? c->launched_us : w->done_us;
     w->done_us = c->done_us;
@@ -451,6 +453,7 @@ void shadow_destroy(struct shadow *w)
     sched_destroy(w->sched);
     free(w->live);
     free(w->shadow);
+    free(w->cost);
     pthread_mutex_destroy(&w->mutex);
     free(w);
 }

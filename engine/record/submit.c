@@ -118,7 +118,7 @@ static void check_request(const struct recording_header *h, struct body *b, cons
     if (q->tenant >= (n_tenants ? n_tenants : 1) || q->class_index >= SCHED_MAX_CLASSES)
         body_wrong(b, "has a tenant or class that does not exist");
     for (uint32_t i = 0; !b->wrong && i < q->n_prompt; i++)
-        if (q->prompt[i] >= h->vocab_size)
+        if (q->prompt[i] >= h->engine->vocab_size)
             body_wrong(b, "has a token that is not in the vocabulary");
 }
 

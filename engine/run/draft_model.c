@@ -36,8 +36,8 @@ struct asked {
 struct draft_model {
     struct drafter drafter; /* first */
     struct engine *engine;  /* borrowed */
-    struct opened_model files;
-    struct model_desc desc; /* of them */
+    struct opened_model *files; /* owned */
+    struct model_desc desc;     /* of them */
     struct engine_draft about;
     uint32_t block_tokens, n_kv_groups, max_num_batched_tokens; /* of its own passes */
     enum k_gemm_form form;
@@ -68,21 +68,23 @@ int draft_model_prepare(struct engine *e, const struct engine_options *o, struct
         return QUIRE_OK;
     struct draft_model *d = calloc(1, sizeof *d);
     e->draft_model = d;
-    if (!d)
+    if (d)
+        d->files = calloc(1, sizeof *d->files);
+    if (!d || !d->files)
         return quire_fail(err, QUIRE_NO_MEMORY, "draft model: out of memory");
     d->engine = e;
     int status = model_open_draft(engine_step_options(o)->speculative.model, o->model_dir, e->model->desc.config,
-                                  o->ignore_unused_tensors, &d->files, err);
-    d->desc = opened_model_desc(&d->files);
+                                  o->ignore_unused_tensors, d->files, err);
+    d->desc = opened_model_desc(d->files);
     uint64_t mapped_bytes;
     if (status == QUIRE_OK)
-        status = weights_look_share(d->files.checkpoint, e->backend->ops->planner, &d->desc, &mapped_bytes, err);
+        status = weights_look_share(d->files->checkpoint, e->backend->ops->planner, &d->desc, &mapped_bytes, err);
     if (status != QUIRE_OK) {
         quire_error_prefix(err, "--speculative-config: model");
         return status;
     }
     d->about = (struct engine_draft){.desc = &d->desc,
-                                     .weight_bytes = checkpoint_total_bytes(d->files.checkpoint),
+                                     .weight_bytes = checkpoint_total_bytes(d->files->checkpoint),
                                      .n_tokens = engine_step_options(o)->speculative.num_speculative_tokens};
     /* Its output is never part of an answer, so it may use the form that supports every format. */
     d->form = e->backend->form;
@@ -110,7 +112,7 @@ int draft_model_bind(struct engine *e, struct quire_error *err)
     if (!d)
         return QUIRE_OK;
     const struct weights_progress nobody = {.fn = NULL};
-    int status = weights_create(e->backend, d->files.checkpoint, &d->desc, d->form, NULL, nobody, &d->weights, err);
+    int status = weights_create(e->backend, d->files->checkpoint, &d->desc, d->form, NULL, nobody, &d->weights, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--speculative-config: model");
     return status;
@@ -128,7 +130,8 @@ static uint64_t n_counted_blocks(const struct engine_plan *plan)
 
 uint64_t draft_model_host_bytes(const struct engine_plan *plan)
 {
-    return sizeof(struct draft_model) + plan->max_num_seqs * SLOT_BYTES + n_counted_blocks(plan);
+    return sizeof(struct draft_model) + sizeof(struct opened_model) + plan->max_num_seqs * SLOT_BYTES +
+           n_counted_blocks(plan);
 }
 
 static int alloc_arrays(struct draft_model *d, struct quire_error *err)
@@ -174,7 +177,9 @@ void draft_model_close(struct draft_model *d)
         return;
     forward_destroy(d->forward);
     weights_destroy(d->weights);
-    opened_model_close(&d->files);
+    if (d->files)
+        opened_model_close(d->files);
+    free(d->files);
     free(d->rows);
     free(d);
 }
@@ -345,17 +350,17 @@ static void fill_other_groups(const struct draft_model *d, struct forward_batch 
 
 /* Sizes of the rows that have positions in this pass. */
 static void measure_pass(const struct draft_model *d, uint32_t n_asked, uint32_t *n_tokens, uint32_t *n_rows,
-                         uint32_t *n_logits, uint32_t *n_entries)
+                         uint32_t *n_outputs, uint32_t *n_entries)
 {
     const uint32_t bt = d->block_tokens;
-    *n_tokens = *n_rows = *n_logits = *n_entries = 0;
+    *n_tokens = *n_rows = *n_outputs = *n_entries = 0;
     for (uint32_t i = 0; i < n_asked; i++) {
         const struct asked *a = &d->asked[i];
         if (a->count == 0)
             continue;
         *n_rows += 1;
         *n_tokens += a->count;
-        *n_logits += a->draws;
+        *n_outputs += a->draws;
         *n_entries += (a->first + a->count - 1) / bt + 1;
     }
 }
@@ -376,13 +381,13 @@ static int run_pass(struct draft_model *d, uint32_t n_asked, struct quire_error 
 {
     const double begun = quire_now_s();
     const uint32_t bt = d->block_tokens;
-    uint32_t n_tokens, n_rows, n_logits, n_entries, token = 0, table = 0, row = 0, logit = 0;
+    uint32_t n_tokens, n_rows, n_outputs, n_entries, token = 0, table = 0, row = 0, logit = 0;
     struct forward_batch batch;
     uint64_t ticket;
-    measure_pass(d, n_asked, &n_tokens, &n_rows, &n_logits, &n_entries);
+    measure_pass(d, n_asked, &n_tokens, &n_rows, &n_outputs, &n_entries);
     if (n_rows == 0)
         return QUIRE_OK;
-    forward_begin(d->forward, n_tokens, n_rows, n_logits, n_entries, &batch);
+    forward_begin(d->forward, n_tokens, n_rows, n_outputs, n_entries, &batch);
     for (uint32_t i = 0; i < n_asked; i++) {
         struct asked *a = &d->asked[i];
         if (a->count == 0)
@@ -393,7 +398,7 @@ static int run_pass(struct draft_model *d, uint32_t n_asked, struct quire_error 
         token += a->count;
         table += (a->first + a->count - 1) / bt + 1;
         if (a->draws) {
-            batch.logit_tokens[logit] = token - 1;
+            batch.output_tokens[logit] = token - 1;
             draw_row(d, a, &d->rows[logit++]);
         }
     }

@@ -58,7 +58,7 @@ static int open_backend(struct engine *e, const struct engine_options *o, struct
 /* Checks a GPU's budget against the memory that other processes have left. */
 static int check_device_memory(const struct engine_plan *plan, struct quire_error *err)
 {
-    uint64_t weights = plan->weight_bytes + plan->draft_weight_bytes;
+    uint64_t weights = plan->bytes[PLAN_WEIGHTS] + plan->bytes[PLAN_DRAFT_WEIGHTS];
     uint64_t needed = engine_plan_device_bytes(plan) + weights + plan->driver_bytes;
     if (needed <= plan->device_budget)
         return QUIRE_OK;
@@ -68,7 +68,8 @@ static int check_device_memory(const struct engine_plan *plan, struct quire_erro
         " --gpu-memory-utilization allows %s: raise that, or lower --kv-cache-memory, --num-kv-blocks,"
         " --max-num-seqs or --max-num-batched-tokens",
         quire_size(needed).text, quire_size(plan->device_memory).text, quire_size(weights).text,
-        quire_size(plan->kv_bytes).text, quire_size(plan->driver_bytes).text, quire_size(plan->device_budget).text);
+        quire_size(plan->bytes[PLAN_KV]).text, quire_size(plan->driver_bytes).text,
+        quire_size(plan->device_budget).text);
 }
 
 /* Without this check, a lack of memory would show only when pages are touched, by a killed process. n_ranks: ranks
@@ -78,11 +79,12 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
     uint64_t available = host_memory_available();
     if (plan->device_memory) {
         int status = check_device_memory(plan, err);
-        if (status != QUIRE_OK ||
-            plan->swap_bytes + plan->draft_bytes + plan->mask_bytes + plan->stage_buffer_bytes <= available)
+        if (status != QUIRE_OK || plan->bytes[PLAN_SWAP] + plan->bytes[PLAN_DRAFTS] + plan->bytes[PLAN_MASKS] +
+                                          plan->bytes[PLAN_STAGE_BUFFER] <=
+                                      available)
             return status;
     }
-    if (plan->total_bytes <= available / n_ranks)
+    if (engine_plan_total_bytes(plan) <= available / n_ranks)
         return QUIRE_OK;
     if (n_ranks > 1)
         return quire_fail(
@@ -90,12 +92,13 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
             "each of %u ranks on this host needs %s besides the weights, %s of them for the KV cache, but %s"
             " are free for all: lower --kv-cache-memory or --num-kv-blocks, which count for each rank, or"
             " --max-num-seqs",
-            n_ranks, quire_size(plan->total_bytes).text, quire_size(plan->kv_bytes).text, quire_size(available).text);
+            n_ranks, quire_size(engine_plan_total_bytes(plan)).text, quire_size(plan->bytes[PLAN_KV]).text,
+            quire_size(available).text);
     return quire_fail(err, QUIRE_NO_MEMORY,
                       "this needs %s besides the weights, %s of them for the KV cache and %s for its host tier, but %s"
                       " are free: lower --kv-cache-memory, --num-kv-blocks, --swap-space or --max-num-seqs",
-                      quire_size(plan->total_bytes).text, quire_size(plan->kv_bytes).text,
-                      quire_size(plan->swap_bytes).text, quire_size(available).text);
+                      quire_size(engine_plan_total_bytes(plan)).text, quire_size(plan->bytes[PLAN_KV]).text,
+                      quire_size(plan->bytes[PLAN_SWAP]).text, quire_size(available).text);
 }
 
 /* Measures the GPU memory that is used but not ours: the driver's, now that everything is loaded, and other
@@ -103,7 +106,7 @@ static int check_memory(const struct engine_plan *plan, uint32_t n_ranks, struct
 static int measure_driver(struct engine *e, struct quire_error *err)
 {
     struct engine_plan *p = e->plan;
-    uint64_t total, available, weights = p->weight_bytes + p->draft_weight_bytes;
+    uint64_t total, available, weights = p->bytes[PLAN_WEIGHTS] + p->bytes[PLAN_DRAFT_WEIGHTS];
     uint64_t ours = engine_plan_device_bytes(p) + weights;
     int status = e->backend->ops->memory(e->backend, &total, &available, err);
     if (status != QUIRE_OK)
@@ -116,15 +119,18 @@ static int measure_driver(struct engine *e, struct quire_error *err)
         QUIRE_LOG_INFO, "engine",
         "GPU memory: weights %s, KV cache %s, the rest of ours %s; driver and others %s, of which %u recorded steps"
         " %s (%s were reserved for them); %s of %s are free",
-        quire_size(weights).text, quire_size(p->kv_bytes).text, quire_size(ours - weights - p->kv_bytes).text,
-        quire_size(p->driver_bytes).text, e->info->n_graphs, quire_size(e->info->graph_bytes).text,
-        quire_size(p->graph_reserve_bytes).text, quire_size(available).text, quire_size(total).text);
+        quire_size(weights).text, quire_size(p->bytes[PLAN_KV]).text,
+        quire_size(ours - weights - p->bytes[PLAN_KV]).text, quire_size(p->driver_bytes).text, e->info->n_graphs,
+        quire_size(e->info->graph_bytes).text, quire_size(p->graph_reserve_bytes).text, quire_size(available).text,
+        quire_size(total).text);
     return QUIRE_OK;
 }
 
 int engine_plan_task(const struct engine_options *o, struct model_config *config, struct quire_error *err)
 {
     const char *task = o->task ? o->task : "auto";
+    for (uint32_t i = 0; i < config->n_ropes; i++)
+        model_rope_choose(&config->ropes[i], o->max_model_len ? o->max_model_len : config->max_position);
     bool embed = strcmp(task, "embed") == 0, generate = strcmp(task, "generate") == 0;
     if (!embed && !generate && strcmp(task, "auto") != 0)
         return quire_fail(err, QUIRE_INVALID, "--task: must be auto, generate or embed, got '%.40s'", task);
@@ -150,7 +156,7 @@ int engine_plan_task(const struct engine_options *o, struct model_config *config
 static int check_unused(const struct engine *e, bool ignore, struct quire_error *err)
 {
     struct weights_unused unused;
-    int status = weights_unused(e->model->checkpoint, &e->model->desc, ignore, &unused, err);
+    int status = weights_unused(e->model->files->checkpoint, &e->model->desc, ignore, &unused, err);
     for (uint32_t i = 0; status == QUIRE_OK && e->rank == 0 && i < unused.n; i++)
         if (strcmp(unused.of[i].what, WEIGHTS_IGNORED) == 0)
             quire_log(
@@ -168,27 +174,29 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
         return quire_fail(err, QUIRE_INVALID, "model: no directory was given");
     if (!o.device)
         o.device = "auto";
-    int status = model_describe(o.model_dir, &e->model->config, &e->sampling_defaults, err);
-    e->model->desc.config = e->model->config;
+    int status = model_describe(o.model_dir, &e->model->files->config, &e->sampling_defaults, err);
+    e->model->desc.config = e->model->files->config;
     if (status == QUIRE_OK)
-        status = engine_plan_task(&o, e->model->config, err);
-    if (status == QUIRE_OK && model_reads_whole(e->model->config))
+        status = engine_plan_task(&o, e->model->files->config, err);
+    if (status == QUIRE_OK && model_reads_whole(e->model->files->config))
         e->info->prefix_caching = false;
     if (status == QUIRE_OK)
-        status = weights_open(o.model_dir, e->model->config, &e->model->checkpoint, err);
+        status = weights_open(o.model_dir, e->model->files->config, &e->model->files->checkpoint, err);
     if (status == QUIRE_OK)
-        status = weights_stored_dtype(e->model->checkpoint, o.quantization, e->model->config, &e->model->facts, err);
+        status = weights_stored_dtype(e->model->files->checkpoint, o.quantization, e->model->files->config,
+                                      &e->model->files->facts, err);
     if (status == QUIRE_OK)
         status = check_unused(e, o.ignore_unused_tensors, err);
     uint64_t weight_bytes = 0;
     if (status == QUIRE_OK)
-        status = engine_plan_share(&o, e->model->checkpoint, &e->model->desc, e->rank, &e->model->own, &weight_bytes,
-                                   err);
+        status = engine_plan_share(&o, e->model->files->checkpoint, &e->model->desc, e->rank, &e->model->own,
+                                   &weight_bytes, err);
     if (status == QUIRE_OK)
         status = open_backend(e, &o, err);
     uint64_t mapped_bytes;
     if (status == QUIRE_OK)
-        status = weights_look_share(e->model->checkpoint, e->backend->ops->planner, &e->model->own, &mapped_bytes, err);
+        status = weights_look_share(e->model->files->checkpoint, e->backend->ops->planner, &e->model->own,
+                                    &mapped_bytes, err);
     if (status == QUIRE_OK)
         status = draft_model_prepare(e, &o, err);
     if (status != QUIRE_OK)
@@ -202,8 +210,8 @@ int engine_prepare(struct engine *e, const struct engine_options *asked, struct 
         status = engine_plan_make_on(&o, &e->model->own, weight_bytes, draft_model_about(e->draft_model), &device,
                                      e->plan, err);
     if (status == QUIRE_OK && e->rank == 0) /* which decides for all */
-        status = engine_plan_fit_all(&o, e->model->checkpoint, &e->model->desc, draft_model_about(e->draft_model),
-                                     &device, e->plan, err);
+        status = engine_plan_fit_all(&o, e->model->files->checkpoint, &e->model->desc,
+                                     draft_model_about(e->draft_model), &device, e->plan, err);
     e->plan->gemm_form = e->backend->form;
     if (status != QUIRE_OK)
         return status;
@@ -229,12 +237,12 @@ static int load_weights(struct engine *e, const struct engine_options *o, struct
                                  .end_layer = e->model->own.shard.end_layer,
                                  .n_threads = e->plan->n_threads};
     if (keep.dir)
-        keep.checkpoint = checkpoint_digest(e->model->checkpoint);
+        keep.checkpoint = checkpoint_digest(e->model->files->checkpoint);
     struct weights_progress progress = {.fn = NULL};
     if (o->observers)
         progress = (struct weights_progress){o->observers->loading, o->observers->loading_context};
-    return weights_create(e->backend, e->model->checkpoint, &e->model->own, e->backend->form, keep.dir ? &keep : NULL,
-                          progress, &e->model->weights, err);
+    return weights_create(e->backend, e->model->files->checkpoint, &e->model->own, e->backend->form,
+                          keep.dir ? &keep : NULL, progress, &e->model->weights, err);
 }
 
 int engine_load(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -271,7 +279,8 @@ static int open_model(struct engine *e, const struct engine_options *given, stru
         quire_log(QUIRE_LOG_WARN, "engine",
                   "requests are limited to %u tokens instead of the model's %u: that is what the KV"
                   " cache of %s holds; --kv-cache-memory makes it larger",
-                  e->plan->max_model_len, e->model->desc.config->max_position, quire_size(e->plan->kv_bytes).text);
+                  e->plan->max_model_len, e->model->desc.config->max_position,
+                  quire_size(e->plan->bytes[PLAN_KV]).text);
     status = engine_load(e, o, err);
     if (status == QUIRE_OK && e->ranks)
         status = rank_agree(e, err);
@@ -356,11 +365,11 @@ static void introduce(struct engine *e, uint32_t max_queued)
     info->n_host_blocks = e->plan->groups[0].n_host_blocks;
     info->cache_dtype = k_format_name(e->plan->kv_format);
     if (!info->device_why || !*info->device_why)
-        info->device_why = e->plan->device;
+        info->device_why = engine_plan_device(e->plan);
     const enum k_gemm_form form = e->plan->gemm_form;
     info->identity = (struct engine_identity){
         .numerics = K_NUMERICS_VERSION,
-        .weights = checkpoint_digest(e->model->checkpoint),
+        .weights = checkpoint_digest(e->model->files->checkpoint),
         .model = model_identity(&e->model->desc),
         .weight_format = e->model->desc.facts->quantization.made ? e->model->desc.facts->quantization.made->identity
                                                                  : k_format_name(e->plan->weight_format),
@@ -400,7 +409,7 @@ static int open_constraints(struct engine *e, const struct engine_options *o, st
                                                 .n_threads = n_mask_threads(e, o),
                                                 .compiled = wake,
                                                 .context = e};
-    return e->plan->mask_bytes ? constraints_create(&options, &e->constraints, err) : QUIRE_OK;
+    return e->plan->bytes[PLAN_MASKS] ? constraints_create(&options, &e->constraints, err) : QUIRE_OK;
 }
 
 static int open_all(struct engine *e, const struct engine_options *o, struct quire_error *err)
@@ -447,6 +456,30 @@ static int open_all(struct engine *e, const struct engine_options *o, struct qui
     return status;
 }
 
+static struct engine_model *model_new(void)
+{
+    struct engine_model *m = calloc(1, sizeof *m);
+    struct opened_model *files = calloc(1, sizeof *files);
+    if (!m || !files) {
+        free(files);
+        free(m);
+        return NULL;
+    }
+    m->files = files;
+    m->desc = opened_model_desc(files);
+    return m;
+}
+
+/* NULL is fine. */
+static void model_free(struct engine_model *m)
+{
+    if (!m)
+        return;
+    opened_model_close(m->files);
+    free(m->files);
+    free(m);
+}
+
 struct engine *engine_new(struct quire_error *err)
 {
     struct engine *e = calloc(1, sizeof *e);
@@ -455,19 +488,18 @@ struct engine *engine_new(struct quire_error *err)
         return NULL;
     }
     e->info = calloc(1, sizeof *e->info);
-    e->model = calloc(1, sizeof *e->model);
+    e->model = model_new();
     e->plan = calloc(1, sizeof *e->plan);
     e->shared = rank_shared_new(err);
     if (!e->info || !e->model || !e->plan || !e->shared) {
         quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
         free(e->shared);
         free(e->plan);
-        free(e->model);
+        model_free(e->model);
         free(e->info);
         free(e);
         return NULL;
     }
-    e->model->desc.facts = &e->model->facts;
     e->info->desc = &e->model->desc;
     e->info->sampling = &e->sampling_defaults;
     e->info->plan = e->plan;
@@ -487,7 +519,7 @@ int engine_examine(const struct engine_options *options, void (*look)(void *cont
         status = engine_prepare(e, options, err);
     /* In host memory weights are bound where they lie, and every tensor is looked for on the way. */
     if (status == QUIRE_OK && e->plan->planner->on_host)
-        status = weights_create(e->backend, e->model->checkpoint, &e->model->own, e->backend->form, NULL, nobody,
+        status = weights_create(e->backend, e->model->files->checkpoint, &e->model->own, e->backend->form, NULL, nobody,
                                 &e->model->weights, err);
     if (status == QUIRE_OK && e->plan->planner->on_host)
         status = draft_model_bind(e, err);
@@ -558,12 +590,10 @@ void engine_close(struct engine *e)
     weights_destroy(e->model->weights);
     if (e->backend)
         e->backend->ops->close(e->backend);
-    checkpoint_close(e->model->checkpoint);
-    model_config_free(e->model->config);
     free(e->policy);
     free(e->shared);
     free(e->plan);
-    free(e->model);
+    model_free(e->model);
     free(e->info);
     free(e);
 }

@@ -1,8 +1,9 @@
 #include "engine/options.h"
 
+/* Pins may use half of the blocks, so that as many are left for what changes. */
 #define DEFAULT_STEPS \
     .scheduling_policy = "fcfs", .batching = "continuous", .preemption_mode = "auto", .prefix_cache_eviction = "lru", \
-    .forced_tokens = true
+    .max_pinned_percent = 50, .forced_tokens = true
 
 void step_options_default(struct step_options *options)
 {

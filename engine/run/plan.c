@@ -387,7 +387,8 @@ static int plan_draft_group(const struct engine_draft *draft, struct engine_plan
     p->kv_block_bytes += p->groups[g].block_bytes;
     p->n_draft_groups = 1;
     p->n_draft_blocks = p->max_num_seqs * ((draft->n_tokens + p->block_tokens - 1) / p->block_tokens);
-    p->draft_weight_bytes = p->planner->on_host ? draft->weight_bytes : model_weight_bytes(draft->desc, p->planner);
+    p->bytes[PLAN_DRAFT_WEIGHTS] = p->planner->on_host ? draft->weight_bytes
+                                                       : model_weight_bytes(draft->desc, p->planner);
     return QUIRE_OK;
 }
 
@@ -470,9 +471,10 @@ static uint64_t useful_bytes(const struct engine_plan *p, const struct model_des
 /* All that the budget leaves: what no sequence needs caches prefixes. */
 static uint64_t device_kv_bytes(const struct engine_plan *p)
 {
-    uint64_t used = p->weight_bytes;
-    const uint64_t parts[] = {p->param_bytes,  p->activation_bytes,   p->logits_bytes,     p->workspace_bytes,
-                              p->driver_bytes, p->draft_weight_bytes, p->draft_model_bytes};
+    uint64_t used = p->bytes[PLAN_WEIGHTS];
+    const uint64_t parts[] = {
+        p->bytes[PLAN_PARAMS], p->bytes[PLAN_ACTIVATIONS],   p->bytes[PLAN_LOGITS],     p->bytes[PLAN_WORKSPACE],
+        p->driver_bytes,       p->bytes[PLAN_DRAFT_WEIGHTS], p->bytes[PLAN_DRAFT_MODEL]};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         used = saturating_add(used, parts[i]);
     return p->device_budget > used ? p->device_budget - used : 0;
@@ -486,7 +488,8 @@ static uint64_t default_kv_bytes(const struct engine_plan *p, const struct model
         return model_reads_whole(desc->config) && useful < room ? useful : room;
     }
     uint64_t available = host_memory_available() / p->n_ranks; /* the others want as much */
-    uint64_t weights = saturating_add(saturating_add(p->weight_bytes, p->draft_weight_bytes), p->repacked_bytes);
+    uint64_t weights = saturating_add(saturating_add(p->bytes[PLAN_WEIGHTS], p->bytes[PLAN_DRAFT_WEIGHTS]),
+                                      p->bytes[PLAN_REPACKED]);
     uint64_t left = available > weights ? available - weights : 0;
     uint64_t bytes = left / KV_SHARE_DENOMINATOR * KV_SHARE_NUMERATOR;
     if (bytes > KV_DEFAULT_CAP)
@@ -537,7 +540,8 @@ static int fit_model_len(const struct engine_options *o, const struct model_desc
                           " %s gives %llu blocks; raise %s",
                           p->block_tokens, quire_size(p->kv_block_bytes).text, flag, (unsigned long long)n,
                           o->num_kv_blocks ? flag : "--kv-cache-memory");
-    if (o->max_model_len || model_reads_whole(desc->config)) /* which would cut texts: see fit_whole_texts() */
+    /* Whole texts would be cut: see fit_whole_texts(). Of a long RoPE the length chooses the factors, for all ranks. */
+    if (o->max_model_len || model_reads_whole(desc->config) || desc->config->ropes[0].is_long)
         return quire_fail(err, QUIRE_INVALID,
                           "--max-model-len %u needs %u blocks of %u tokens, %s gives %llu: lower it"
                           " to %u or raise %s",
@@ -563,12 +567,13 @@ static int plan_kv(const struct engine_options *o, const struct model_desc *desc
     int status = fit_model_len(o, desc, p, n, err);
     if (status != QUIRE_OK)
         return status;
-    p->kv_bytes = 0;
+    p->bytes[PLAN_KV] = 0;
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++) {
         p->groups[g].n_blocks = (uint32_t)group_blocks(p, g, n);
-        p->kv_bytes = saturating_add(p->kv_bytes, saturating_mul(p->groups[g].n_blocks, p->groups[g].block_bytes));
+        p->bytes[PLAN_KV] = saturating_add(p->bytes[PLAN_KV],
+                                           saturating_mul(p->groups[g].n_blocks, p->groups[g].block_bytes));
     }
-    if (p->kv_bytes > (uint64_t)INT64_MAX)
+    if (p->bytes[PLAN_KV] > (uint64_t)INT64_MAX)
         return quire_fail(err, QUIRE_INVALID, "--num-kv-blocks %u: needs more memory than exists", o->num_kv_blocks);
     return QUIRE_OK;
 }
@@ -577,7 +582,7 @@ static int plan_kv(const struct engine_options *o, const struct model_desc *desc
  * past. */
 static int plan_swap(const struct engine_options *o, struct engine_plan *p, struct quire_error *err)
 {
-    p->swap_bytes = 0;
+    p->bytes[PLAN_SWAP] = 0;
     if (!o->swap_space)
         return QUIRE_OK;
     if (!o->prefix_caching)
@@ -595,7 +600,7 @@ static int plan_swap(const struct engine_options *o, struct engine_plan *p, stru
                               "--swap-space: %s is less than one block of a KV group: at least %s is needed",
                               quire_size(o->swap_space).text, quire_size(most_bytes / p->groups[g].n_blocks + 1).text);
         p->groups[g].n_host_blocks = (uint32_t)(n < MAX_HOST_BLOCKS ? n : MAX_HOST_BLOCKS);
-        p->swap_bytes += p->groups[g].n_host_blocks * p->groups[g].block_bytes;
+        p->bytes[PLAN_SWAP] += p->groups[g].n_host_blocks * p->groups[g].block_bytes;
     }
     return QUIRE_OK;
 }
@@ -610,16 +615,16 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     if (status != QUIRE_OK)
         return status;
     step_plan_workspace(desc, p, &workspace);
-    p->param_bytes = model_param_floats(desc) * sizeof(float);
-    p->activation_bytes = layout.total;
+    p->bytes[PLAN_PARAMS] = model_param_floats(desc) * sizeof(float);
+    p->bytes[PLAN_ACTIVATIONS] = layout.total;
     const struct model_outputs *outputs = &desc->config->outputs;
     const uint64_t logits = (uint64_t)p->max_logit_rows * desc->config->vocab_size,
                    vectors = (uint64_t)p->max_num_seqs * outputs->vector_size;
-    p->logits_bytes = (outputs->kind == OUTPUT_TOKENS ? logits : vectors) * sizeof(float) +
-                      layout_align(p->max_logit_rows * sizeof(uint32_t));
-    p->workspace_bytes = layout_align(workspace.gemm) + layout_align(workspace.attention) +
-                         layout_align(workspace.sample) + layout_align(workspace.moe) + workspace.group;
-    p->stage_buffer_bytes = layout_stage_buffer_bytes(desc, p);
+    p->bytes[PLAN_LOGITS] = (outputs->kind == OUTPUT_TOKENS ? logits : vectors) * sizeof(float) +
+                            layout_align(p->max_logit_rows * sizeof(uint32_t));
+    p->bytes[PLAN_WORKSPACE] = layout_align(workspace.gemm) + layout_align(workspace.attention) +
+                               layout_align(workspace.sample) + layout_align(workspace.moe) + workspace.group;
+    p->bytes[PLAN_STAGE_BUFFER] = layout_stage_buffer_bytes(desc, p);
     return QUIRE_OK;
 }
 
@@ -643,8 +648,8 @@ int engine_plan_of_draft(const struct engine_plan *plan, const struct engine_dra
 {
     *out = *plan;
     out->n_draft_groups = out->n_draft_blocks = 0;
-    out->draft_weight_bytes = out->draft_model_bytes = 0;
-    out->weight_bytes = plan->draft_weight_bytes;
+    out->bytes[PLAN_DRAFT_WEIGHTS] = out->bytes[PLAN_DRAFT_MODEL] = 0;
+    out->bytes[PLAN_WEIGHTS] = plan->bytes[PLAN_DRAFT_WEIGHTS];
     out->weight_format = model_weight_format(draft->desc);
     out->max_logit_rows = plan->max_num_seqs; /* one token of each sequence is drawn */
     int status = plan_of_draft_groups(plan, draft->desc, out, err);
@@ -656,8 +661,8 @@ static int plan_draft_arenas(const struct engine_draft *draft, struct engine_pla
 {
     struct engine_plan own;
     int status = engine_plan_of_draft(p, draft, &own, err);
-    p->draft_model_bytes = own.param_bytes + own.activation_bytes + own.logits_bytes + own.workspace_bytes +
-                           p->n_draft_blocks * p->groups[p->n_kv_groups].block_bytes;
+    p->bytes[PLAN_DRAFT_MODEL] = own.bytes[PLAN_PARAMS] + own.bytes[PLAN_ACTIVATIONS] + own.bytes[PLAN_LOGITS] +
+                                 own.bytes[PLAN_WORKSPACE] + p->n_draft_blocks * p->groups[p->n_kv_groups].block_bytes;
     return status;
 }
 
@@ -668,15 +673,32 @@ static int plan_all_arenas(const struct model_desc *desc, const struct engine_dr
     return status == QUIRE_OK && draft ? plan_draft_arenas(draft, p, err) : status;
 }
 
-static void plan_total(struct engine_plan *p)
+enum place { PLACE_APART, PLACE_ON_DEVICE, PLACE_ON_HOST };
+
+static uint64_t bytes_in(const struct engine_plan *p, bool on_device, bool on_host)
 {
-    const uint64_t parts[] = {
-        p->param_bytes,        p->activation_bytes, p->logits_bytes,      p->workspace_bytes,     p->kv_bytes,
-        p->swap_bytes,         p->draft_bytes,      p->draft_model_bytes, p->repacked_rows_bytes, p->repacked_bytes,
-        p->stage_buffer_bytes, p->message_bytes,    p->mask_bytes};
-    p->total_bytes = 0;
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        p->total_bytes = saturating_add(p->total_bytes, parts[i]);
+#define PLACE_OF(name, place) PLACE_##place,
+    static const enum place places[] = {PLAN_MEMORY(PLACE_OF)};
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < PLAN_N_MEMORY; i++)
+        if ((on_device && places[i] == PLACE_ON_DEVICE) || (on_host && places[i] == PLACE_ON_HOST))
+            bytes = saturating_add(bytes, p->bytes[i]);
+    return bytes;
+}
+
+uint64_t engine_plan_total_bytes(const struct engine_plan *p)
+{
+    return bytes_in(p, true, true);
+}
+
+uint64_t engine_plan_host_bytes(const struct engine_plan *p)
+{
+    return bytes_in(p, false, true);
+}
+
+uint64_t engine_plan_device_bytes(const struct engine_plan *p)
+{
+    return bytes_in(p, true, !p->device_memory);
 }
 
 static const char *device_name(const struct engine_options *o)
@@ -705,12 +727,11 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     p->planner = at_hand ? at_hand->planner : k_planner_find(device);
     if (!p->planner)
         return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu, cuda or cuda:N, got '%.40s'", device);
-    snprintf(p->device, sizeof p->device, "%s", p->planner->name);
     if (!p->planner->on_host && model_largest_whole(desc, SIZE_EXPERTS) > 0)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
-            "--device %s: %s is a mixture of experts, which is not supported on a GPU yet: use --device cpu", p->device,
-            desc->config->architecture);
+            "--device %s: %s is a mixture of experts, which is not supported on a GPU yet: use --device cpu",
+            p->planner->name, desc->config->architecture);
     p->overlap_depth = p->n_ranks > 1 ? 0 : p->planner->overlap_depth; /* ranks receive tokens, not the addresses where
                                                                     * they will appear */
     if (p->planner->on_host)
@@ -732,7 +753,7 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     if (p->graph_reserve_bytes > MAX_GRAPH_RESERVE_BYTES)
         p->graph_reserve_bytes = MAX_GRAPH_RESERVE_BYTES;
     p->driver_bytes = at_hand->memory - at_hand->available + p->graph_reserve_bytes;
-    p->weight_bytes = model_weight_bytes(desc, p->planner);
+    p->bytes[PLAN_WEIGHTS] = model_weight_bytes(desc, p->planner);
     return QUIRE_OK;
 }
 
@@ -754,18 +775,19 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
 {
     struct sched_config schedule; /* not used here: the plan fails for options that the engine would reject */
     memset(out, 0, sizeof *out);
-    out->weight_bytes = weight_bytes;
+    out->bytes[PLAN_WEIGHTS] = weight_bytes;
     out->n_stages = desc->shard.n_stages ? desc->shard.n_stages : 1;
     out->n_ranks = (desc->shard.n_ranks > 1 ? desc->shard.n_ranks : 1) * out->n_stages;
-    out->message_bytes = plan_messages(options, desc, out);
-    out->repacked_rows_bytes = desc->shard.repacked_rows_bytes + (draft ? draft->desc->shard.repacked_rows_bytes : 0);
+    out->bytes[PLAN_MESSAGES] = plan_messages(options, desc, out);
+    out->bytes[PLAN_REPACKED_ROWS] = desc->shard.repacked_rows_bytes +
+                                     (draft ? draft->desc->shard.repacked_rows_bytes : 0);
     int status = schedule_config(options, &schedule, err);
     if (status == QUIRE_OK)
         status = plan_device(options, desc, device, out, err);
     if (status == QUIRE_OK)
         status = plan_dtypes(options, desc, out, err);
     if (status == QUIRE_OK && out->gemm_form == K_FORM_INT8 && out->planner->on_host)
-        out->repacked_bytes = desc->shard.repacked_bytes + (draft ? draft->desc->shard.repacked_bytes : 0);
+        out->bytes[PLAN_REPACKED] = desc->shard.repacked_bytes + (draft ? draft->desc->shard.repacked_bytes : 0);
     if (status == QUIRE_OK)
         status = plan_limits(options, desc, out, err);
     if (status == QUIRE_OK)
@@ -781,11 +803,10 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     if (status == QUIRE_OK) /* again: max_model_len may have given way to the KV cache */
         status = plan_all_arenas(desc, draft, out, err);
     if (status == QUIRE_OK)
-        out->draft_bytes = speculate_bytes(&engine_step_options(options)->speculative, out) +
-                           draft_scratch_bytes(out->max_num_seqs, out->overlap_depth);
+        out->bytes[PLAN_DRAFTS] = speculate_bytes(&engine_step_options(options)->speculative, out) +
+                                  draft_scratch_bytes(out->max_num_seqs, out->overlap_depth);
     if (status == QUIRE_OK && options->grammars && desc->config->outputs.kind == OUTPUT_TOKENS)
-        out->mask_bytes = constraints_bytes(desc->config->vocab_size, out->max_logit_rows, out->max_num_seqs);
-    plan_total(out);
+        out->bytes[PLAN_MASKS] = constraints_bytes(desc->config->vocab_size, out->max_logit_rows, out->max_num_seqs);
     return status;
 }
 

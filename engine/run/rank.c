@@ -416,7 +416,7 @@ int rank_begin(struct engine *e, const struct engine_options *options, struct qu
 {
     const struct engine_plan *p = e->plan;
     struct engine_options own = *options;
-    own.device = p->planner->on_host || !is_on_gpus(options->device) ? p->device : options->device;
+    own.device = p->planner->on_host || !is_on_gpus(options->device) ? engine_plan_device(p) : options->device;
     engine_plan_for_others(p, &own);
     int status = find_others(e, options, err);
     if (status != QUIRE_OK)
@@ -454,7 +454,7 @@ void rank_report_make(const struct engine *e, int status, const char *text, stru
     snprintf(out->text, sizeof out->text, "%s", text);
     if (status != QUIRE_OK)
         return;
-    out->weights = checkpoint_digest(e->model->checkpoint);
+    out->weights = checkpoint_digest(e->model->files->checkpoint);
     out->model = model_identity(&e->model->desc);
     snprintf(out->form, sizeof out->form, "%s", k_form_name(e->plan->gemm_form));
     out->limits = step_limits_of(&e->model->desc, e->plan);

@@ -4,8 +4,6 @@
 
 /* An hour: longer than any useful wait for a step or a batch, and far from overflow. */
 #define MAX_MS 3600000.0
-/* Pins that a client requests may use half of the blocks, so that as many are left for what changes. */
-#define DEFAULT_PINNED_PERCENT 50
 
 /* The index of a name; NULL is the first. Returns -1 if no name matches. */
 static int index_of(const char *name, const char *const *names, int n)
@@ -74,7 +72,7 @@ static int check_combinations(const struct engine_options *o, const struct step_
     else if (s->max_batch_size && c->batching == SCHED_CONTINUOUS)
         wrong = "--max-batch-size applies to dynamic and static batches: give --batching dynamic or static,"
                 " or --max-num-seqs instead";
-    else if (s->step_target_ms > 0 && c->cost.n_points == 0)
+    else if (s->step_target_ms > 0 && !c->cost)
         wrong = "--step-target-ms needs a cost model of step times: fit one with `quire bench"
                 " steps` and give it as --cost-model";
     else if (s->adaptive_budget && !(s->step_target_ms > 0))
@@ -92,8 +90,8 @@ int schedule_config(const struct engine_options *o, struct sched_config *out, st
         .max_partial_prefills = s->max_partial_prefills,
         .adaptive_budget = s->adaptive_budget,
         .max_batch_size = s->max_batch_size,
-        .max_pinned_percent = s->max_pinned_percent ? s->max_pinned_percent : DEFAULT_PINNED_PERCENT,
-        .cost = s->cost,
+        .max_pinned_percent = s->max_pinned_percent ? s->max_pinned_percent : SCHED_NO_PINS,
+        .cost = s->cost.n_points > 0 ? &s->cost : NULL,
     };
     if (s->policy_options.n_tenants > SCHED_MAX_TENANTS)
         return quire_fail(err, QUIRE_INVALID, "tenants: at most %u, got %u", SCHED_MAX_TENANTS,
@@ -106,8 +104,8 @@ int schedule_config(const struct engine_options *o, struct sched_config *out, st
         status = read_ms("step-target-ms", s->step_target_ms, &out->step_target_us, err);
     if (status == QUIRE_OK)
         status = read_ms("max-wait-ms", s->max_wait_ms, &out->max_wait_us, err);
-    if (status == QUIRE_OK && s->cost.n_points > 0) {
-        status = sched_cost_check(&s->cost, err);
+    if (status == QUIRE_OK && out->cost) {
+        status = sched_cost_check(out->cost, err);
         if (status != QUIRE_OK)
             quire_error_prefix(err, "--cost-model");
     }

@@ -6,8 +6,8 @@
 #include "scheduler/types/config.h"
 
 /* Fills in everything except the values from the memory plan, the queue's bound and the secret. The tenants' weights
- * stay owned by the caller. Returns QUIRE_INVALID with the option that is wrong or contradicts another one, and the
- * fix. */
+ * and the cost model stay owned by the caller. Returns QUIRE_INVALID with the option that is wrong or contradicts
+ * another one, and the fix. */
 int schedule_config(const struct engine_options *options, struct sched_config *out, struct quire_error *err);
 
 #endif

@@ -12,8 +12,8 @@
 #include "engine/run/mail/mailbox.h"
 #include "engine/run/request.h"
 #include "engine/ranks/ranks.h"
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/watch.h"
+#include "engine/model/opened.h"
 #include "engine/model/weights.h"
 #include "scheduler/driver.h"
 #include "scheduler/types/account.h"
@@ -58,13 +58,11 @@ struct policy_at_open {
     uint32_t weights[];                  /* [n_tenants] */
 };
 
-/* The model as opened: constant once opening is over. */
+/* The model as opened: constant once opening is over. Owned by its engine, with all that it points to. */
 struct engine_model {
-    struct model_config *config;   /* owned */
-    struct checkpoint_facts facts;
-    struct model_desc desc;        /* of these two: the whole model */
-    struct model_desc own; /* this rank's part of desc; all of it with one rank */
-    struct checkpoint *checkpoint;
+    struct opened_model *files;
+    struct model_desc desc; /* of these files: the whole model */
+    struct model_desc own;  /* this rank's part of desc; all of it with one rank */
     struct weights *weights;
 };
 

@@ -150,7 +150,7 @@ static void restrict_row(struct engine *e, struct step_slot *slot, const struct 
 
 /* Sets up the logit rows of one plan row; token_index is where its first token lies in the step. */
 static void add_targets(struct engine *e, struct step_slot *slot, const struct sched_row *row, const uint32_t *tokens,
-                        uint32_t token_index, uint32_t *logit_tokens)
+                        uint32_t token_index, uint32_t *output_tokens)
 {
     struct seq_owner *owner = &e->run->owners[row->seq];
     struct request *r = owner->request;
@@ -171,7 +171,7 @@ static void add_targets(struct engine *e, struct step_slot *slot, const struct s
         }
         slot->targets[at] = (struct step_target){
             .seq = row->seq, .position = p + 1, .drawn = drawn, .rejected = !drawing.verifies};
-        logit_tokens[at] = token_index + (p - row->first);
+        output_tokens[at] = token_index + (p - row->first);
         slot->n_targets++;
         if (drawn && first_drawn == UINT32_MAX)
             first_drawn = at;
@@ -242,7 +242,7 @@ static void add_text(struct engine *e, struct step_slot *slot, const struct sche
     if (!row->outputs.vector)
         return;
     const uint32_t last = token + row->count - 1, at = slot->n_vectors++;
-    batch->logit_tokens[at] = last;
+    batch->output_tokens[at] = last;
     switch (e->model->desc.config->outputs.pooling) {
     case POOLING_MEAN: batch->pool_rows[at] = (struct k_pool_row){token, row->count}; break;
     case POOLING_CLS: batch->pool_rows[at] = (struct k_pool_row){token, 1}; break;
@@ -281,7 +281,7 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
         batch->positions[token + i] = e->model->desc.config->encoder.first_position + row->first + i;
     if (e->model->desc.config->outputs.kind != OUTPUT_TOKENS)
         add_text(e, slot, row, token, batch);
-    add_targets(e, slot, row, tokens, token, batch->logit_tokens);
+    add_targets(e, slot, row, tokens, token, batch->output_tokens);
     return add_blocks(e, row, token, table, n_entries, batch, err);
 }
 
@@ -354,7 +354,7 @@ int step_launch(void *engine, const struct sched_step *step, struct quire_error 
         token += row->count;
         table += n_row_entries;
     }
-    batch.n_logits = vectors ? slot->n_vectors : slot->n_targets;
+    batch.n_outputs = vectors ? slot->n_vectors : slot->n_targets;
     e->run->report.stats.token_budget = plan->token_budget;
     if (e->ranks) {
         int status = ranks_step(e->ranks, &batch, err);

@@ -116,7 +116,7 @@ static int do_step(struct rank *r, size_t n_bytes, struct quire_error *err)
     int status = step_frame_sizes(&r->limits, r->payload, n_bytes, &s, err);
     if (status != QUIRE_OK)
         return status;
-    forward_begin(r->engine->forward, s.n_tokens, s.n_rows, s.n_logits, s.n_entries, &batch);
+    forward_begin(r->engine->forward, s.n_tokens, s.n_rows, s.n_outputs, s.n_entries, &batch);
     status = step_frame_read(&r->limits, r->payload, &batch, err);
     return status == QUIRE_OK ? forward_follow(r->engine->forward, &batch, err) : status;
 }

@@ -29,11 +29,23 @@ struct k_gemm_args { /* y[t, r] = Σ_k w[r, k] x[t, k] (+ bias[r]) */
     bool x_for_gemm; /* x_dev was written with for_gemm */
 };
 
-struct k_gemm_silu_mul_args { /* out[t, i] = silu(y[t, i]) * y[t, n + i], with y from gemm() */
+/* How gate and up become one number (docs/internals/numerics.md §11; kernels/math/gate.h computes it). */
+enum k_gate_kind {
+    K_GATE_SILU, /* silu(gate) up */
+    K_GATE_GELU_TANH, /* gelu(gate) up, with GELU's approximation by tanh */
+    K_GATE_CLAMPED, /* min(gate, limit) sigmoid(1.702 min(gate, limit)) (up within ±limit, plus 1) */
+};
+struct k_gate {
+    enum k_gate_kind kind;
+    float limit; /* of K_GATE_CLAMPED, above 0 */
+};
+
+struct k_gemm_gated_args { /* out[t, i] = gate(y[t, i], y[t, n + i]), with y from gemm() */
     /* Weight [2 n, K]: gate's rows, then up's; unit 0. y_dev is scratch of [T, 2 n], undefined afterwards. It is NULL
      * if the planner's needs_gate_up returns false. */
     struct k_gemm_args gemm;
     float *out_dev; /* [T, n] */
+    struct k_gate gate;
     bool for_gemm; /* out_dev is only for GEMMs */
 };
 

@@ -59,10 +59,11 @@ struct k_moe_gemm_args {
     bool x_for_gemm; /* x_dev was written with for_gemm */
 };
 
-/* out[t, c, i] = silu(y[t, c, i]) * y[t, c, n + i], with y from moe_gemm() */
-struct k_moe_gemm_silu_mul_args {
-    struct k_moe_gemm_args gemm; /* weight [2 n, K]: gate's rows, then up's; unit 0. y_dev as in k_gemm_silu_mul_args */
+/* out[t, c, i] = the gate's function of y[t, c, i] and y[t, c, n + i], with y from moe_gemm() */
+struct k_moe_gemm_gated_args {
+    struct k_moe_gemm_args gemm; /* weight [2 n, K]: gate's rows, then up's; unit 0. y_dev as in k_gemm_gated_args */
     float *out_dev; /* [T, C, n] */
+    struct k_gate gate;
     bool for_gemm; /* out_dev is only for moe_gemm() with per_choice */
 };
 

@@ -17,7 +17,7 @@ struct op_buffer {
     const void *host; /* the expected contents after the call; NULL: an output */
 };
 
-/* The KV cache of an operation. */
+/* The KV cache of an operation, and how attention reads it. */
 struct op_cache {
     struct k_kv_shape kv;
     struct k_kv_layer layer; /* layer that the op writes or reads; the destination of a block copy */
@@ -30,6 +30,10 @@ struct op_cache {
     uint32_t *host_tables; /* block tables of the sequences, concatenated */
     uint32_t table_start[OP_MAX_SEQS];
     unsigned char *host_k, *host_v; /* the cache before the op */
+    struct k_attn_row *rows, *rows_dev;
+    uint32_t n_rows;       /* of the last call */
+    void *plan, *plan_dev; /* of these rows, on the host, and its device copy */
+    uint64_t plan_bytes;
 };
 
 /* The inputs and outputs of operations on experts besides x, ids and out. */
@@ -53,15 +57,11 @@ struct op_binding {
     unsigned char *weight_memory;
     float *x, *add, *vector, *bias, *q_norm, *k_norm, *cos_sin, *out, *gate_up;
     uint32_t *ids, *slots, *tables;
-    struct op_moe_binding moe;
-    struct k_attn_row *rows, *rows_dev;
     struct k_pool_row *texts; /* pooling only */
-    uint32_t n_attn_rows; /* rows of the last call */
     void *workspace;
-    void *plan, *plan_dev; /* attention's plan on the host, and its device copy */
-    uint64_t plan_bytes;
-    struct op_sampler sampler;
-    struct op_cache *cache; /* follows this struct; zeros if the op has no KV cache */
+    struct op_cache *cache;     /* zeros if the op has no KV cache; follows this struct */
+    struct op_sampler *sampler; /* zeros if the op does not sample; follows the cache */
+    struct op_moe_binding *moe; /* zeros if the op has no experts; follows the sampler */
 };
 
 /* By operation: calls it on tokens [t, t + count). Attention: on the rows for which the last plan was made. */

@@ -53,25 +53,25 @@ static int call_gemm(struct op_binding *n, uint64_t t, uint32_t count, struct qu
     return n->b->ops->gemm(n->b, &args, err);
 }
 
-static int call_gemm_silu_mul(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+static int call_gemm_gated(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const struct op_case *c = n->c;
-    const struct k_gemm_silu_mul_args args = {.gemm = gemm_args(n, t, count, n->gate_up),
-                                              .out_dev = n->out + t * (c->n_rows / 2)};
-    return n->b->ops->gemm_silu_mul(n->b, &args, err);
+    const struct k_gemm_gated_args args = {
+        .gemm = gemm_args(n, t, count, n->gate_up), .out_dev = n->out + t * (c->n_rows / 2), .gate = op_gate(c)};
+    return n->b->ops->gemm_gated(n->b, &args, err);
 }
 
 static int call_moe_route(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const struct op_moe *moe = &n->c->moe;
     const struct k_moe_route_args args = {.x_dev = n->x + t * n->c->n_cols,
-                                          .router_dev = n->moe.router,
+                                          .router_dev = n->moe->router,
                                           .bias_dev = n->vector,
-                                          .correction_dev = n->moe.correction,
-                                          .shared_gate_dev = n->moe.gate,
-                                          .experts_dev = n->moe.experts_out + t * moe->n_used,
+                                          .correction_dev = n->moe->correction,
+                                          .shared_gate_dev = n->moe->gate,
+                                          .experts_dev = n->moe->experts_out + t * moe->n_used,
                                           .weights_dev = n->out + t * moe->n_used,
-                                          .shared_weights_dev = n->moe.shared_out ? n->moe.shared_out + t : NULL,
+                                          .shared_weights_dev = n->moe->shared_out ? n->moe->shared_out + t : NULL,
                                           .workspace_dev = n->workspace,
                                           .n_tokens = count,
                                           .n_cols = n->c->n_cols,
@@ -108,22 +108,23 @@ static int call_moe_gemm(struct op_binding *n, uint64_t t, uint32_t count, struc
     return n->b->ops->moe_gemm(n->b, &args, err);
 }
 
-static int call_moe_gemm_silu_mul(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
+static int call_moe_gemm_gated(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const struct op_case *c = n->c;
-    const struct k_moe_gemm_silu_mul_args args = {.gemm = moe_gemm_args(n, t, count, n->gate_up),
-                                                  .out_dev = n->out + t * c->moe.n_used * (c->n_rows / 2)};
-    return n->b->ops->moe_gemm_silu_mul(n->b, &args, err);
+    const struct k_moe_gemm_gated_args args = {.gemm = moe_gemm_args(n, t, count, n->gate_up),
+                                               .out_dev = n->out + t * c->moe.n_used * (c->n_rows / 2),
+                                               .gate = op_gate(c)};
+    return n->b->ops->moe_gemm_gated(n->b, &args, err);
 }
 
 static int call_moe_combine(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const uint64_t n_cols = n->c->n_cols;
     const struct k_moe_combine_args args = {.y_dev = n->x + t * n->d->x_width,
-                                            .weights_dev = n->moe.weights + t * n->c->moe.n_used,
-                                            .shared_dev = n->moe.shared ? n->moe.shared + t * n_cols : NULL,
-                                            .shared_weights_dev = n->moe.shared_weights ? n->moe.shared_weights + t
-                                                                                        : NULL,
+                                            .weights_dev = n->moe->weights + t * n->c->moe.n_used,
+                                            .shared_dev = n->moe->shared ? n->moe->shared + t * n_cols : NULL,
+                                            .shared_weights_dev = n->moe->shared_weights ? n->moe->shared_weights + t
+                                                                                         : NULL,
                                             .out_dev = n->out + t * n_cols,
                                             .n_tokens = count,
                                             .n_used = n->c->moe.n_used,
@@ -163,14 +164,14 @@ static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, stru
     (void)count;
     const struct k_attention_args args = {.qkv_dev = n->x,
                                           .out_dev = n->out,
-                                          .rows = n->rows,
-                                          .rows_dev = n->rows_dev,
-                                          .plan_dev = n->plan_dev,
+                                          .rows = n->cache->rows,
+                                          .rows_dev = n->cache->rows_dev,
+                                          .plan_dev = n->cache->plan_dev,
                                           .tables_dev = n->tables,
                                           .kv = &n->cache->kv,
                                           .layer = &n->cache->layer,
                                           .workspace_dev = n->workspace,
-                                          .n_rows = n->n_attn_rows,
+                                          .n_rows = n->cache->n_rows,
                                           .n_tokens = n->n_tokens,
                                           .n_q_heads = n->c->n_q_heads,
                                           .window = n->c->window,
@@ -229,7 +230,7 @@ static int call_kv_copy(struct op_binding *n, uint64_t t, uint32_t count, struct
 
 static int call_sample(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    return op_sampler_queue(&n->sampler, n->x + t * n->c->n_rows, n->d->rows + t, (uint32_t)t, count, err);
+    return op_sampler_queue(n->sampler, n->x + t * n->c->n_rows, n->d->rows + t, (uint32_t)t, count, err);
 }
 
 int (*const op_calls[])(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err) = {

@@ -345,9 +345,9 @@ int op_output_make(const struct op_case *c, struct op_output *out, struct quire_
     const uint32_t size = (uint32_t)k_dtype_bytes(c->dtype);
     switch (c->op) {
     case K_OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, 4); break;
-    case K_OP_GEMM_SILU_MUL: add_output(out, (uint64_t)c->n_rows / 2 * 4, 4); break;
+    case K_OP_GEMM_GATED: add_output(out, (uint64_t)c->n_rows / 2 * 4, 4); break;
     case K_OP_MOE_GEMM: add_output(out, (uint64_t)c->moe.n_used * c->n_rows * 4, 4); break;
-    case K_OP_MOE_GEMM_SILU_MUL: add_output(out, (uint64_t)c->moe.n_used * (c->n_rows / 2) * 4, 4); break;
+    case K_OP_MOE_GEMM_GATED: add_output(out, (uint64_t)c->moe.n_used * (c->n_rows / 2) * 4, 4); break;
     case K_OP_MOE_ROUTE:
         add_output(out, c->moe.n_used * UINT64_C(4), 4); /* weights */
         add_output(out, c->moe.n_used * UINT64_C(4), 4); /* experts */

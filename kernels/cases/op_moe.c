@@ -58,7 +58,7 @@ bool op_moe_make(const struct op_case *c, struct op_data *d, uint64_t *state)
     switch (c->op) {
     case K_OP_MOE_ROUTE: return make_router(c, d, state);
     case K_OP_MOE_GEMM:
-    case K_OP_MOE_GEMM_SILU_MUL: return make_choices(c, d, state);
+    case K_OP_MOE_GEMM_GATED: return make_choices(c, d, state);
     case K_OP_MOE_COMBINE: return make_sum(c, d, state);
     default: return true;
     }
@@ -92,7 +92,7 @@ void op_moe_choice(const struct op_case *c, const struct op_data *d, uint64_t ch
     const uint32_t expert = d->ids[choice];
     const uint64_t row = (uint64_t)expert * c->n_rows;
     *one = *c;
-    one->op = c->op == K_OP_MOE_GEMM ? K_OP_GEMM : K_OP_GEMM_SILU_MUL;
+    one->op = c->op == K_OP_MOE_GEMM ? K_OP_GEMM : K_OP_GEMM_GATED;
     one->n_tokens = 1;
     one->moe = (struct op_moe){.n_experts = 0};
     *of = (struct op_data){.x_width = c->n_cols,

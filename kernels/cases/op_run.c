@@ -392,10 +392,10 @@ static void bind_workspace(struct op_binding *n)
                               : op_is_gemm(c)   ? bytes.gemm
                                                 : bytes.attention,
                               false);
-    n->plan_bytes = bytes.attention_plan;
+    n->cache->plan_bytes = bytes.attention_plan;
     if (c->op == K_OP_ATTENTION) {
-        n->plan_dev = new_buffer(n, NULL, n->plan_bytes, false);
-        n->plan = made(n, calloc(1, n->plan_bytes + 1));
+        n->cache->plan_dev = new_buffer(n, NULL, n->cache->plan_bytes, false);
+        n->cache->plan = made(n, calloc(1, n->cache->plan_bytes + 1));
     }
 }
 
@@ -414,17 +414,17 @@ static void bind_moe(struct op_binding *n)
     const struct op_case *c = n->c;
     const struct op_moe_data *d = &n->d->moe;
     const uint64_t t = n->n_tokens, n_choices = t * c->moe.n_used;
-    n->moe.router = input(n, d->router, (uint64_t)c->moe.n_experts * c->n_cols * 4);
-    n->moe.correction = input(n, d->correction, c->moe.n_experts * UINT64_C(4));
-    n->moe.gate = input(n, d->gate, c->n_cols * UINT64_C(4));
-    n->moe.weights = input(n, d->weights, n_choices * 4);
-    n->moe.shared = input(n, d->shared, t * c->n_cols * 4);
-    n->moe.shared_weights = input(n, d->shared_weights, t * 4);
+    n->moe->router = input(n, d->router, (uint64_t)c->moe.n_experts * c->n_cols * 4);
+    n->moe->correction = input(n, d->correction, c->moe.n_experts * UINT64_C(4));
+    n->moe->gate = input(n, d->gate, c->n_cols * UINT64_C(4));
+    n->moe->weights = input(n, d->weights, n_choices * 4);
+    n->moe->shared = input(n, d->shared, t * c->n_cols * 4);
+    n->moe->shared_weights = input(n, d->shared_weights, t * 4);
     if (c->op != K_OP_MOE_ROUTE)
         return;
-    n->moe.experts_out = new_buffer(n, NULL, n_choices * 4, false);
+    n->moe->experts_out = new_buffer(n, NULL, n_choices * 4, false);
     if (c->extra)
-        n->moe.shared_out = new_buffer(n, NULL, t * 4, false);
+        n->moe->shared_out = new_buffer(n, NULL, t * 4, false);
 }
 
 /* Binds the arrays of op_data. */
@@ -449,13 +449,13 @@ static void bind_arrays(struct op_binding *n)
     n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : op_is_moe_gemm(c) ? t * c->moe.n_used : t) * 4);
     if (c->moe.n_used > 0)
         bind_moe(n);
-    if (c->op == K_OP_MOE_GEMM_SILU_MUL)
+    if (c->op == K_OP_MOE_GEMM_GATED)
         n->gate_up = new_buffer(n, NULL, t * c->moe.n_used * c->n_rows * 4, false);
-    if (c->op == K_OP_GEMM_SILU_MUL)
+    if (c->op == K_OP_GEMM_GATED)
         n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
     if (c->op == K_OP_ATTENTION) {
-        n->rows = made(n, calloc(op_n_seqs(c), sizeof *n->rows));
-        n->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->rows, false);
+        n->cache->rows = made(n, calloc(op_n_seqs(c), sizeof *n->cache->rows));
+        n->cache->rows_dev = new_buffer(n, NULL, op_n_seqs(c) * sizeof *n->cache->rows, false);
     }
     if (c->op == K_OP_POOL)
         bind_texts(n);
@@ -463,9 +463,9 @@ static void bind_arrays(struct op_binding *n)
 
 static void bind_sampler(struct op_binding *n)
 {
-    keep(n, op_sampler_open(&n->sampler, n->b, n->n_tokens, n->c->n_rows, &n->err));
+    keep(n, op_sampler_open(n->sampler, n->b, n->n_tokens, n->c->n_rows, &n->err));
     if (!is_ok(n))
-        n->sampler = (struct op_sampler){0};
+        *n->sampler = (struct op_sampler){0};
 }
 
 static void bind_output(struct op_binding *n)
@@ -487,12 +487,14 @@ static void bind_output(struct op_binding *n)
 int op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
             struct op_binding **out, struct quire_error *err)
 {
-    struct op_binding *n = calloc(1, sizeof *n + sizeof *n->cache); /* one allocation for both */
+    struct op_binding *n = calloc(1, sizeof *n + sizeof *n->cache + sizeof *n->sampler + sizeof *n->moe);
     *out = NULL;
     if (!n)
         return quire_fail(err, QUIRE_NO_MEMORY, "%s: no memory on the host", op_name(c));
     *n = (struct op_binding){
         .b = b, .c = c, .d = d, .variant = *variant, .n_tokens = op_n_tokens(c), .cache = (struct op_cache *)(n + 1)};
+    n->sampler = (struct op_sampler *)(n->cache + 1);
+    n->moe = (struct op_moe_binding *)(n->sampler + 1);
     bind_arrays(n);
     if (is_ok(n) && op_is_quantized(c))
         bind_quantized(n);
@@ -522,31 +524,32 @@ int op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *
 /* Makes the rows of a chunk and their plan. */
 static int plan_attention(struct op_binding *n, uint32_t chunk, uint32_t index, struct quire_error *err)
 {
+    struct op_cache *a = n->cache;
     uint32_t n_rows = 0, token = 0;
     for (uint32_t s = 0; s < op_n_seqs(n->c); s++) {
         const struct op_seq *seq = &n->c->seqs[s];
         uint32_t from = index * chunk;
         if (from < seq->n_tokens)
-            n->rows[n_rows++] = (struct k_attn_row){token + from,
+            a->rows[n_rows++] = (struct k_attn_row){token + from,
                                                     seq->n_tokens - from < chunk ? seq->n_tokens - from : chunk,
                                                     seq->position + from, n->cache->table_start[s]};
         token += seq->n_tokens;
     }
-    n->n_attn_rows = n_rows;
-    int status = n->b->ops->copy_in(n->b, n->rows_dev, n->rows, n_rows * sizeof *n->rows, err);
+    a->n_rows = n_rows;
+    int status = n->b->ops->copy_in(n->b, a->rows_dev, a->rows, n_rows * sizeof *a->rows, err);
     if (status != QUIRE_OK)
         return status;
     status = n->b->ops->attention_plan(n->b,
-                                       &(struct k_attention_plan_args){.rows = n->rows,
+                                       &(struct k_attention_plan_args){.rows = a->rows,
                                                                        .kv = &n->cache->kv,
-                                                                       .plan = n->plan,
+                                                                       .plan = a->plan,
                                                                        .n_rows = n_rows,
                                                                        .n_tokens = n->n_tokens,
                                                                        .n_q_heads = n->c->n_q_heads,
                                                                        .window = n->c->window,
                                                                        .whole = n->c->whole},
                                        err);
-    return status == QUIRE_OK ? n->b->ops->copy_in(n->b, n->plan_dev, n->plan, n->plan_bytes, err) : status;
+    return status == QUIRE_OK ? n->b->ops->copy_in(n->b, a->plan_dev, a->plan, a->plan_bytes, err) : status;
 }
 
 /* The rows of the previous plan must have run. */
@@ -558,7 +561,7 @@ static int plan_samples(struct op_binding *n, uint32_t first, uint32_t count, st
     if (status == QUIRE_OK)
         status = n->b->ops->wait(n->b, ticket, err);
     if (status == QUIRE_OK)
-        status = op_sampler_plan(&n->sampler, n->d->rows + first, count, &n_planned, err);
+        status = op_sampler_plan(n->sampler, n->d->rows + first, count, &n_planned, err);
     assert(status != QUIRE_OK ||
            n_planned == count); /* cases use few penalties and biases, so one plan holds all rows */
     return status;
@@ -690,7 +693,7 @@ int op_fetch(struct op_binding *n, struct op_output *out, struct quire_error *er
     for (uint32_t i = 0; i < n->n_buffers; i++)
         check_buffer(n, &n->buffers[i]);
     if (n->c->op == K_OP_SAMPLE)
-        fetch_rows(n, &out->arrays[0], (const float *)n->sampler.results_dev, out->n_tokens);
+        fetch_rows(n, &out->arrays[0], (const float *)n->sampler->results_dev, out->n_tokens);
     else if (n->c->op == K_OP_ROPE_KV)
         fetch_rope_kv(n, out);
     else if (n->c->op == K_OP_KV_COPY)
@@ -698,9 +701,9 @@ int op_fetch(struct op_binding *n, struct op_output *out, struct quire_error *er
     else
         fetch_rows(n, &out->arrays[0], n->out, out->n_tokens);
     if (n->c->op == K_OP_MOE_ROUTE) {
-        fetch_rows(n, &out->arrays[1], (const float *)(const void *)n->moe.experts_out, out->n_tokens);
+        fetch_rows(n, &out->arrays[1], (const float *)(const void *)n->moe->experts_out, out->n_tokens);
         if (n->c->extra)
-            fetch_rows(n, &out->arrays[2], n->moe.shared_out, out->n_tokens);
+            fetch_rows(n, &out->arrays[2], n->moe->shared_out, out->n_tokens);
     }
     if (n->c->op == K_OP_RMSNORM && !n->c->n_rows)
         fetch_rows(n, &out->arrays[1], n->x, out->n_tokens);
@@ -718,10 +721,10 @@ void op_release(struct op_binding *n)
         n->b->ops->free(n->b, n->buffers[i].base);
     if (n->weight)
         n->b->ops->weight_destroy(n->b, n->weight);
-    free(n->rows);
-    free(n->plan);
-    if (n->sampler.b)
-        op_sampler_close(&n->sampler);
+    free(n->cache->rows);
+    free(n->cache->plan);
+    if (n->sampler->b)
+        op_sampler_close(n->sampler);
     free(n->weight_memory);
     free(n->cache->host_slots);
     free(n->cache->token_slots);

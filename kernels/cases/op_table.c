@@ -9,7 +9,7 @@
     {.op = K_OP_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, __VA_ARGS__}
 /* Gate and up of an MLP: n rows of each. */
 #define GATED(dt, t, n, k, ...) \
-    {.op = K_OP_GEMM_SILU_MUL, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, __VA_ARGS__}
+    {.op = K_OP_GEMM_GATED, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, __VA_ARGS__}
 #define GATED_MMA(t, n, k, ...) GATED(K_BF16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define GATED_MMA_F16(t, n, k, ...) GATED(K_F16, t, n, k, .form = K_FORM_MMA, __VA_ARGS__)
 #define TILE(t, n, k, ...) GEMM(K_BF16, t, n, k, .form = K_FORM_TILE, __VA_ARGS__)
@@ -27,7 +27,7 @@
 #define MOE(dt, t, n, k, e, u, ...) \
     {.op = K_OP_MOE_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, .moe = {.n_experts = e, .n_used = u, __VA_ARGS__}
 #define MOE_GATED(dt, t, n, k, e, u, ...) \
-    {.op = K_OP_MOE_GEMM_SILU_MUL, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, .moe = {.n_experts = e, .n_used = u}, __VA_ARGS__}
+    {.op = K_OP_MOE_GEMM_GATED, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, .moe = {.n_experts = e, .n_used = u}, __VA_ARGS__}
 #define ROUTE(t, k, e, u, ...) \
     {.op = K_OP_MOE_ROUTE, .n_tokens = t, .n_cols = k, .moe = {.n_experts = e, .n_used = u, __VA_ARGS__}
 #define COMBINE(t, n, u, ...) {.op = K_OP_MOE_COMBINE, .n_tokens = t, .n_cols = n, .moe = {.n_used = u}, __VA_ARGS__}
@@ -190,6 +190,7 @@ const struct op_case op_test_cases[] = {
     MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), .has_zeros = true}, MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), .has_zeros = true, .form = K_FORM_INT8},
     MOE(K_F16, 5, 21, 192, 4, 2), .format = E4M3(64)}, MOE(K_F16, 7, 19, 256, 4, 2), .format = INT8(0), .form = K_FORM_INT8},
     MOE_GATED(K_F16, 1, 33, 96, 8, 2), MOE_GATED(K_BF16, 30, 24, 100, 5, 2, .extra = true), MOE_GATED(K_BF16, 300, 5, 64, 4, 3, .form = K_FORM_TILE),
+    MOE_GATED(K_F16, 9, 33, 100, 5, 2, .gate = K_GATE_GELU_TANH), MOE_GATED(K_BF16, 30, 24, 96, 4, 2, .extra = true, .gate = K_GATE_CLAMPED, .scale = 0.7f),
     MOE_GATED(K_F16, 12, 24, 256, 4, 2, .format = Q4_K, .form = K_FORM_INT8), MOE_GATED(K_F16, 3, 24, 256, 4, 2, .format = Q5_K),
     ROUTE(1, 96, 8, 2)}, ROUTE(9, 100, 60, 8, .normalize = true)}, ROUTE(70, 33, 128, 8), .extra = true}, ROUTE(5, 15, 5, 5)}, ROUTE(3, 64, 1, 1)},
     ROUTE(9, 100, 32, 4, .score = K_ROUTE_TOP_SOFTMAX), .extra = true}, ROUTE(9, 100, 33, 4, .score = K_ROUTE_TOP_SOFTMAX, .normalize = true)},
@@ -260,6 +261,11 @@ const struct op_case op_test_cases[] = {
     GATED(K_F16, 12, 40, 300, .values = VALUES_WIDE), GATED(K_BF16, 1, 64, 160, .extra = true, .n_parts = 2), GATED(K_BF16, 19, 65, 50),
     GATED(K_BF16, 3, 20, 100, .form = K_FORM_TILE, .extra = true, .n_parts = 2), GATED(K_F16, 17, 33, 64, .form = K_FORM_TILE),
     GATED(K_BF16, 18, 24, 96, .form = K_FORM_TILE_BF16),
+    GATED(K_F32, 9, 33, 100, .extra = true, .gate = K_GATE_GELU_TANH), GATED(K_F16, 12, 40, 300, .values = VALUES_WIDE, .gate = K_GATE_GELU_TANH),
+    GATED_MMA(2, 40, 160, .extra = true, .gate = K_GATE_GELU_TANH), GATED_MMA_F16(70, 72, 192, .gate = K_GATE_GELU_TANH),
+    GATED(K_F16, 5, 33, 288, .format = Q8_0, .n_parts = 2, .gate = K_GATE_GELU_TANH),
+    GATED(K_F32, 9, 33, 100, .extra = true, .gate = K_GATE_CLAMPED, .scale = 0.5f), GATED(K_F16, 12, 40, 300, .values = VALUES_WIDE, .gate = K_GATE_CLAMPED, .scale = 7.0f),
+    GATED_MMA(2, 40, 160, .extra = true, .gate = K_GATE_CLAMPED, .scale = 0.7f), GATED_MMA_F16(70, 72, 192, .gate = K_GATE_CLAMPED, .scale = 7.0f),
     GATED_MMA(1, 1, 1), GATED_MMA(1, 7, 600, .extra = true, .n_parts = 2), GATED_MMA(8, 8, 64), GATED_MMA(5, 61, 1100, .n_parts = 3),
     GATED_MMA(9, 33, 97, .extra = true), GATED_MMA(16, 40, 520), GATED_MMA(12, 2060, 70), GATED_MMA(3, 7700, 20), GATED_MMA(2, 3850, 520), GATED_MMA(17, 16, 100),
     GATED_MMA(32, 47, 1025, .extra = true), GATED_MMA(33, 32, 128), GATED_MMA(34, 440, 130), GATED_MMA(36, 250, 70), GATED_MMA(64, 65, 81, .extra = true, .n_parts = 4),
@@ -477,17 +483,22 @@ uint32_t op_n_tokens(const struct op_case *c)
 
 bool op_is_gemm(const struct op_case *c)
 {
-    return c->op == K_OP_GEMM || c->op == K_OP_GEMM_SILU_MUL || op_is_moe_gemm(c);
+    return c->op == K_OP_GEMM || c->op == K_OP_GEMM_GATED || op_is_moe_gemm(c);
 }
 
 bool op_is_moe_gemm(const struct op_case *c)
 {
-    return c->op == K_OP_MOE_GEMM || c->op == K_OP_MOE_GEMM_SILU_MUL;
+    return c->op == K_OP_MOE_GEMM || c->op == K_OP_MOE_GEMM_GATED;
 }
 
 uint64_t op_all_rows(const struct op_case *c)
 {
     return (uint64_t)c->n_rows * (op_is_moe_gemm(c) ? c->moe.n_experts : 1);
+}
+
+struct k_gate op_gate(const struct op_case *c)
+{
+    return (struct k_gate){c->gate, c->scale};
 }
 
 bool op_is_quantized(const struct op_case *c)
@@ -606,6 +617,8 @@ const char *op_name(const struct op_case *c)
         append(", by %g", (double)c->scale);
     if (c->softcap != 0)
         append(", softcap %g", (double)c->softcap);
+    if (c->gate != K_GATE_SILU)
+        append(c->gate == K_GATE_CLAMPED ? ", clamped to %g" : ", gelu", (double)c->scale);
     if (c->n_rows > 0)
         append(" N%u", c->n_rows);
     if (c->n_cols > 0)

@@ -3,6 +3,7 @@
 #ifndef QUIRE_KERNELS_OP_TABLE_H
 #define QUIRE_KERNELS_OP_TABLE_H
 
+#include "kernels/args/gemm.h"
 #include "kernels/args/moe.h"
 #include "kernels/args/rows.h"
 #include "kernels/backend.h"
@@ -65,11 +66,12 @@ struct op_case {
     enum op_sampling sampling;
     bool into; /* rmsnorm, embed: adds to the existing values; combine: the shared expert has weights */
     enum k_activation activation;
+    enum k_gate_kind gate;
     enum k_pooling pooling; /* how to pool the texts in seqs */
     bool whole; /* attention: tokens read their row up to its end */
     bool extra; /* bias, residual add, head norms, sinks, shared expert; pool: normalized to length 1 */
-    float
-        scale; /* scale of the angles, of an embedding or of experts' weights, factor or cap of an activation; 0 counts as 1 */
+    float scale; /* scale of the angles, of an embedding or of experts' weights, factor or cap of an activation,
+                  * limit of a gate; 0 counts as 1 */
     float softcap; /* attention's softcap; 0: off */
     struct op_seq seqs[OP_MAX_SEQS];
 };
@@ -82,6 +84,7 @@ extern const size_t op_n_bench_cases;
 uint32_t op_n_seqs(const struct op_case *c);
 uint32_t op_n_tokens(const struct op_case *c);
 bool op_is_gemm(const struct op_case *c); /* whether it has a weight, a bias and a form */
+struct k_gate op_gate(const struct op_case *c);
 bool op_is_moe_gemm(const struct op_case *c); /* whether it is a GEMM of experts */
 uint64_t op_all_rows(const struct op_case *c); /* rows of the matrices of all experts; n_rows of others */
 bool op_is_quantized(const struct op_case *c); /* whether its weights are quantized */

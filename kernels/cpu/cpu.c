@@ -130,13 +130,13 @@ static int cpu_gemm(struct k_backend *b, const struct k_gemm_args *a, struct qui
     return QUIRE_OK;
 }
 
-static int cpu_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
+static int cpu_gemm_gated(struct k_backend *b, const struct k_gemm_gated_args *a, struct quire_error *err)
 {
     int status = k_check_gate_up(a->gemm.weight->n_rows, err);
     if (status == QUIRE_OK)
         status = cpu_gemm(b, &a->gemm, err);
     if (status == QUIRE_OK)
-        ref_silu_mul(b, a);
+        ref_gate(b, a);
     return status;
 }
 
@@ -182,9 +182,9 @@ static void fill_ops(void)
     cpu_ops.weight_create = cpu_weight_create;
     cpu_ops.kernel_at = cpu_kernel_at;
     cpu_ops.gemm = cpu_gemm;
-    cpu_ops.gemm_silu_mul = cpu_gemm_silu_mul;
+    cpu_ops.gemm_gated = cpu_gemm_gated;
     cpu_ops.moe_gemm = cpu_moe_gemm;
-    cpu_ops.moe_gemm_silu_mul = cpu_moe_gemm_silu_mul;
+    cpu_ops.moe_gemm_gated = cpu_moe_gemm_gated;
     cpu_ops.attention = cpu_attention;
 }
 

@@ -32,7 +32,8 @@ struct batch {
     bool in_order; /* places are choices, so that nothing is copied: one token */
     const float *x; /* [n, K] by place */
     float *y; /* [n, N] by place */
-    float *out; /* silu_mul's output, or NULL */
+    float *out; /* the gate's output, or NULL */
+    struct k_gate gate;
 };
 
 /* ---- sorting --------------------------------------------------------------------------------- */
@@ -197,14 +198,14 @@ static void scatter_task(void *context, struct k_piece piece)
         memcpy(batch->args.y_dev + batch->order[i] * n_rows, batch->y + i * n_rows, n_rows * sizeof(float));
 }
 
-static void silu_task(void *context, struct k_piece piece)
+static void gate_task(void *context, struct k_piece piece)
 {
     const struct batch *batch = context;
     const uint64_t n = batch->args.weight->n_rows / 2;
     uint64_t begin, end;
     k_pool_share(batch->n, piece, &begin, &end);
     for (uint64_t i = begin; i < end; i++)
-        ref_silu_mul_row(batch->y + 2 * i * n, batch->out + batch->order[i] * n, (uint32_t)n);
+        ref_gate_row(batch->gate, batch->y + 2 * i * n, batch->out + batch->order[i] * n, (uint32_t)n);
 }
 
 static void fill_missing(struct batch *batch)
@@ -224,7 +225,7 @@ static void compute(struct k_backend *b, struct batch *batch)
     batch->order = at(batch, batch->layout.order);
     batch->n = a->n_tokens * a->n_used;
     sort(batch, starts);
-    const bool is_direct = batch->in_order || batch->out; /* silu_mul's y_dev is scratch */
+    const bool is_direct = batch->in_order || batch->out; /* y_dev is scratch before a gate */
     batch->x = batch->in_order ? a->x_dev : at(batch, batch->layout.x);
     batch->y = is_direct ? a->y_dev : at(batch, batch->layout.y);
     if (!batch->in_order)
@@ -233,12 +234,14 @@ static void compute(struct k_backend *b, struct batch *batch)
     multiply(b, batch);
     fill_missing(batch);
     if (batch->out)
-        host_run(b, (uint64_t)batch->n * w->n_rows * 4, silu_task, batch);
+        host_run(b, (uint64_t)batch->n * w->n_rows * 4, gate_task, batch);
     else if (!is_direct)
         host_run(b, (uint64_t)batch->n * w->n_rows, scatter_task, batch);
 }
 
-static int run_all(struct k_backend *b, const struct k_moe_gemm_args *a, float *out, struct quire_error *err)
+/* gated: or NULL, and a is its GEMM. */
+static int run_all(struct k_backend *b, const struct k_moe_gemm_args *a, const struct k_moe_gemm_gated_args *gated,
+                   struct quire_error *err)
 {
     const struct k_weight *w = a->weight;
     int status = k_check_moe_gemm(a, err);
@@ -248,7 +251,9 @@ static int run_all(struct k_backend *b, const struct k_moe_gemm_args *a, float *
         const uint64_t choice = (uint64_t)t * a->n_used;
         struct batch batch = {.args = *a,
                               .layout = cpu_moe_layout(a->n_tokens, a->n_used, w->n_experts, w->n_cols, w->n_rows),
-                              .out = out ? out + choice * (w->n_rows / 2) : NULL};
+                              .out = gated ? gated->out_dev + choice * (w->n_rows / 2) : NULL};
+        if (gated)
+            batch.gate = gated->gate;
         batch.args.n_tokens = a->n_tokens - t < CPU_MOE_TOKENS ? a->n_tokens - t : CPU_MOE_TOKENS;
         batch.args.x_dev += (a->per_choice ? choice : t) * w->n_cols;
         batch.args.experts_dev += choice;
@@ -263,8 +268,8 @@ int cpu_moe_gemm(struct k_backend *b, const struct k_moe_gemm_args *a, struct qu
     return run_all(b, a, NULL, err);
 }
 
-int cpu_moe_gemm_silu_mul(struct k_backend *b, const struct k_moe_gemm_silu_mul_args *a, struct quire_error *err)
+int cpu_moe_gemm_gated(struct k_backend *b, const struct k_moe_gemm_gated_args *a, struct quire_error *err)
 {
     int status = k_check_gate_up(a->gemm.weight->n_rows, err);
-    return status == QUIRE_OK ? run_all(b, &a->gemm, a->out_dev, err) : status;
+    return status == QUIRE_OK ? run_all(b, &a->gemm, a, err) : status;
 }

@@ -46,8 +46,8 @@ static inline struct cpu_moe_layout cpu_moe_layout(uint32_t n_tokens, uint32_t n
 
 struct k_backend;
 struct k_moe_gemm_args;
-struct k_moe_gemm_silu_mul_args;
+struct k_moe_gemm_gated_args;
 int cpu_moe_gemm(struct k_backend *b, const struct k_moe_gemm_args *a, struct quire_error *err);
-int cpu_moe_gemm_silu_mul(struct k_backend *b, const struct k_moe_gemm_silu_mul_args *a, struct quire_error *err);
+int cpu_moe_gemm_gated(struct k_backend *b, const struct k_moe_gemm_gated_args *a, struct quire_error *err);
 
 #endif

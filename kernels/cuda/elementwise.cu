@@ -12,7 +12,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/widen.cuh"
-#include "kernels/math/activation.h"
+#include "kernels/math/gate.h"
 
 #define THREADS 256u
 
@@ -89,10 +89,10 @@ cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a)
                     a->ids_dev, a->out_dev, table->n_cols, vector, a->into, by, table->exponents_dev);
 }
 
-/* ---- SiLU-mul, on the output of cuBLASLt; our own GEMMs include it --------------------------- */
+/* ---- gates, on the output of cuBLASLt; our own GEMMs include it --------------------------- */
 
 static __global__ void __launch_bounds__(THREADS)
-    silu_mul_4_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
+    gate_4_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
 {
     uint32_t i = first_column(4);
     if (i >= n)
@@ -100,25 +100,26 @@ static __global__ void __launch_bounds__(THREADS)
     const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
     float4 g = *(const float4 *)gate, u = *(const float4 *)(gate + n);
     store4(to.out_dev, to.as_factors, (uint64_t)blockIdx.x * n + i,
-           make_float4(k_silu(g.x) * u.x, k_silu(g.y) * u.y, k_silu(g.z) * u.z, k_silu(g.w) * u.w));
+           make_float4(k_gated(to.gate, g.x, u.x), k_gated(to.gate, g.y, u.y), k_gated(to.gate, g.z, u.z),
+                       k_gated(to.gate, g.w, u.w)));
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    silu_mul_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
+    gate_kernel(const float *gate_up, const struct cuda_gated to, uint32_t n)
 {
     uint32_t i = first_column(1);
     if (i >= n)
         return;
     const float *gate = gate_up + blockIdx.x * 2 * (uint64_t)n + i;
-    store1(to.out_dev, to.as_factors, (uint64_t)blockIdx.x * n + i, k_silu(gate[0]) * gate[n]);
+    store1(to.out_dev, to.as_factors, (uint64_t)blockIdx.x * n + i, k_gated(to.gate, gate[0], gate[n]));
 }
 
-cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated,
-                            uint32_t n_tokens, uint32_t n)
+cudaError_t launch_gate(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated, uint32_t n_tokens,
+                        uint32_t n)
 {
     if (is_vector(n, gate_up, gated->out_dev))
-        return K_LAUNCH(silu_mul_4_kernel, row_grid(n_tokens, n, 4), dim3(THREADS), 0, stream, gate_up, *gated, n);
-    return K_LAUNCH(silu_mul_kernel, row_grid(n_tokens, n, 1), dim3(THREADS), 0, stream, gate_up, *gated, n);
+        return K_LAUNCH(gate_4_kernel, row_grid(n_tokens, n, 4), dim3(THREADS), 0, stream, gate_up, *gated, n);
+    return K_LAUNCH(gate_kernel, row_grid(n_tokens, n, 1), dim3(THREADS), 0, stream, gate_up, *gated, n);
 }
 
 /* ---- gather ---------------------------------------------------------------------------------- */

@@ -30,6 +30,7 @@ struct gemm_mma_args {
     uint32_t n_rows, n_cols, n_tokens;
     uint32_t unit, n_whole, first_col; /* as in kernels/segments.h */
     bool x_is_factors, y_is_factors; /* otherwise floats: factors.cuh */
+    struct k_gate gate; /* gated */
 };
 
 static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a, const struct cuda_gated *gated)
@@ -47,7 +48,8 @@ static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a,
                               a->n_whole,
                               a->first_col,
                               a->x_for_gemm,
-                              gated && gated->as_factors};
+                              gated && gated->as_factors,
+                              gated ? gated->gate : (struct k_gate){K_GATE_SILU, 0.0f}};
     return m;
 }
 

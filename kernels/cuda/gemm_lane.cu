@@ -21,7 +21,7 @@
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/gemm_launch.h"
 #include "kernels/cuda/widen.cuh"
-#include "kernels/math/activation.h"
+#include "kernels/math/gate.h"
 #include "kernels/math/lane_sum.h"
 #include "kernels/segments.h"
 
@@ -35,9 +35,10 @@ struct gemm_lane {
     const unsigned char *weight;
     uint64_t row_stride_bytes;
     const float *x, *bias;
-    float *y; /* [T, n_rows]; gated: [T, n_rows / 2], silu(gate) · up; a thread has both rows */
+    float *y; /* [T, n_rows]; gated: [T, n_rows / 2], the gate of a thread's two rows */
     uint32_t n_rows, n_cols, n_tokens;
     uint32_t unit, n_whole, first_col; /* as in segments.h */
+    struct k_gate gate; /* gated */
 };
 
 /* Loads columns [from, from + n) of the tile's tokens, with n at most COLS, and +0 past the last column and token. */
@@ -169,12 +170,12 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_lane_kernel(struct gem
                 a.y[(uint64_t)(token + t) * a.n_rows + row] = y[r];
         }
         if (is_gated && first_row < a.n_rows)
-            a.y[(uint64_t)(token + t) * (a.n_rows / 2) + first_row / 2] = k_silu(y[0]) * y[1];
+            a.y[(uint64_t)(token + t) * (a.n_rows / 2) + first_row / 2] = k_gated(a.gate, y[0], y[1]);
     }
 }
 
 template <enum k_dtype dtype, bool is_gated>
-static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, float *y)
+static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, float *y, struct k_gate gate)
 {
     const struct k_weight *w = a->weight;
     struct gemm_lane args = {(const unsigned char *)w->data_dev,
@@ -187,7 +188,8 @@ static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, floa
                              a->n_tokens,
                              a->unit,
                              a->n_whole,
-                             a->first_col};
+                             a->first_col,
+                             gate};
     uint32_t row_tiles = w->n_rows / BLOCK_ROWS + (w->n_rows % BLOCK_ROWS != 0);
     if (a->n_tokens == 1)
         return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 1>), dim3(row_tiles), dim3(THREADS), 0, stream, args);
@@ -198,7 +200,9 @@ static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, floa
 template <enum k_dtype dtype>
 static cudaError_t launch_by_output(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated)
 {
-    return gated ? launch<dtype, true>(stream, a, gated->out_dev) : launch<dtype, false>(stream, a, a->y_dev);
+    const struct k_gate none = {K_GATE_SILU, 0.0f};
+    return gated ? launch<dtype, true>(stream, a, gated->out_dev, gated->gate)
+                 : launch<dtype, false>(stream, a, a->y_dev, none);
 }
 
 cudaError_t launch_gemm_lane(const struct k_kernel *kernel, const struct cuda_gemm_call *call)

@@ -51,7 +51,7 @@
  */
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/plan/plan.h"
-#include "kernels/math/activation.h"
+#include "kernels/math/gate.h"
 #include "kernels/segments.h"
 
 K_DYNAMIC_SHARED;
@@ -347,7 +347,7 @@ GEMM_FN void store_tile(const struct gemm_mma_args &a, const struct large_place 
             const float *sum = out + t * shape::out_stride + own + r;
             y[r] = sum[0] * scale[own + r] + bias[own + r];
             if (is_gated)
-                y[r] = k_silu(y[r]) * (sum[n_out] * scale[n_out + own + r] + bias[n_out + own + r]);
+                y[r] = k_gated(a.gate, y[r], sum[n_out] * scale[n_out + own + r] + bias[n_out + own + r]);
         }
         uint64_t at = (uint64_t)(first.token + t) * n_y + first_y + own;
         if (is_vector && first_y + own < n_y)

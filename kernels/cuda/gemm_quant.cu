@@ -19,7 +19,7 @@
 #include "kernels/cuda/gemm_launch.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/widen.cuh"
-#include "kernels/math/activation.h"
+#include "kernels/math/gate.h"
 #include "kernels/math/convert.h"
 #include "kernels/math/lane_sum.h"
 #include "kernels/math/round.h"
@@ -37,7 +37,8 @@ struct quant_rows {
     const float *x, *bias; /* bias: of the first row, or NULL */
     float *out; /* of the first row */
     uint64_t out_stride;
-    bool multiplies; /* out = silu(out) · sum; otherwise out = sum */
+    bool finishes; /* out = gate(out, sum); otherwise out = sum */
+    struct k_gate gate;
     uint32_t n_cols, n_tokens;
     uint32_t unit, n_whole, first_col; /* as in segments.h */
     const unsigned char *rounded; /* for the int8 form: [T] of plan/plan.h's layout */
@@ -85,7 +86,7 @@ QUANT_FN void put(const struct quant_rows &a, uint32_t token, uint32_t row, floa
         return;
     float *out = a.out + token * a.out_stride + row;
     sum = a.bias ? sum + a.bias[row] : sum;
-    *out = a.multiplies ? k_silu(*out) * sum : sum;
+    *out = a.finishes ? k_gated(a.gate, *out, sum) : sum;
 }
 
 /* Folds sums of segments by the tree of kernels/segments.h as they arrive. Waiting sums are kept level by level. */
@@ -454,7 +455,7 @@ static cudaError_t launch_rows(cudaStream_t stream, const struct quant_rows &a, 
 }
 
 /* Launches rows [begin, end) of the weight that belong to the part. If gated, rows of the first half write out, and
- * those of the second half multiply its content. */
+ * those of the second half finish its content. */
 static cudaError_t launch_range(cudaStream_t stream, struct quant_rows a, const struct k_gemm_args *g,
                                 const struct cuda_gated *gated, uint32_t begin, uint32_t end, bool as_int8)
 {
@@ -467,8 +468,9 @@ static cudaError_t launch_range(cudaStream_t stream, struct quant_rows a, const 
     a.first = begin - p.first_row;
     a.n_rows = end - begin;
     a.bias = g->bias_dev ? g->bias_dev + begin : NULL;
-    a.multiplies = begin >= half;
-    a.out = (gated ? gated->out_dev : g->y_dev) + (a.multiplies ? begin - half : begin);
+    a.finishes = begin >= half;
+    a.gate = gated ? gated->gate : (struct k_gate){K_GATE_SILU, 0.0f};
+    a.out = (gated ? gated->out_dev : g->y_dev) + (a.finishes ? begin - half : begin);
     a.out_stride = half;
     return launch_rows(stream, a, as_int8);
 }

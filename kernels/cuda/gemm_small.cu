@@ -38,7 +38,7 @@
  */
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/plan/plan.h"
-#include "kernels/math/activation.h"
+#include "kernels/math/gate.h"
 #include "kernels/segments.h"
 
 K_DYNAMIC_SHARED;
@@ -337,7 +337,7 @@ GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_spl
         if (is_gated) {
             float up = __shfl_down_sync(~0u, y, shape::n_rows / 2);
             if (row < a.n_rows / 2 && token < a.n_tokens)
-                store1(a.y, a.y_is_factors, (uint64_t)token * (a.n_rows / 2) + row, k_silu(y) * up);
+                store1(a.y, a.y_is_factors, (uint64_t)token * (a.n_rows / 2) + row, k_gated(a.gate, y, up));
         } else if (row < a.n_rows && token < a.n_tokens) {
             a.y[(uint64_t)token * a.n_rows + row] = y;
         }

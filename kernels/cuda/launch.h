@@ -17,11 +17,12 @@
 extern "C" {
 #endif
 
-/* Destination of silu(gate) · up of a GEMM whose rows are gate's and then up's; it then writes nothing to y_dev.
+/* Destination of the gate (kernels/math/gate.h) of a GEMM whose rows are gate's and then up's; it then writes nothing to y_dev.
  * NULL: the GEMM writes its plain result to y_dev. */
 struct cuda_gated {
     float *out_dev;
     bool as_factors;
+    struct k_gate gate;
 };
 
 /* A process group's memory, as kernels access it (peers.cuh). */
@@ -62,8 +63,8 @@ cudaError_t launch_weight_factors(cudaStream_t stream,
 cudaError_t launch_load_all(const char **name);
 /* elementwise.cu */
 cudaError_t launch_embed(cudaStream_t stream, const struct k_embed_args *a);
-cudaError_t launch_silu_mul(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated,
-                            uint32_t n_tokens, uint32_t n); /* [T, 2 n] to [T, n] */
+cudaError_t launch_gate(cudaStream_t stream, const float *gate_up, const struct cuda_gated *gated, uint32_t n_tokens,
+                        uint32_t n); /* [T, 2 n] to [T, n] */
 cudaError_t launch_gather(cudaStream_t stream, const struct k_gather_args *a);
 /* Computes the activations' f16 factors, x · 2^-4, in rows of cuda_gemm_factor_stride() that are padded with zeros. */
 cudaError_t launch_gemm_factors(cudaStream_t stream, const struct k_gemm_args *a, void *factors);

@@ -90,8 +90,8 @@ static bool form_takes(enum k_gemm_form form, struct k_format weights)
 bool host_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format)
 {
     (void)b;
-    const bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_SILU_MUL || operation == K_OP_MOE_GEMM ||
-                         operation == K_OP_MOE_GEMM_SILU_MUL;
+    const bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_GATED || operation == K_OP_MOE_GEMM ||
+                         operation == K_OP_MOE_GEMM_GATED;
     return k_takes_format(operation, format) && (!is_gemm || form_takes(form, format));
 }
 

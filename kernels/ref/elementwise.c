@@ -1,5 +1,5 @@
 #include "kernels/args/rows.h"
-#include "kernels/math/activation.h"
+#include "kernels/math/gate.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
 #include "kernels/ref/ref.h"
@@ -73,44 +73,58 @@ int ref_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_er
     return QUIRE_OK;
 }
 
-/* ---- SiLU-mul -------------------------------------------------------------------------------- */
+/* ---- gates ----------------------------------------------------------------------------------- */
 
-static void silu_mul_row(const float *restrict gate, const float *restrict up, float *restrict out, uint32_t n)
+/* A loop for each kind, so that the compiler makes vectors of each. */
+static void gate_row(struct k_gate how, const float *restrict gate, const float *restrict up, float *restrict out,
+                     uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = k_silu(gate[i]) * up[i];
+    switch (how.kind) {
+    case K_GATE_SILU:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = k_silu(gate[i]) * up[i];
+        break;
+    case K_GATE_GELU_TANH:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = k_gelu_tanh(gate[i]) * up[i];
+        break;
+    case K_GATE_CLAMPED:
+        for (uint32_t i = 0; i < n; i++)
+            out[i] = k_gate_clamped(gate[i], up[i], how.limit);
+        break;
+    }
 }
 
-void ref_silu_mul_row(const float *gate_up, float *out, uint32_t n)
+void ref_gate_row(struct k_gate how, const float *gate_up, float *out, uint32_t n)
 {
-    silu_mul_row(gate_up, gate_up + n, out, n);
+    gate_row(how, gate_up, gate_up + n, out, n);
 }
 
-static void silu_mul_task(void *context, struct k_piece piece)
+static void gate_task(void *context, struct k_piece piece)
 {
-    const struct k_gemm_silu_mul_args *a = context;
+    const struct k_gemm_gated_args *a = context;
     uint64_t begin, end;
     k_pool_share(a->gemm.n_tokens, piece, &begin, &end);
     uint32_t n = a->gemm.weight->n_rows / 2;
     for (uint64_t t = begin; t < end; t++) {
         const float *gate = a->gemm.y_dev + t * 2 * n;
-        silu_mul_row(gate, gate + n, a->out_dev + t * n, n);
+        gate_row(a->gate, gate, gate + n, a->out_dev + t * n, n);
     }
 }
 
-void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a)
+void ref_gate(struct k_backend *b, const struct k_gemm_gated_args *a)
 {
-    struct k_gemm_silu_mul_args args = *a;
-    host_run(b, (uint64_t)a->gemm.n_tokens * a->gemm.weight->n_rows * 4, silu_mul_task, &args);
+    struct k_gemm_gated_args args = *a;
+    host_run(b, (uint64_t)a->gemm.n_tokens * a->gemm.weight->n_rows * 4, gate_task, &args);
 }
 
-int ref_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
+int ref_gemm_gated(struct k_backend *b, const struct k_gemm_gated_args *a, struct quire_error *err)
 {
     int status = k_check_gate_up(a->gemm.weight->n_rows, err);
     if (status == QUIRE_OK)
         status = ref_gemm(b, &a->gemm, err);
     if (status == QUIRE_OK)
-        ref_silu_mul(b, a);
+        ref_gate(b, a);
     return status;
 }
 

@@ -227,16 +227,17 @@ int ref_moe_gemm(struct k_backend *b, const struct k_moe_gemm_args *a, struct qu
     return status;
 }
 
-int ref_moe_gemm_silu_mul(struct k_backend *b, const struct k_moe_gemm_silu_mul_args *a, struct quire_error *err)
+int ref_moe_gemm_gated(struct k_backend *b, const struct k_moe_gemm_gated_args *a, struct quire_error *err)
 {
     int status = k_check_gate_up(a->gemm.weight->n_rows, err);
     if (status == QUIRE_OK)
         status = ref_moe_gemm(b, &a->gemm, err);
-    const struct k_gemm_silu_mul_args choices = {
+    const struct k_gemm_gated_args choices = {
         .gemm = {.weight = a->gemm.weight, .y_dev = a->gemm.y_dev, .n_tokens = a->gemm.n_tokens * a->gemm.n_used},
-        .out_dev = a->out_dev};
+        .out_dev = a->out_dev,
+        .gate = a->gate};
     if (status == QUIRE_OK)
-        ref_silu_mul(b, &choices);
+        ref_gate(b, &choices);
     return status;
 }
 

@@ -41,11 +41,11 @@ K_OPERATIONS(REF_OPERATION)
 #undef REF_OPERATION
 extern const struct k_backend_ops ref_ops;
 
-/* Finishes gemm_silu_mul() after the GEMM has written y. */
-void ref_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a);
+/* Finishes gemm_gated() after the GEMM has written y. */
+void ref_gate(struct k_backend *b, const struct k_gemm_gated_args *a);
 
 /* Computes the n outputs of one row of gate and up. */
-void ref_silu_mul_row(const float *gate_up, float *out, uint32_t n);
+void ref_gate_row(struct k_gate how, const float *gate_up, float *out, uint32_t n);
 
 /* Computes the rows of one part of quantized weights. */
 void ref_gemm_quant(struct k_backend *b, const struct k_gemm_args *a, const struct host_part *part);

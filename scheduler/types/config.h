@@ -1,5 +1,5 @@
-/* How a scheduler is made: its limits, the composition of batches, and preemption. Data only; scheduler.h copies it.
- * Times are in microseconds, lengths in tokens. */
+/* How a scheduler is made: its limits, the composition of batches, and preemption. Data only. sched_create() copies
+ * it and what it points to. Times are in microseconds, lengths in tokens. */
 #ifndef QUIRE_SCHEDULER_TYPES_CONFIG_H
 #define QUIRE_SCHEDULER_TYPES_CONFIG_H
 
@@ -53,7 +53,8 @@ struct sched_config {
     uint64_t max_wait_us; /* of dynamic batches */
     enum sched_preemption preemption;
     uint32_t max_pinned_percent; /* percentage of a group's blocks; 0: 50, and no pins for cached answers */
-    struct sched_cost cost; /* n_points = 0: no cost model */
+#define SCHED_NO_PINS UINT32_MAX /* of max_pinned_percent: no pins at all */
+    const struct sched_cost *cost; /* NULL: no cost model */
 
     struct key256 secret; /* key of the hash chain, for blocks filled by generated tokens */
 };

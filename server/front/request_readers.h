@@ -25,6 +25,18 @@ bool chat_put_arguments(struct buffer *o, struct quire_value arguments, const ch
 /* Takes over an array of messages in the form of a template. It came from the field of this (static) name. The job
  * then owns the buffer's content. */
 bool chat_take(struct request_job *j, struct buffer *messages, const char *name);
+/* A variable of the chat template that follows from a field of one API only. */
+struct chat_variable {
+    const char *name, *json; /* json: its value */
+};
+/* Appends the chat's variables to an empty buffer, as a JSON object: chat_template_kwargs; what it does not have comes from
+ * `more`, and the rest from the fields reasoning_effort and enable_thinking. Appends nothing if there are none. Returns
+ * false with an error in e. */
+bool chat_variables_add(struct buffer *o, const struct quire_doc *body, const struct chat_variable *more, size_t n_more,
+                        struct api_error *e);
+/* The same for the job's chat. */
+bool chat_read_variables(struct request_job *j, const struct quire_doc *body, const struct chat_variable *more,
+                         size_t n_more);
 /* Only messages, tools and kwargs. */
 bool chat_read_messages(struct request_job *j, const struct quire_doc *body);
 bool chat_read(struct generation_job *g, const struct quire_doc *body);

@@ -319,3 +319,25 @@ def test_the_real_server_takes_tools(start):
         start("serve", MODEL, "--port", "0", "--tool-call-parser", "xml")
     with pytest.raises(RuntimeError, match="reasoning-parser: there is no \"xml\"; there are auto, none, deepseek_r1"):
         start("serve", MODEL, "--port", "0", "--reasoning-parser", "xml")
+
+
+def test_ids_of_mistral(serve):
+    """Its templates reject ids that are not nine letters and digits."""
+    client, text = serve("--tool-call-parser", "mistral"), '[TOOL_CALLS][{"name": "weather", "arguments": {}}]'
+    for reply in (whole(client, text), streamed(client, text)[0]):
+        name = reply.choices[0].message.tool_calls[0].id
+        assert len(name) == 9 and name.isalnum(), name
+
+
+def test_ids_that_a_model_repeats(serve):
+    """A client matches results by them, and the server rejects a history with two equal ones."""
+    client = serve("--tool-call-parser", "kimi_k2")
+    call = "<|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+    text = "<|tool_calls_section_begin|>" + call * 3 + "<|tool_calls_section_end|>"
+    for reply in (whole(client, text), streamed(client, text)[0]):
+        message = reply.choices[0].message
+        ids = [c.id for c in message.tool_calls]
+        assert ids[0] == "functions.weather:0" and len(set(ids)) == 3, ids
+        history = [{"role": "user", "content": text}, message.to_dict(),
+                   *({"role": "tool", "tool_call_id": i, "content": "sunny"} for i in ids)]
+        assert client.chat.completions.create(model="fake", messages=history).choices[0].message.content.startswith("sunny")

@@ -387,7 +387,8 @@ int fake_engine_open(const struct fake_engine_options *options, engine_sink sink
     e->config.tokens.n_eos = 1;
     e->config.tokens.eos[0] = options->eos;
     e->config.tokens.bos = -1;
-    memcpy(e->plan.device, "fake", 5);
+    static const struct k_planner planner = {.name = "fake"};
+    e->plan.planner = &planner;
     e->plan.max_model_len = options->max_model_len;
     e->plan.max_num_seqs = 256;
     e->plan.block_tokens = 16;

@@ -9,6 +9,11 @@
 #include "tests/sample.h"
 #include "engine/engine.h"
 #include "engine/info.h"
+#ifdef TEST_MICRO_BATCH_TOKENS
+#include "kernels/backend.h"
+#include "kernels/open.h"
+#include "kernels/planner.h"
+#endif
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -130,6 +135,31 @@ static const struct bits_file emulated = {
               {"qwen3", "mma"},
               {"qwen3_f16", "mma"}},
 };
+#endif
+
+#ifdef TEST_MICRO_BATCH_TOKENS
+int __real_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err);
+int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err);
+
+/* A device whose micro-batches may be this small, so that short steps pass through the stages in several. Every rank opens
+ * its backend here. */
+int __wrap_k_backend_open(const struct k_backend_options *options, struct k_backend **out, const char **why,
+                          struct quire_error *err)
+{
+    static struct k_planner planner;
+    static struct k_backend_ops ops;
+    const int status = __real_k_backend_open(options, out, why, err);
+    if (status != QUIRE_OK)
+        return status;
+    ops = *(*out)->ops;
+    planner = *ops.planner;
+    planner.micro_batch_tokens = TEST_MICRO_BATCH_TOKENS;
+    ops.planner = &planner;
+    (*out)->ops = &ops;
+    return status;
+}
 #endif
 
 /* A chain over the answer's records, which hold each number bit for bit. */

@@ -350,20 +350,21 @@ static void test_planned_to_the_byte(void **state)
     assert_int_equal(engine_plan_n_groups(p), 2);
     assert_int_equal(p->groups[1].n_blocks, 400);
     assert_int_equal(p->groups[1].block_bytes, block);
-    assert_int_equal(p->kv_bytes, without->kv_bytes + kv);
-    assert_int_equal(p->draft_weight_bytes, p->weight_bytes);
-    assert_int_equal(without->draft_weight_bytes + without->draft_model_bytes, 0);
+    assert_int_equal(p->bytes[PLAN_KV], without->bytes[PLAN_KV] + kv);
+    assert_int_equal(p->bytes[PLAN_DRAFT_WEIGHTS], p->bytes[PLAN_WEIGHTS]);
+    assert_int_equal(without->bytes[PLAN_DRAFT_WEIGHTS] + without->bytes[PLAN_DRAFT_MODEL], 0);
     /* The same shape as the model's, but for logits of its 8 sequences instead of 64 rows. */
-    uint64_t buffers = p->param_bytes + p->activation_bytes + p->logits_bytes + p->workspace_bytes;
+    uint64_t buffers = p->bytes[PLAN_PARAMS] + p->bytes[PLAN_ACTIVATIONS] + p->bytes[PLAN_LOGITS] +
+                       p->bytes[PLAN_WORKSPACE];
     uint64_t fewer_logits = 56 * (TINY_VOCAB * 4 + 4);
-    assert_in_range(p->draft_model_bytes,
-                    guessed + buffers - fewer_logits - p->workspace_bytes - 56 * (4 + 16 + 32 * 4),
+    assert_in_range(p->bytes[PLAN_DRAFT_MODEL],
+                    guessed + buffers - fewer_logits - p->bytes[PLAN_WORKSPACE] - 56 * (4 + 16 + 32 * 4),
                     guessed + buffers - fewer_logits);
 #ifndef TEST_OVERLAP
-    assert_int_equal(n_bytes, p->total_bytes - p->draft_bytes);
+    assert_int_equal(n_bytes, engine_plan_total_bytes(p) - p->bytes[PLAN_DRAFTS]);
 #endif
-    assert_int_equal(p->total_bytes - without->total_bytes,
-                     kv + p->draft_model_bytes + p->draft_bytes - without->draft_bytes);
+    assert_int_equal(engine_plan_total_bytes(p) - engine_plan_total_bytes(without),
+                     kv + p->bytes[PLAN_DRAFT_MODEL] + p->bytes[PLAN_DRAFTS] - without->bytes[PLAN_DRAFTS]);
     client_close(a);
     client_close(b);
 }

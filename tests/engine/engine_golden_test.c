@@ -136,6 +136,13 @@ LANE(qwen3)
 LANE(qwen3_f16)
 LANE(olmo2)
 LANE(olmo2_f32)
+LANE(smollm3)
+LANE(olmo3)
+LANE(granite)
+LANE(gemma)
+LANE(gemma2)
+LANE(gemma3)
+LANE(phi3)
 #ifdef TEST_DEVICE
 MMA(llama2)
 MMA(llama3)
@@ -145,6 +152,9 @@ MMA(qwen2_window)
 MMA(qwen3)
 MMA(qwen3_f16)
 MMA(olmo2)
+MMA(granite)
+MMA(gemma2)
+MMA(gemma3)
 #else
 TILE(llama3)
 TILE(qwen2_window)
@@ -213,11 +223,14 @@ int main(void)
         cmocka_unit_test(lane_llama2),       cmocka_unit_test(lane_llama3),      cmocka_unit_test(lane_llama_bias),
         cmocka_unit_test(lane_mistral),      cmocka_unit_test(lane_qwen2),       cmocka_unit_test(lane_qwen2_yarn),
         cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),       cmocka_unit_test(lane_qwen3_f16),
-        cmocka_unit_test(lane_olmo2),        cmocka_unit_test(lane_olmo2_f32),
+        cmocka_unit_test(lane_olmo2),        cmocka_unit_test(lane_olmo2_f32),   cmocka_unit_test(lane_smollm3),
+        cmocka_unit_test(lane_olmo3),        cmocka_unit_test(lane_granite),     cmocka_unit_test(lane_gemma),
+        cmocka_unit_test(lane_gemma2),       cmocka_unit_test(lane_gemma3),      cmocka_unit_test(lane_phi3),
 #ifdef TEST_DEVICE
         cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),       cmocka_unit_test(mma_mistral),
         cmocka_unit_test(mma_qwen2_yarn),    cmocka_unit_test(mma_qwen2_window), cmocka_unit_test(mma_qwen3),
-        cmocka_unit_test(mma_qwen3_f16),     cmocka_unit_test(mma_olmo2),
+        cmocka_unit_test(mma_qwen3_f16),     cmocka_unit_test(mma_olmo2),        cmocka_unit_test(mma_granite),
+        cmocka_unit_test(mma_gemma2),        cmocka_unit_test(mma_gemma3),
 #else
         cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
         cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),

@@ -63,6 +63,11 @@ static void sizes_and_layers(void **state)
     MOVES(d.config.tied_embeddings = !d.config.tied_embeddings);
     MOVES(d.config.rms_eps *= 1.0000002f); /* the next number */
     MOVES(d.config.final_norm = NORM_LAYER);
+    MOVES(d.config.norms_add_one = true);
+    MOVES(d.config.factors.embedding = 2);
+    MOVES(d.config.factors.residual = 2);
+    MOVES(d.config.factors.logits = 2);
+    MOVES(d.config.factors.logit_softcap = 2);
     MOVES(set_window(&d, 1, 24));
     for (uint32_t l = 0; l < first.config.n_layers; l++) {
         for (uint32_t i = 0; i < first.layers[l].n_blocks; i++) {
@@ -81,9 +86,11 @@ static void sizes_and_layers(void **state)
         MOVES(described_attention(&d, l)->o_bias ^= true);
         MOVES(described_attention(&d, l)->rope = 1);
         MOVES(described_attention(&d, l)->scale *= 2);
+        MOVES(described_attention(&d, l)->softcap = 50);
         MOVES(described_mlp(&d, l)->inner_size++);
         MOVES(described_mlp(&d, l)->bias ^= true);
         MOVES(described_mlp(&d, l)->activation = ACTIVATION_GELU);
+        MOVES(described_mlp(&d, l)->activation = ACTIVATION_GELU_TANH_MUL);
     }
     MOVES((d.ropes[1] = d.ropes[0], d.config.n_ropes = 2));
     STAYS(d.config.max_position = 77);
@@ -124,6 +131,30 @@ static void frequencies(void **state)
     linear.ropes[0].kind = MODEL_ROPE_LINEAR;
     linear.ropes[0].factor = 1;
     assert_false(moves(&plain, &linear));
+}
+
+static struct model_experts *experts_of(struct described *d, uint32_t layer)
+{
+    assert_int_equal(d->layers[layer].blocks[1].kind, BLOCK_EXPERTS);
+    return &d->layers[layer].blocks[1].experts;
+}
+
+static void experts(void **state)
+{
+    static struct described first;
+    (void)state;
+    describe(MODELS "qwen3_moe", &first);
+    for (uint32_t l = 1; l < first.config.n_layers; l++) { /* the first is dense */
+        MOVES(experts_of(&d, l)->n_experts++);
+        MOVES(experts_of(&d, l)->n_used++);
+        MOVES(experts_of(&d, l)->inner_size++);
+        MOVES(experts_of(&d, l)->shared_size++);
+        MOVES(experts_of(&d, l)->router = ROUTER_SOFTMAX + 1);
+        MOVES(experts_of(&d, l)->normalize ^= true);
+        MOVES(experts_of(&d, l)->scale *= 1.0000002f);
+        MOVES(d.layers[l].blocks[1] = d.layers[0].blocks[1]);
+        STAYS(experts_of(&d, l)->names = EXPERTS_W1);
+    }
 }
 
 static void weights_and_ends(void **state)
@@ -178,7 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_and_layers), cmocka_unit_test(windows_by_layer), cmocka_unit_test(frequencies),
-        cmocka_unit_test(weights_and_ends), cmocka_unit_test(vectors),
+        cmocka_unit_test(experts),          cmocka_unit_test(weights_and_ends), cmocka_unit_test(vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

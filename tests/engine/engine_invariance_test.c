@@ -515,6 +515,20 @@ static void qwen3_moe(void **state)
 
 #endif
 
+/* Factors of what blocks add, which ranks apply to whole sums, and of logits. */
+static void granite(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "granite", .form = "lane", .n_vocab = 320, .no_policies = true});
+}
+
+/* Local and global layers, each with a RoPE of its own, and norms around blocks. */
+static void gemma3(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "gemma3", .form = "lane", .n_vocab = 320, .no_policies = true});
+}
+
 static void two_kv_groups(void **state)
 {
     (void)state;
@@ -625,7 +639,8 @@ int main(void)
 #endif
     struct CMUnitTest tests[] = {
 #ifdef TEST_DEVICE
-        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma), cmocka_unit_test(qwen3_mma),
+        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma),
+        cmocka_unit_test(qwen3_mma),
 #else
         cmocka_unit_test(qwen3_tile),
         cmocka_unit_test(qwen3_f16_tile),
@@ -644,8 +659,9 @@ int main(void)
 #ifdef TEST_DEVICE
         cmocka_unit_test(qwen3_f16_mma),
 #endif
-        cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),    cmocka_unit_test(qwen3),
-        cmocka_unit_test(two_kv_groups),
+        cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
+        cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
+        cmocka_unit_test(gemma3),        cmocka_unit_test(granite),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
         cmocka_unit_test(olmo2),         cmocka_unit_test(qwen3_moe),
 #endif

@@ -283,17 +283,18 @@ static void plan_to_the_byte(void **state)
     /* K and V: 2 heads of 64 in f16 for 16 tokens in 24 layers. */
     assert_int_equal(p.kv_block_bytes, 2 * 2 * 64 * 2 * 16 * 24);
     assert_int_equal(p.groups[0].n_blocks, 3000);
-    assert_int_equal(p.kv_bytes, 3000 * p.kv_block_bytes);
-    assert_int_equal(p.logits_bytes, 64ull * 151936 * 4 + 64 * 4); /* and the tokens drawn from them */
+    assert_int_equal(p.bytes[PLAN_KV], 3000 * p.kv_block_bytes);
+    assert_int_equal(p.bytes[PLAN_LOGITS], 64ull * 151936 * 4 + 64 * 4); /* and the tokens drawn from them */
     /* Two norms and the qkv bias a layer, the last norm, 32 frequencies. */
-    assert_int_equal(p.param_bytes, 4 * (24 * (2 * 896 + 1152) + 896 + 32));
+    assert_int_equal(p.bytes[PLAN_PARAMS], 4 * (24 * (2 * 896 + 1152) + 896 + 32));
     /* 3 input rows of 512, 64 rows of 16 bytes, 64 logit rows and as many rows again, 64 sources of tokens, 64 tables of 2048 entries; then
      * residual, normed and delta, gate_up, silu, angles, the gathered rows, and 64 results of 180 bytes. */
-    assert_int_equal(p.activation_bytes, 4 * (3 * 512 + 4 * 64 + 64 + 4 * 64 + 2 * 64 + 64 * 2048) +
-                                             4 * (512 * (3 * 896 + 2 * 4864 + 4864 + 64) + 64 * 896) + 64 * 180);
-    assert_int_equal(p.total_bytes, p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes +
-                                        p.kv_bytes + p.draft_bytes);
-    assert_int_equal(p.weight_bytes, 988000000);
+    assert_int_equal(p.bytes[PLAN_ACTIVATIONS], 4 * (3 * 512 + 4 * 64 + 64 + 4 * 64 + 2 * 64 + 64 * 2048) +
+                                                    4 * (512 * (3 * 896 + 2 * 4864 + 4864 + 64) + 64 * 896) + 64 * 180);
+    assert_int_equal(engine_plan_total_bytes(&p), p.bytes[PLAN_PARAMS] + p.bytes[PLAN_ACTIVATIONS] +
+                                                      p.bytes[PLAN_LOGITS] + p.bytes[PLAN_WORKSPACE] +
+                                                      p.bytes[PLAN_KV] + p.bytes[PLAN_DRAFTS]);
+    assert_int_equal(p.bytes[PLAN_WEIGHTS], 988000000);
 
     o.num_kv_blocks = 0;
     o.kv_cache_memory = 3000 * p.kv_block_bytes + 17;
@@ -336,7 +337,7 @@ static void plan_of_a_cache_in_8_bits(void **state)
         assert_string_equal(k_format_name(p.kv_format), cases[i].shown);
         assert_int_equal(p.kv_block_bytes, 24 * cases[i].layer_bytes);
         assert_int_equal(p.groups[0].n_blocks, (1ull << 30) / p.kv_block_bytes);
-        assert_int_equal(p.groups[0].n_host_blocks, ((1ull << 28) * p.groups[0].n_blocks) / p.kv_bytes);
+        assert_int_equal(p.groups[0].n_host_blocks, ((1ull << 28) * p.groups[0].n_blocks) / p.bytes[PLAN_KV]);
         /* The same memory holds 2 D / (D + 4) times the blocks. */
         if (i < 6)
             assert_int_equal(p.groups[0].n_blocks / 100,
@@ -388,7 +389,7 @@ static void plan_for_a_gpu(void **state)
     assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
     const struct k_device *gpu = k_device_find("h200");
     assert_ptr_equal(p.gpu, gpu);
-    assert_string_equal(p.device, "cuda");
+    assert_string_equal(engine_plan_device(&p), "cuda");
     assert_int_equal(p.max_num_seqs, 256);
     assert_int_equal(p.overlap_depth, 1);
     assert_int_equal(p.device_memory, gpu->memory_bytes);
@@ -398,24 +399,26 @@ static void plan_for_a_gpu(void **state)
     uint64_t rows = 896 + 2 * 128, matrices = rows * 896 + 896 * 896 + 2 * 4864 * 896 + 896 * 4864;
     uint64_t exponents = rows + 896 + 2 * 4864 + 896;
     uint64_t least = 2 * (24 * matrices + 151936ull * 896) + 24 * exponents + 151936;
-    assert_in_range(p.weight_bytes, least, least + (24 * 4 + 1) * (2ull << 20));
+    assert_in_range(p.bytes[PLAN_WEIGHTS], least, least + (24 * 4 + 1) * (2ull << 20));
     /* The KV cache is what the rest leaves, to the block. */
-    uint64_t rest = p.weight_bytes + p.param_bytes + p.activation_bytes + p.logits_bytes + p.workspace_bytes +
-                    p.driver_bytes;
-    assert_in_range(rest + p.kv_bytes, p.device_budget - p.kv_block_bytes, p.device_budget);
+    uint64_t rest = p.bytes[PLAN_WEIGHTS] + p.bytes[PLAN_PARAMS] + p.bytes[PLAN_ACTIVATIONS] + p.bytes[PLAN_LOGITS] +
+                    p.bytes[PLAN_WORKSPACE] + p.driver_bytes;
+    assert_in_range(rest + p.bytes[PLAN_KV], p.device_budget - p.kv_block_bytes, p.device_budget);
 
     /* Kernels have gate and up in registers: the arena holds qkv, not them, and the KV cache has the difference. NVIDIA's
      * GEMM needs that, and a workspace of its own. */
-    uint64_t kv_bytes = p.kv_bytes, activation_bytes = p.activation_bytes, workspace_bytes = p.workspace_bytes;
+    uint64_t kv_bytes = p.bytes[PLAN_KV], activation_bytes = p.bytes[PLAN_ACTIVATIONS],
+             workspace_bytes = p.bytes[PLAN_WORKSPACE];
     uint64_t gate_up = p.max_num_batched_tokens * (2 * 4864 - rows) * 4, library = (32ull << 20) + 256;
     o.invariance = "off";
     assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
-    assert_int_equal(p.activation_bytes, activation_bytes + gate_up);
-    assert_int_equal(p.workspace_bytes, workspace_bytes + library);
-    assert_in_range(kv_bytes - p.kv_bytes, gate_up + library - p.kv_block_bytes, gate_up + library + p.kv_block_bytes);
+    assert_int_equal(p.bytes[PLAN_ACTIVATIONS], activation_bytes + gate_up);
+    assert_int_equal(p.bytes[PLAN_WORKSPACE], workspace_bytes + library);
+    assert_in_range(kv_bytes - p.bytes[PLAN_KV], gate_up + library - p.kv_block_bytes,
+                    gate_up + library + p.kv_block_bytes);
     o.gemm_form = "lane"; /* a CPU's bits, which the library has not */
     assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
-    assert_int_equal(p.kv_bytes, kv_bytes);
+    assert_int_equal(p.bytes[PLAN_KV], kv_bytes);
     o.invariance = "none";
     assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "--invariance"));
@@ -424,7 +427,7 @@ static void plan_for_a_gpu(void **state)
 
     o.gpu_memory_utilization = 0.5;
     assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
-    assert_in_range(kv_bytes - p.kv_bytes, (uint64_t)((double)gpu->memory_bytes * 0.4) - p.kv_block_bytes,
+    assert_in_range(kv_bytes - p.bytes[PLAN_KV], (uint64_t)((double)gpu->memory_bytes * 0.4) - p.kv_block_bytes,
                     (uint64_t)((double)gpu->memory_bytes * 0.4) + p.kv_block_bytes);
     o.gpu_memory_utilization = 0.01;
     assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_INVALID);
@@ -458,7 +461,7 @@ static void plan_with_windows(void **state)
     assert_int_equal(p.groups[1].n_layers, 12);
     /* A sequence reads 127 earlier positions beside 64 new ones: at most 13 blocks it can touch. */
     assert_in_range(p.groups[1].n_blocks, 4 * 12, 4 * 13);
-    assert_int_equal(p.kv_bytes,
+    assert_int_equal(p.bytes[PLAN_KV],
                      p.groups[0].n_blocks * p.groups[0].block_bytes + p.groups[1].n_blocks * p.groups[1].block_bytes);
     for (uint32_t l = 0; l < 5; l++)
         model_set_window(&d.config, l, 100 + l);
@@ -561,7 +564,7 @@ static void plan_with_two_shapes(void **state)
     assert_int_equal(p.groups[1].n_layers, 4);
     assert_int_equal(p.groups[0].block_bytes, 20 * 2 * 2 * 64 * 2 * 16);
     assert_int_equal(p.groups[1].block_bytes, 4 * 2 * 7 * 128 * 2 * 16);
-    assert_int_equal(p.kv_bytes, 5000 * (p.groups[0].block_bytes + p.groups[1].block_bytes));
+    assert_int_equal(p.bytes[PLAN_KV], 5000 * (p.groups[0].block_bytes + p.groups[1].block_bytes));
     described_attention(&d, 23)->v_dim = 64;
     assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_UNSUPPORTED);
     assert_non_null(strstr(err.text, "heads of K have 128 numbers and heads of V 64"));
@@ -592,7 +595,7 @@ static void plan_says_what_to_change(void **state)
     o.num_kv_blocks = 0;
     o.kv_cache_memory = 0;
     assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_OK);
-    assert_true(p.kv_bytes <= 4ull << 30);
+    assert_true(p.bytes[PLAN_KV] <= 4ull << 30);
     assert_true((uint64_t)p.groups[0].n_blocks * p.block_tokens >= p.max_model_len);
 }
 
@@ -614,7 +617,8 @@ static void sizes_overflow(void **state)
     o.max_num_seqs = 65536;
     o.num_kv_blocks = 1u << 27;
     int status = engine_plan_make(&o, &d.desc, UINT64_MAX, &p, &err);
-    assert_true(status == QUIRE_INVALID || p.total_bytes == UINT64_MAX || p.total_bytes > 1ull << 60);
+    assert_true(status == QUIRE_INVALID || engine_plan_total_bytes(&p) == UINT64_MAX ||
+                engine_plan_total_bytes(&p) > 1ull << 60);
 }
 
 struct told {

@@ -155,10 +155,17 @@ static void options_that_do(void **state)
     assert_int_equal(c.max_partial_prefills, 2);
     assert_int_equal(c.max_pinned_percent, 30);
     assert_int_equal(c.policy_options.ageing_us, 11);
-    assert_int_equal(c.cost.n_points, 1);
+    assert_int_equal(c.cost->n_points, 1);
     o.steps->step_target_ms = 1e-9; /* small, but a target all the same */
     assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
     assert_int_equal(c.step_target_us, 1);
+    /* Pins: half of the blocks by default, and none with 0. */
+    o = small_options();
+    assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
+    assert_int_equal(c.max_pinned_percent, 50);
+    o.steps->max_pinned_percent = 0;
+    assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
+    assert_int_equal(c.max_pinned_percent, SCHED_NO_PINS);
 }
 
 static void requests_that_make_no_sense(void **state)
@@ -197,15 +204,15 @@ static void the_tier_is_planned_to_the_byte(void **state)
     o.num_kv_blocks = 40;
     struct client *c = client_open(model.dir, &o);
     struct engine_plan without = *engine_info(client_engine(c))->plan;
-    assert_int_equal(without.swap_bytes, 0);
+    assert_int_equal(without.bytes[PLAN_SWAP], 0);
     assert_int_equal(without.groups[0].n_host_blocks, 0);
     client_close(c);
     o.swap_space = 10 * without.kv_block_bytes + 5; /* a partial block is not used */
     c = client_open(model.dir, &o);
     const struct engine_plan *with = engine_info(client_engine(c))->plan;
     assert_int_equal(with->groups[0].n_host_blocks, 10);
-    assert_int_equal(with->swap_bytes, 10 * without.kv_block_bytes);
-    assert_int_equal(with->total_bytes, without.total_bytes + with->swap_bytes);
+    assert_int_equal(with->bytes[PLAN_SWAP], 10 * without.kv_block_bytes);
+    assert_int_equal(engine_plan_total_bytes(with), engine_plan_total_bytes(&without) + with->bytes[PLAN_SWAP]);
     client_close(c);
 }
 

@@ -58,7 +58,7 @@ static void open_world(struct world *w, const char *policy, const struct engine_
                                       .max_queued_requests = N_REQUESTS,
                                       .max_logit_rows = 8,
                                       .policy = sched_policy_find(policy),
-                                      .cost = cost};
+                                      .cost = &cost};
     w->watch = watch;
     assert_int_equal(sched_create(&w->config, &w->sched, NULL), QUIRE_OK);
     if (watch)
@@ -251,7 +251,7 @@ static void test_asleep(void **state)
     struct shadow_stats stats;
     assert_int_equal(shadow_create(sched_policy_find("fcfs"), &shadow, NULL), QUIRE_OK);
     open_world(&w, "fcfs", NULL);
-    w.config.cost.n_points = 0;
+    w.config.cost = NULL;
     w.watch = shadow_watch(shadow);
     w.watch->opened(w.watch->context, NULL, &w.config);
     run_world(&w);

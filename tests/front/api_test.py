@@ -588,6 +588,53 @@ def test_errors_name_the_parameter():
         assert server.post(COMPLETIONS, {"prompt": "x"})[0] == 200
 
 
+def test_bad_tools_and_calls_name_the_field():
+    def tools(name):
+        return {"tools": [{"type": "function", "function": {"name": name}}]}
+
+    def call(name, **fields):
+        return {"id": name, "type": "function", "function": {"name": "f", "arguments": "{}"}, **fields}
+
+    def turn(*calls):
+        return {"role": "assistant", "content": None, "tool_calls": list(calls)}
+
+    def result(name, **fields):
+        return {"role": "tool", "tool_call_id": name, "content": "7", **fields}
+
+    user = CHAT[0]
+    bad = [*((tools(name), "tools") for name in ("", "a\nb", "a\x7f", "a\x01", "é" * 65, "a" * 10000, 3, None)),
+           ({"tools": [tools(f"f{i}")["tools"][0] for i in range(1001)]}, "tools"),
+           ({"messages": [user, result("c1")]}, "messages[1].tool_call_id"),
+           ({"messages": [user, turn(call("c1"))]}, "messages[1].tool_calls[0]"),
+           ({"messages": [user, turn(call("c1"), call("c2")), result("c2"), user]}, "messages[1].tool_calls[0]"),
+           ({"messages": [user, turn(call("c1")), turn(call("c2")), result("c2")]}, "messages[1].tool_calls[0]"),
+           ({"messages": [user, turn(call("c1")), result("c1"), result("c1")]}, "messages[3].tool_call_id"),
+           ({"messages": [user, turn(call("c1")), result("c2")]}, "messages[2].tool_call_id"),
+           ({"messages": [user, turn(call("c1")), result(3)]}, "messages[2].tool_call_id"),
+           ({"messages": [user, turn(call("c1"), call("c1")), result("c1")]}, "messages[1].tool_calls[1].id"),
+           ({"messages": [user, turn(call(3)), result("3")]}, "messages[1].tool_calls[0].id"),
+           ({"messages": [user, turn(call("c" * 10000)), result("c" * 10000)]}, "messages[1].tool_calls[0].id"),
+           ({"messages": [user, turn(*(call(f"c{i}") for i in range(1025)))]}, "messages[1].tool_calls[1024].id"),
+           ({"messages": [user, turn(call("c1", function={"name": "", "arguments": "{}"}))]}, "messages[1].tool_calls")]
+    for fields, param in bad:
+        status, reply = server.post(CHATS, {"messages": CHAT, **fields})
+        assert status == 400 and reply["error"]["param"] == param, (param, reply)
+        assert len(reply["error"]["message"]) < 300
+    no_id = {"type": "function", "function": {"name": "f", "arguments": "{}"}}
+    for fields in (tools("a.b c/é"), {"messages": [user, turn(call("c1"), call("c2")), result("c2"), result("c1"), user]},
+                   # Clients of local servers may leave ids out.
+                   {"messages": [user, turn(no_id, no_id), result("c1"), result(None), user]},
+                   {"messages": [user, turn(call("c1")), result(None)]},
+                   # The same id in another turn; a system message between a call and its result.
+                   {"messages": [user, turn(call("c1")), result("c1"), turn(call("c1")), {"role": "system", "content": "x"},
+                                 result("c1")]},
+                   # A prompt that does not ask for the next turn.
+                   {"messages": [user, turn(call("c1"))], "add_generation_prompt": False}):
+        status, reply = server.post(CHATS, {"messages": CHAT, "max_tokens": 1, **fields})
+        assert status == 200, (fields, reply)
+    assert server.post("/tokenize", {"messages": [user, turn(call("c1"))], "add_generation_prompt": False})[0] == 200
+
+
 def test_routes_and_methods():
     status, headers, body = server.request("POST", "/health", b"")
     assert status == 405 and headers["Allow"] == "GET, HEAD" and json.loads(body)["error"]["code"] == "method_not_allowed"

@@ -362,6 +362,8 @@ def test_tools_are_a_chats():
         assert got == expected and '"t2"' in got and got.endswith("Truehigh")
         none = prompt(MESSAGES, messages=turns, tools=tools, tool_choice={"type": "none"}, thinking={"type": "disabled"})
         assert none == prompt(CHATS, messages=same, chat_template_kwargs={"enable_thinking": False})
+        kwargs = {"enable_thinking": False, "reasoning_effort": "low"}
+        assert prompt(MESSAGES, messages=turns, **kwargs) == prompt(CHATS, messages=same, chat_template_kwargs=kwargs)
         # Counting sees the same prompt.
         fields = {"messages": turns, "tools": tools, "thinking": {"type": "adaptive"}}
         count = s.post(COUNT, fields)[1]["input_tokens"]
@@ -413,6 +415,12 @@ def test_bad_messages_name_the_field():
            ({"cache_control": {"type": "x"}}, "cache_control"),
            ({"system": [TEXT, {**TEXT, "cache_control": {"type": "ephemeral", "ttl": "2h"}}]}, "system[1].cache_control"),
            ({"messages": [user, {"role": "assistant", "content": [CALL]}]}, "messages[1].content[0]"),
+           ({"messages": [user, {"role": "assistant", "content": [CALL, CALL]}]}, "messages[1].content[1]"),
+           ({"enable_thinking": "no"}, "enable_thinking"), ({"reasoning_effort": 3}, "reasoning_effort"),
+           ({"messages": [{"role": "assistant", "content": [{"type": "thinking", "thinking": "x", "signature": 3}]}]},
+            "messages[0].content[0].signature"),
+           ({"messages": [{"role": "assistant", "content": [{"type": "redacted_thinking", "data": 3}]}]},
+            "messages[0].content[0].data"),
            ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema"),
            ({"output_format": {"type": "x"}}, "output_format"),
            ({"stream": "yes"}, "stream"),

@@ -217,6 +217,13 @@ def test_items_are_a_chat_s_messages():
     for effort, kwargs in (("none", {"enable_thinking": False}), ("minimal", {"reasoning_effort": "low"})):
         assert prompt_of(PATH, input="x", reasoning={"effort": effort}) == prompt_of(
             CHATS, messages=[{"role": "user", "content": "x"}], chat_template_kwargs=kwargs)
+    # Fields of a chat do not get lost here; reasoning.effort and chat_template_kwargs have priority.
+    for fields, end in (({"enable_thinking": False, "reasoning_effort": "max"}, "Falsemax"),
+                        ({"reasoning_effort": "max", "reasoning": {"effort": "low"}}, "low"),
+                        ({"reasoning": {"effort": "low"}, "chat_template_kwargs": {"enable_thinking": True}}, "Truelow"),
+                        ({"enable_thinking": False, "chat_template_kwargs": {"enable_thinking": True}}, "True"),
+                        ({"enable_thinking": False, "chat_template_kwargs": {}}, "False")):
+        assert prompt_of(PATH, input="x", **fields).endswith(end), fields
 
 
 def test_bad_items_and_tools_name_the_field():
@@ -226,6 +233,7 @@ def test_bad_items_and_tools_name_the_field():
             ({"input": [call_item("t1"), output_item("t2")]}, "input[1].call_id"),
             ({"input": [call_item("t1"), output_item("t1"), output_item("t1")]}, "input[2].call_id"),
             ({"input": [user, call_item("t1")]}, "input[1]"),
+            ({"input": [call_item("t1"), call_item("t1"), output_item("t1"), output_item("t1")]}, "input[1]"),
             ({"input": [call_item("t1"), user, output_item("t1")]}, "input[0]"),
             ({"input": [call_item("t1"), call_item("t2"), output_item("t2"), ANSWER]}, "input[0]"),
             ({"input": [{**call_item("t1"), "call_id": 3}]}, "input[0].call_id"),
@@ -254,7 +262,8 @@ def test_bad_items_and_tools_name_the_field():
             ({"tools": [TOOL], "tool_choice": {"type": "function"}}, "tool_choice.name"),
             ({"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}}, "tool_choice.type"),
             ({"reasoning": "x"}, "reasoning"), ({"reasoning": {"effort": "most"}}, "reasoning.effort"),
-            ({"chat_template_kwargs": 3}, "chat_template_kwargs"),
+            ({"chat_template_kwargs": 3}, "chat_template_kwargs"), ({"enable_thinking": "no"}, "enable_thinking"),
+            ({"reasoning_effort": 3}, "reasoning_effort"),
             ({"store": "x"}, "store"), ({"previous_response_id": 3}, "previous_response_id")):
         assert refuse(fields)[0] == param, (fields, param)
 

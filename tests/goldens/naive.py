@@ -31,6 +31,10 @@ def inverse_frequencies(head_dim, rope):
     base = [theta ** (-(2 * i) / head_dim) for i in range(head_dim // 2)]
     if kind == "default":
         return base, 1.0
+    if kind == "longrope": # the length is what the model is made for, and beyond the original
+        factor = rope["max_position_embeddings"] / rope["original_max_position_embeddings"]
+        scale = math.sqrt(1 + math.log(factor) / math.log(rope["original_max_position_embeddings"]))
+        return [f / by for f, by in zip(base, rope["long_factor"])], scale
     factor = rope["factor"]
     if kind == "linear":
         return [f / factor for f in base], 1.0
@@ -73,14 +77,34 @@ def rope_fields(config):
     """Both layouts as one flat dict."""
     rope = dict(config.get("rope_scaling") or config.get("rope_parameters") or {})
     rope["rope_type"] = rope.get("rope_type") or rope.get("type") or "default"
+    rope["max_position_embeddings"] = config.get("max_position_embeddings")
+    if config.get("original_max_position_embeddings"):
+        rope["original_max_position_embeddings"] = config["original_max_position_embeddings"]
     rope.setdefault("rope_theta", config.get("rope_theta", 10000.0))
     rope.setdefault("original_max_position_embeddings", config.get("max_position_embeddings"))
     return rope
 
 
+PATTERNS = {"Olmo3ForCausalLM": 4, "Gemma2ForCausalLM": 2, "Gemma3ForCausalLM": 6}
+
+
+def ropes(config):
+    """Of each layer: its RoPE's fields, or None."""
+    n, kind, rope = config["num_hidden_layers"], config["architectures"][0], rope_fields(config)
+    if kind == "SmolLM3ForCausalLM":
+        return [rope if has else None for has in config["no_rope_layers"]]
+    local = {"rope_type": "default", "rope_theta": config.get("rope_local_base_freq", rope["rope_theta"])}
+    typed = kind in ("Olmo3ForCausalLM", "Gemma3ForCausalLM")
+    return [local if typed and window else rope for window in windows(config)]
+
+
 def windows(config):
     n, kind = config["num_hidden_layers"], config["architectures"][0]
-    if kind == "MistralForCausalLM":
+    if kind in PATTERNS:
+        pattern, types = config.get("sliding_window_pattern", PATTERNS[kind]), config.get("layer_types")
+        return [config["sliding_window"] if (types[i] == "sliding_attention" if types else (i + 1) % pattern) else 0
+                for i in range(n)]
+    if kind in ("MistralForCausalLM", "Phi3ForCausalLM"):
         return [config["sliding_window"] or 0] * n
     if kind.startswith("Qwen") and config.get("use_sliding_window"):
         first = config["max_window_layers"]
@@ -95,11 +119,32 @@ class Model:
         self.n_q = self.config["num_attention_heads"]
         self.n_kv = self.config.get("num_key_value_heads") or self.n_q
         self.head_dim = self.config.get("head_dim") or self.config["hidden_size"] // self.n_q
-        self.norms_follow = self.config["architectures"][0] == "Olmo2ForCausalLM"
-        self.norms_all_heads = self.config["architectures"][0] in ("Olmo2ForCausalLM", "OlmoeForCausalLM")
+        kind = self.config["architectures"][0]
+        self.norms_follow = kind in ("Olmo2ForCausalLM", "Olmo3ForCausalLM")
+        self.norms_all_heads = self.norms_follow or kind == "OlmoeForCausalLM"
         self.route_margins, self.route_error = [], ROUTE_ERROR
+        self.gemma = kind.startswith("Gemma")
+        self.norms_around = kind in ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
+        if self.norms_around:
+            self.scale = 1 / math.sqrt(self.config["query_pre_attn_scalar"])
+        else:
+            self.scale = self.config.get("attention_multiplier") or 1 / math.sqrt(self.head_dim)
+        self.split()
         stored = self.weights["model.embed_tokens.weight"].dtype
         self.kv_dtype = torch.float32 if stored == torch.float32 else torch.float16
+
+    def split(self):
+        """Fused matrices as the single ones."""
+        q, kv = self.n_q * self.head_dim, self.n_kv * self.head_dim
+        for name in list(self.weights):
+            if name.endswith("qkv_proj.weight"):
+                prefix = name.removesuffix("qkv_proj.weight")
+                for part, rows in zip("qkv", self.weights.pop(name).split((q, kv, kv))):
+                    self.weights[f"{prefix}{part}_proj.weight"] = rows
+            elif name.endswith("gate_up_proj.weight"):
+                prefix = name.removesuffix("gate_up_proj.weight")
+                for part, rows in zip(("gate", "up"), self.weights.pop(name).chunk(2)):
+                    self.weights[f"{prefix}{part}_proj.weight"] = rows
 
     def weight(self, name):
         return self.weights[name].to(self.dtype)
@@ -110,18 +155,25 @@ class Model:
 
     def norm(self, x, name):
         rs = 1.0 / torch.sqrt(x.square().mean(-1, keepdim=True) + self.config["rms_norm_eps"])
-        return x * rs * self.weight(name)
+        return x * rs * (self.weight(name) + 1 if self.gemma else self.weight(name))
 
-    def angles(self, n):
-        frequencies, factor = inverse_frequencies(self.head_dim, rope_fields(self.config))
+    def angles(self, n, rope):
+        if rope is None:
+            rope = {"rope_type": "linear", "rope_theta": 1.0, "factor": math.inf}
+        turned = int(self.head_dim * self.config.get("partial_rotary_factor", 1.0))
+        frequencies, factor = inverse_frequencies(turned, rope)
         frequencies = torch.tensor(frequencies, dtype=torch.float64).to(torch.float32)
         angle = torch.arange(n, dtype=torch.float32)[:, None] * frequencies
         return [(f(angle.double()).to(self.dtype) * factor)[:, None, :] for f in (torch.cos, torch.sin)]
 
     @staticmethod
     def rotate(x, cos, sin):
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+        a, b, rest = x.split((cos.shape[-1], cos.shape[-1], x.shape[-1] - 2 * cos.shape[-1]), dim=-1)
+        return torch.cat((a * cos - b * sin, b * cos + a * sin, rest), dim=-1)
+
+    @staticmethod
+    def capped(x, cap):
+        return torch.tanh(x / cap) * cap if cap else x
 
     def attention(self, x, prefix, window, cos, sin, kv_dtype):
         n, d = x.shape[0], self.head_dim
@@ -143,13 +195,16 @@ class Model:
         out = torch.empty_like(q)
         for h in range(self.n_q):
             g = h // (self.n_q // self.n_kv)
-            scores = (q[:, h] @ k[:, g].T) / math.sqrt(d)
+            scores = (q[:, h] @ k[:, g].T) * self.scale
+            scores = self.capped(scores, self.config.get("attn_logit_softcapping"))
             out[:, h] = torch.softmax(scores.masked_fill(~readable, MASKED), dim=-1) @ v[:, g]
         return self.linear(out.reshape(n, -1), prefix + "o_proj")
 
     def mlp(self, x, prefix, names=("gate_proj", "up_proj", "down_proj")):
         gate, up = self.linear(x, prefix + names[0]), self.linear(x, prefix + names[1])
-        return self.linear(torch.nn.functional.silu(gate) * up, prefix + names[2])
+        gate = (torch.nn.functional.gelu(gate, approximate="tanh") if self.gemma else
+                torch.nn.functional.silu(gate))
+        return self.linear(gate * up, prefix + names[2])
 
     def experts(self, x, prefix, names):
         """docs/internals/numerics.md §20, a token at a time."""
@@ -183,18 +238,23 @@ class Model:
         self.dtype = dtype
         self.route_margins = []
         h = self.weight("model.embed_tokens.weight")[torch.tensor(ids)]
-        cos, sin = self.angles(len(ids))
-        for i, window in enumerate(windows(self.config)):
+        h = h * (math.sqrt(h.shape[1]) if self.gemma else self.config.get("embedding_multiplier", 1.0))
+        residual = self.config.get("residual_multiplier", 1.0)
+        for i, (window, rope) in enumerate(zip(windows(self.config), ropes(self.config))):
+            cos, sin = self.angles(len(ids), rope)
             layer = f"model.layers.{i}."
             names = ([None, "post_attention_layernorm", None, "post_feedforward_layernorm"]
                      if self.norms_follow else
+                     ["input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm",
+                      "post_feedforward_layernorm"] if self.norms_around else
                      ["input_layernorm", None, "post_attention_layernorm", None])
             before, after, before_mlp, after_mlp = [
                 (lambda x, name=name: self.norm(x, layer + name + ".weight") if name else x)
                 for name in names]
-            h = h + after(self.attention(before(h), layer + "self_attn.", window, cos, sin,
-                                         kv_dtype or self.kv_dtype))
-            h = h + after_mlp(self.feed_forward(before_mlp(h), layer))
+            h = h + residual * after(self.attention(before(h), layer + "self_attn.", window, cos, sin,
+                                                    kv_dtype or self.kv_dtype))
+            h = h + residual * after_mlp(self.feed_forward(before_mlp(h), layer))
         h = self.norm(h, "model.norm.weight")
         head = "lm_head.weight" if "lm_head.weight" in self.weights else "model.embed_tokens.weight"
-        return h @ self.weight(head).T
+        logits = h @ self.weight(head).T / self.config.get("logits_scaling", 1.0)
+        return self.capped(logits, self.config.get("final_logit_softcapping"))

@@ -158,11 +158,11 @@ static void test_gate_and_up(void **state)
     static float out[T * N / 2], page[N / 2];
     make(&g, b, K_BF16);
     ok(run(&g, T, &err), &err);
-    const struct k_gemm_silu_mul_args args = {.gemm = args_of(&g, T), .out_dev = g.out_dev};
-    ok(b->ops->gemm_silu_mul(b, &args, &err), &err);
+    const struct k_gemm_gated_args args = {.gemm = args_of(&g, T), .out_dev = g.out_dev};
+    ok(b->ops->gemm_gated(b, &args, &err), &err);
     ok(b->ops->copy_out(b, out, g.out_dev, sizeof out, &err), &err);
     for (uint32_t t = 0; t < T; t++) {
-        page_silu_mul(g.y + t * N, N / 2, page);
+        page_gate((struct k_gate){K_GATE_SILU, 0.0f}, g.y + t * N, N / 2, page);
         assert_memory_equal(out + t * N / 2, page, sizeof page);
     }
     drop(&g);

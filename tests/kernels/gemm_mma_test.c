@@ -358,11 +358,11 @@ static int by_rmsnorm(const struct producer *p, bool for_gemm, struct quire_erro
 
 static int by_gate_up(const struct producer *p, bool for_gemm, struct quire_error *err)
 {
-    const struct k_gemm_silu_mul_args args = {
+    const struct k_gemm_gated_args args = {
         .gemm = {.weight = p->gate_up, .x_dev = p->x_dev, .workspace_dev = p->workspace, .n_tokens = p->n_tokens},
         .out_dev = p->out_dev,
         .for_gemm = for_gemm};
-    return b->ops->gemm_silu_mul(b, &args, err);
+    return b->ops->gemm_gated(b, &args, err);
 }
 
 static int by_attention(const struct producer *p, bool for_gemm, struct quire_error *err)
@@ -578,8 +578,8 @@ static void check_many_tokens(uint32_t n_rows, uint32_t n_cols, uint32_t n_token
                                               .workspace_dev = g.workspace,
                                               .n_tokens = n_tokens - t < most ? n_tokens - t : most,
                                               .unit = unit};
-                const struct k_gemm_silu_mul_args gated = {a, out, form != 0};
-                ok(is_gated ? b->ops->gemm_silu_mul(b, &gated, &err) : b->ops->gemm(b, &a, &err), &err);
+                const struct k_gemm_gated_args gated = {a, out, form != 0};
+                ok(is_gated ? b->ops->gemm_gated(b, &gated, &err) : b->ops->gemm(b, &a, &err), &err);
             }
             ok(b->ops->copy_out(b, i ? g.y : want, g.y_dev, bytes, &err), &err);
         }
@@ -606,10 +606,9 @@ static void test_many_tokens(void **state)
     check_many_tokens(1632, 896, 131, 0, true);
 }
 #else /* the library does not export its launches */
-/* The SiLU after NVIDIA's library; our own GEMMs include it. As floats and as factors, by four columns and by one. */
-static void test_silu_mul(void **state)
+/* The gate after NVIDIA's library; our own GEMMs include it. As floats and as factors, by four columns and by one. */
+static void check_gate(enum k_gate_kind kind)
 {
-    (void)state;
     enum { N = 48, T = 3 };
     struct quire_error err;
     uint64_t seed = 8;
@@ -617,14 +616,14 @@ static void test_silu_mul(void **state)
     for (uint32_t i = 0; i < 2 * N * T; i++)
         gate_up[i] = i == 5 ? NAN : i == 6 ? 3e38f : op_random_value(&seed, VALUES_WIDE);
     for (uint32_t t = 0; t < T; t++)
-        page_silu_mul(gate_up + 2 * N * t, N, want + N * t);
+        page_gate((struct k_gate){kind, 2.0f}, gate_up + 2 * N * t, N, want + N * t);
     float *from = on_device(NULL, sizeof gate_up + 4), *to = on_device(NULL, sizeof left);
     for (uint32_t i = 0; i < 4; i++) {
-        const struct cuda_gated gated = {to, i % 2 != 0};
+        const struct cuda_gated gated = {to, i % 2 != 0, {kind, 2.0f}};
         memset(left, 0xee, sizeof left);
         ok(b->ops->copy_in(b, from + i / 2, gate_up, sizeof gate_up, &err), &err);
         ok(b->ops->copy_in(b, to, left, sizeof left, &err), &err);
-        assert_int_equal(launch_silu_mul(cuda_of(b)->stream, from + i / 2, &gated, T, N), cudaSuccess);
+        assert_int_equal(launch_gate(cuda_of(b)->stream, from + i / 2, &gated, T, N), cudaSuccess);
         ok(b->ops->copy_out(b, left, to, sizeof left, &err), &err);
         if (gated.as_factors)
             assert_left(want, left, N * T, N);
@@ -633,6 +632,14 @@ static void test_silu_mul(void **state)
     }
     b->ops->free(b, from);
     b->ops->free(b, to);
+}
+
+static void test_gate(void **state)
+{
+    (void)state;
+    check_gate(K_GATE_SILU);
+    check_gate(K_GATE_GELU_TANH);
+    check_gate(K_GATE_CLAMPED);
 }
 #endif
 
@@ -659,7 +666,7 @@ int main(void)
 #ifdef TEST_OF_LIBRARY
         cmocka_unit_test(test_many_tokens),
 #else
-        cmocka_unit_test(test_silu_mul),
+        cmocka_unit_test(test_gate),
 #endif
     };
     int n_failed = RUN_ISOLATED(tests, NULL, NULL);

@@ -2,7 +2,7 @@
  *   against f64, within derived tolerances;
  *   against the page, bit for bit; what tensor cores compute only on the emulator, whose sums have an order;
  *   every row of the backend's table of kernels (kernels/kernel_table.h) that takes the case: the same bits;
- *   gemm_silu_mul against gemm and the page's silu of what that gave, bit for bit;
+ *   gemm_gated against gemm and the page's gate of what that gave, bit for bit;
  *   the same bits for 1, 2 and 3 threads (on a GPU: for other numbers of multiprocessors and another order of threads,
  *   as far as the emulator can be asked for them), for any cut into calls, and for any block layout;
  *   a NaN in one token's input stays in that token's output, and so does an infinity in its V;
@@ -302,7 +302,7 @@ static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct
 {
     struct op_case alone = *c;
     struct op_output gate_up, out;
-    if (c->op != K_OP_GEMM_SILU_MUL)
+    if (c->op != K_OP_GEMM_GATED)
         return true;
     alone.op = K_OP_GEMM;
     if (!run(b, &alone, d, &(struct op_variant){0}, &gate_up))
@@ -313,8 +313,9 @@ static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct
     }
     const float *y = (const float *)(void *)gate_up.arrays[0].bytes;
     for (uint64_t t = 0; t < c->n_tokens; t++)
-        page_silu_mul(y + t * c->n_rows, c->n_rows / 2, (float *)(void *)out.arrays[0].bytes + t * (c->n_rows / 2));
-    bool ok = same_output(c, want, &out, UINT32_MAX, "gemm and then silu");
+        page_gate(op_gate(c), y + t * c->n_rows, c->n_rows / 2,
+                  (float *)(void *)out.arrays[0].bytes + t * (c->n_rows / 2));
+    bool ok = same_output(c, want, &out, UINT32_MAX, "gemm and then the gate");
     op_output_free(&gate_up);
     op_output_free(&out);
     return ok;

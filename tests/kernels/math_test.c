@@ -93,6 +93,22 @@ static void test_exp_half(void **state)
     assert_int_equal(k_f16_from_f32(k_exp_half(k_f32_from_bits(0x7fffffffu))), 0x7c00); /* NVIDIA's NaN */
 }
 
+/* GELU's approximation: within 10 u of x of the exact one, and far left and right 0 and x. */
+static void test_gelu_tanh(void **state)
+{
+    (void)state;
+    long double worst = 0;
+    for (uint64_t i = 0; i < UINT64_C(1) << 32; i += STRIDE) {
+        const float x = k_f32_from_bits((uint32_t)i);
+        const long double y = x, want = 0.5L * y * (1 + tanhl(sqrtl(2 / acosl(-1)) * (y + 0.044715L * y * y * y)));
+        if (fabsf(x) >= 0x1p-120f && fabsf(x) < 1e12f)
+            worst = fmaxl(worst, fabsl(k_gelu_tanh(x) - want) / fabsl(y));
+    }
+    printf("gelu by tanh: %.2Lf u of x\n", worst * 0x1p+24L);
+    assert_true(worst < 10 * 0x1p-24L);
+    assert_true(k_gelu_tanh(100.0f) == 100.0f && k_gelu_tanh(-100.0f) == 0 && isnan(k_gelu_tanh(NAN)));
+}
+
 static void test_silu_and_rsqrt(void **state)
 {
     (void)state;
@@ -334,10 +350,19 @@ static void test_philox(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exp),      cmocka_unit_test(test_exp_half),  cmocka_unit_test(test_silu_and_rsqrt),
-        cmocka_unit_test(test_tanh),     cmocka_unit_test(test_sincos),    cmocka_unit_test(test_log64_and_exp64),
-        cmocka_unit_test(test_widening), cmocka_unit_test(test_narrowing), cmocka_unit_test(test_fold),
-        cmocka_unit_test(test_philox),   cmocka_unit_test(test_fp8),       cmocka_unit_test(test_kv_bytes),
+        cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_exp_half),
+        cmocka_unit_test(test_silu_and_rsqrt),
+        cmocka_unit_test(test_gelu_tanh),
+        cmocka_unit_test(test_tanh),
+        cmocka_unit_test(test_sincos),
+        cmocka_unit_test(test_log64_and_exp64),
+        cmocka_unit_test(test_widening),
+        cmocka_unit_test(test_narrowing),
+        cmocka_unit_test(test_fold),
+        cmocka_unit_test(test_philox),
+        cmocka_unit_test(test_fp8),
+        cmocka_unit_test(test_kv_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -211,19 +211,42 @@ static void check_gemm(const struct op_case *c, const struct op_data *d, const s
             judge_bound(v, t, r, output(y, t * c->n_rows + r), bound_of(c, d, t, r));
 }
 
-/* silu's slope is at most 1.1, so it passes on 1.1 of gate's error; then exp, 1 + exp, the division and the product. If
- * exp(-x) overflows, silu is 0 instead of x e^x, which is below 88.73 e^-88.7228 < 2^-121. */
-static void check_gemm_silu_mul(const struct op_case *c, const struct op_data *d, const struct op_array *out,
-                                struct verdict *v)
+/* A gate's function of gate.want, and how far it lies from its computed value where gate itself is exact. The slopes are
+ * at most 1.13, so each passes on so much of gate's error. */
+static double gate_of(struct k_gate how, double gate, double *off)
+{
+    /* exp, 1 + exp, the division. If exp(-x) overflows, silu is 0 instead of x e^x, which is below 88.73 e^-88.7228 <
+     * 2^-121. */
+    const double g = how.kind == K_GATE_CLAMPED && gate > how.limit ? how.limit : gate;
+    const double steep = how.kind == K_GATE_CLAMPED ? 1.702 : 1, swish = g / (1 + exp(-steep * g));
+    if (how.kind == K_GATE_GELU_TANH) {
+        const double t = tanh(sqrt(2 / acos(-1)) * (gate + 0.044715 * gate * gate * gate));
+        *off = 10 * U * fabs(gate);
+        return 0.5 * gate * (1 + t);
+    }
+    *off = (EXP + 2 * U) * fabs(swish) + 0x1p-121;
+    if (how.kind == K_GATE_CLAMPED) /* the argument of exp is off by 2 u, and x² times silu's slope is below 1.1 |x| */
+        *off += 2 * U * 1.1 * fabs(g);
+    return swish;
+}
+
+static void check_gemm_gated(const struct op_case *c, const struct op_data *d, const struct op_array *out,
+                             struct verdict *v)
 {
     uint64_t n = c->n_rows / 2;
+    const struct k_gate how = op_gate(c);
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         for (uint64_t i = 0; i < n; i++) {
             struct bound gate = bound_of(c, d, t, i), up = bound_of(c, d, t, n + i), both = gate;
-            double silu = gate.want / (1 + exp(-gate.want)), of_gate = 1.1 * gate.tolerance + 0x1p-121;
-            both.want = silu * up.want;
-            both.tolerance = of_gate * (fabs(up.want) + up.tolerance) + fabs(silu) * up.tolerance;
-            both.tolerance += (EXP + 3 * U) * (fabs(both.want) + both.tolerance) + DENORM;
+            double off, of = gate_of(how, gate.want, &off), by = up.want, by_off = up.tolerance;
+            if (how.kind == K_GATE_CLAMPED) { /* clamping passes on no more than the error */
+                by = (by > how.limit ? how.limit : by < -how.limit ? -how.limit : by) + 1;
+                by_off += U * (fabs(by) + by_off);
+            }
+            off += 1.13 * gate.tolerance;
+            both.want = of * by;
+            both.tolerance = off * (fabs(by) + by_off) + fabs(of) * by_off;
+            both.tolerance += U * (fabs(both.want) + both.tolerance) + DENORM;
             judge_bound(v, t, i, output(out, t * n + i), both);
         }
     }
@@ -239,7 +262,7 @@ static void check_moe_gemm(const struct op_case *c, const struct op_data *d, con
     struct op_data of;
     for (uint64_t i = 0; i < n_choices; i++, rows.bytes += out->token_bytes / c->moe.n_used) {
         op_moe_choice(c, d, i, &one, &of);
-        (c->op == K_OP_MOE_GEMM ? check_gemm : check_gemm_silu_mul)(&one, &of, &rows, v);
+        (c->op == K_OP_MOE_GEMM ? check_gemm : check_gemm_gated)(&one, &of, &rows, v);
     }
 }
 
@@ -732,10 +755,10 @@ bool oracle_check(const struct op_case *c, const struct op_data *d, const struct
     case K_OP_ROPE_ANGLES: check_angles(c, d, &out->arrays[0], &v); break;
     case K_OP_ROPE_KV: check_rope_kv(c, d, out, &v); break;
     case K_OP_ATTENTION: check_attention(c, d, &out->arrays[0], &v); break;
-    case K_OP_GEMM_SILU_MUL: check_gemm_silu_mul(c, d, &out->arrays[0], &v); break;
+    case K_OP_GEMM_GATED: check_gemm_gated(c, d, &out->arrays[0], &v); break;
     case K_OP_MOE_ROUTE: check_moe_route(c, d, out, &v); break;
     case K_OP_MOE_GEMM:
-    case K_OP_MOE_GEMM_SILU_MUL: check_moe_gemm(c, d, &out->arrays[0], &v); break;
+    case K_OP_MOE_GEMM_GATED: check_moe_gemm(c, d, &out->arrays[0], &v); break;
     case K_OP_MOE_COMBINE: check_moe_combine(c, d, &out->arrays[0], &v); break;
     case K_OP_SAMPLE: check_sample(c, d, out, &v); break;
     case K_OP_KV_COPY: check_copy(c, d, out, &v); break;

@@ -470,10 +470,31 @@ static void page_rope_kv(const struct op_case *c, const struct op_data *d, struc
     }
 }
 
-void page_silu_mul(const float *gate_up, uint32_t n, float *out)
+static float page_gelu_tanh(float x)
 {
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = page_silu(gate_up[i]) * gate_up[n + i];
+    float cubic = fmaf(0x1.6e4e26p-5f * x, x * x, x), half = 0.5f * x;
+    float t = page_tanh(0x1.988454p-1f * cubic);
+    return half * (1.0f + t);
+}
+
+/* A NaN is no smaller and no larger than the limit. */
+static float page_clamped(float gate, float up, float limit)
+{
+    float g = gate > limit ? limit : gate, u = up > limit ? limit : up < -limit ? -limit : up;
+    float steep = g * 0x1.b3b646p+0f, swish = g / (1.0f + page_exp(-steep));
+    return swish * (u + 1.0f);
+}
+
+void page_gate(struct k_gate how, const float *gate_up, uint32_t n, float *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const float gate = gate_up[i], up = gate_up[n + i];
+        switch (how.kind) {
+        case K_GATE_SILU: out[i] = page_silu(gate) * up; break;
+        case K_GATE_GELU_TANH: out[i] = page_gelu_tanh(gate) * up; break;
+        case K_GATE_CLAMPED: out[i] = page_clamped(gate, up, how.limit); break;
+        }
+    }
 }
 
 static void (*gemm_of(const struct op_case *c))(const struct op_case *c, const struct op_data *d, float *y)
@@ -481,7 +502,7 @@ static void (*gemm_of(const struct op_case *c))(const struct op_case *c, const s
     return op_is_quantized(c) ? page_gemm_quant : c->form == K_FORM_MMA ? page_gemm_mma : page_gemm;
 }
 
-static void page_gemm_silu_mul(const struct op_case *c, const struct op_data *d, float *out)
+static void page_gemm_gated(const struct op_case *c, const struct op_data *d, float *out)
 {
     uint32_t n = c->n_rows / 2;
     float *y = malloc((size_t)c->n_tokens * c->n_rows * sizeof *y);
@@ -489,7 +510,7 @@ static void page_gemm_silu_mul(const struct op_case *c, const struct op_data *d,
         abort();
     gemm_of(c)(c, d, y);
     for (uint64_t t = 0; t < c->n_tokens; t++)
-        page_silu_mul(y + t * c->n_rows, n, out + t * n);
+        page_gate(op_gate(c), y + t * c->n_rows, n, out + t * n);
     free(y);
 }
 
@@ -505,7 +526,7 @@ static void page_moe_gemm(const struct op_case *c, const struct op_data *d, floa
         if (c->op == K_OP_MOE_GEMM)
             gemm_of (&one)(&one, &of, y + i * width);
         else
-            page_gemm_silu_mul(&one, &of, y + i * width);
+            page_gemm_gated(&one, &of, y + i * width);
     }
 }
 
@@ -781,10 +802,10 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
     case K_OP_ATTENTION:
         (c->form == K_FORM_MMA && c->dtype == K_F16 ? page_attention_mma : page_attention)(c, d, first);
         break;
-    case K_OP_GEMM_SILU_MUL: page_gemm_silu_mul(c, d, first); break;
+    case K_OP_GEMM_GATED: page_gemm_gated(c, d, first); break;
     case K_OP_MOE_ROUTE: page_moe_route(c, d, out); break;
     case K_OP_MOE_GEMM:
-    case K_OP_MOE_GEMM_SILU_MUL: page_moe_gemm(c, d, first); break;
+    case K_OP_MOE_GEMM_GATED: page_moe_gemm(c, d, first); break;
     case K_OP_MOE_COMBINE: page_moe_combine(c, d, first); break;
     case K_OP_KV_COPY: page_copy_blocks(d, out); break;
     case K_OP_SAMPLE:

@@ -4,6 +4,7 @@
 #ifndef QUIRE_TESTS_PAGE_H
 #define QUIRE_TESTS_PAGE_H
 
+#include "kernels/args/gemm.h"
 #include "kernels/cases/op_data.h"
 
 float page_f32_from_f16(uint16_t h);
@@ -26,7 +27,7 @@ float page_sum_segments(const float s[8], const uint32_t begin[9]);
 float page_row(const struct op_case *c, const unsigned char *row, const float *x);
 
 /* Computes the n outputs of a token's gate and up. */
-void page_silu_mul(const float *gate_up, uint32_t n, float *out);
+void page_gate(struct k_gate how, const float *gate_up, uint32_t n, float *out);
 
 /* Samples from one row of logits. */
 void page_sample(const struct k_sample_row *row, const float *logits, uint32_t n_vocab, struct k_sample_result *out);

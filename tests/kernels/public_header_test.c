@@ -381,8 +381,8 @@ static void test_supports(void **state)
         assert_false(b->ops->supports(b, of_cache[i], K_FORM_LANE, grouped));
     }
     assert_true(b->ops->supports(b, K_OP_EMBED, K_FORM_MMA, k_format_of(K_BF16)));
-    assert_true(b->ops->supports(b, K_OP_GEMM_SILU_MUL, K_FORM_TILE, k_format_of(K_F16)));
-    assert_false(b->ops->supports(b, K_OP_GEMM_SILU_MUL, K_FORM_TILE, k_format_of(K_F32)));
+    assert_true(b->ops->supports(b, K_OP_GEMM_GATED, K_FORM_TILE, k_format_of(K_F16)));
+    assert_false(b->ops->supports(b, K_OP_GEMM_GATED, K_FORM_TILE, k_format_of(K_F32)));
     assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, grouped));
     const struct k_format blocks = k_format_of_blocks(K_PACKING_Q6_K), fp8 = k_format_of_planes(K_E4M3, 8, 128, K_F32);
     assert_true(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, blocks) &&

@@ -267,7 +267,7 @@ static void test_calls_for_nothing(void **state)
     OK(b->ops->embed(b, &(struct k_embed_args){.table = weight}, &err));
     OK(b->ops->rmsnorm(b, &(struct k_rmsnorm_args){.n_cols = 4}, &err));
     OK(b->ops->gemm(b, &(struct k_gemm_args){.weight = weight}, &err));
-    OK(b->ops->gemm_silu_mul(b, &(struct k_gemm_silu_mul_args){.gemm.weight = weight}, &err));
+    OK(b->ops->gemm_gated(b, &(struct k_gemm_gated_args){.gemm.weight = weight}, &err));
     OK(b->ops->rope_angles(b, &(struct k_rope_angles_args){.n_freqs = 4}, &err));
     OK(b->ops->rope_kv(b, &(struct k_rope_kv_args){.kv = &kv, .layer = &layer, .n_q_heads = 1}, &err));
     OK(b->ops->gather(b, &(struct k_gather_args){.n_cols = 4}, &err));
@@ -289,6 +289,15 @@ static void test_impossible_shapes(void **state)
         assert_int_equal(b->ops->kv_copy(b, &copy, &err), QUIRE_INVALID);
         assert_non_null(strstr(err.text, "kv_copy: impossible KV cache shape"));
     }
+    static const struct k_kv_shape narrow_v = {K_FORMAT_F16, 1, 32, 4, 16};
+    const struct k_rope_kv_args rope = {.kv = &narrow_v, .layer = &layer, .n_q_heads = 1, .n_tokens = 1};
+    assert_int_equal(b->ops->rope_kv(b, &rope, &err), QUIRE_UNSUPPORTED);
+    assert_int_equal(b->ops->kv_copy(b, &(struct k_kv_copy_args){&narrow_v, &layer, &layer, &pair, 1}, &err),
+                     QUIRE_UNSUPPORTED);
+    assert_int_equal(
+        b->ops->attention(b, &(struct k_attention_args){.kv = &narrow_v, .layer = &layer, .n_q_heads = 1}, &err),
+        QUIRE_UNSUPPORTED);
+    assert_non_null(strstr(err.text, "attention: KV cache: heads of K have 32 numbers and heads of V 16"));
     static const struct k_kv_shape possible = {K_FORMAT_F16, 1, 16, 4, 16};
     static const float caps[] = {-1, NAN, INFINITY, 0x1p-127f};
     for (size_t i = 0; i < sizeof caps / sizeof caps[0]; i++) {
@@ -306,8 +315,8 @@ static void test_impossible_shapes(void **state)
     struct k_weight *weight;
     OK(b->ops->weight_create(b, (struct k_weight_view[]){k_plain_view(three, K_F32, 3, 1, sizeof *three)}, 1, 1,
                              &weight, &err));
-    const struct k_gemm_silu_mul_args odd = {.gemm = {.weight = weight, .n_tokens = 1}};
-    assert_int_equal(b->ops->gemm_silu_mul(b, &odd, &err), QUIRE_INVALID);
+    const struct k_gemm_gated_args odd = {.gemm = {.weight = weight, .n_tokens = 1}};
+    assert_int_equal(b->ops->gemm_gated(b, &odd, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "(gate and up), got 3"));
     b->ops->weight_destroy(b, weight);
     test_place_tokens(state);

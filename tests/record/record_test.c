@@ -474,8 +474,8 @@ static void without_invariance(void **state)
     client_ask(rig.client, &r);
     rig_close(&rig);
     struct recording *recording = open_recording(path);
-    assert_true(recording_header(recording)->not_invariant);
-    assert_int_equal(recording_header(recording)->gemm_form, K_FORM_MMA);
+    assert_true(recording_header(recording)->engine->not_invariant);
+    assert_int_equal(recording_header(recording)->engine->gemm_form, K_FORM_MMA);
     drive(recording);
     struct replay *p;
     struct replay_report report;

@@ -92,7 +92,7 @@ int fake_pin_status(struct fake_engine *e, const struct fake_request *r, bool ta
     uint32_t percent = c->max_pinned_percent ? c->max_pinned_percent : 50;
     if (r->pin_us == 0)
         return QUIRE_OK;
-    if (!c->kv.prefix_caching || n_blocks == 0)
+    if (!c->kv.prefix_caching || n_blocks == 0 || (r->background && c->preemption == SCHED_PREEMPT_NEVER))
         return QUIRE_INVALID;
     remove_due(e, r->arrival_us);
     for (uint32_t g = 0; g < c->kv.n_groups; g++)

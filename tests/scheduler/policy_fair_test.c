@@ -267,7 +267,7 @@ static uint64_t step_us(const struct sched_config *c, const struct sched_plan *p
         const struct sched_row *row = &plan->rows[i];
         sched_shape_add(&shape, row->first, row->count, row->first + row->count - row->first_logit);
     }
-    return (uint64_t)sched_cost_us(&c->cost, &shape);
+    return (uint64_t)sched_cost_us(c->cost, &shape);
 }
 
 /* Runs the trace to its end. */
@@ -312,16 +312,8 @@ static void run(struct world *w, struct trace *t, const char *policy)
 
 /* ---- traces ---- */
 
-static struct sched_cost small_cost(void)
-{
-    struct sched_cost cost = {.n_points = 2, .row_us = 5, .pair_us = 0.0005};
-    cost.points[0].n_tokens = 1;
-    cost.points[0].us = 1000;
-    cost.points[1].n_tokens = 1024;
-    cost.points[1].us = 11000;
-    cost.context_us = 0.005;
-    return cost;
-}
+static const struct sched_cost small_cost = {
+    .n_points = 2, .points = {{1, 1000}, {1024, 11000}}, .row_us = 5, .context_us = 0.005, .pair_us = 0.0005};
 
 /* Requests that arrive faster than they can be served, of random tenants. */
 static void random_trace(struct trace *t, uint64_t seed)
@@ -341,7 +333,7 @@ static void random_trace(struct trace *t, uint64_t seed)
     c->long_prefill_token_threshold = fake_chance(&r, 20) ? 16 : 0;
     c->max_partial_prefills = fake_chance(&r, 20) ? 1 + fake_below(&r, 2) : 0;
     c->policy_options.prefill_share = fake_chance(&r, 70) ? 0 : 1 + fake_below(&r, 100);
-    c->cost = small_cost();
+    c->cost = &small_cost;
     c->step_target_us = fake_chance(&r, 20) ? 1000 + fake_below(&r, 2000) : 0;
     uint32_t longest[N_RIVALS], share[N_RIVALS], stop = fake_chance(&r, 50);
     for (uint32_t i = 0; i < N_TENANTS; i++)
@@ -477,7 +469,7 @@ static void heavy_trace(struct trace *t, bool heavy)
     c->max_logit_rows = MAX_ROWS;
     c->max_queued_requests = 1600;
     c->max_model_len = 110000;
-    c->cost = small_cost();
+    c->cost = &small_cost;
     c->step_target_us = 4000;
     for (uint32_t i = 0; i < N_TENANTS; i++)
         t->weights[i] = 1;

@@ -145,7 +145,7 @@ static void test_look_ups_do_not_stay(void **state)
     struct sched_config c = small_config();
     c.max_num_seqs = 1;
     c.policy = sched_policy_find("lpm");
-    c.cost = (struct sched_cost){.n_points = 2, .points = {{1, 1000}, {2, 2000}}};
+    c.cost = &(struct sched_cost){.n_points = 2, .points = {{1, 1000}, {2, 2000}}};
     struct sched *s = open_sched(&c);
     submit(s, request_of(1, 0, 40, 1)); /* 40 ms */
     while (sched_stats(s).n_waiting + sched_stats(s).n_running > 0)

@@ -212,7 +212,7 @@ static void test_they_do_not_yield_to_waiting_requests(void **state)
     submit(s, request_of(20, 20000, 80, 20)); /* 25 blocks at its end */
     while (sched_stats(s).n_waiting > 0)
         step(s);
-    submit(s, request_of(21, 30000, 60, 1)); /* 15 blocks: not enough without the first one's */
+    submit(s, request_of(21, 30000, 80, 1)); /* 20 blocks: not enough without the first one's */
     for (uint32_t i = 0; i < 12; i++)
         step(s);
     assert_int_equal(sched_stats(s).n_waiting, 1);
@@ -255,6 +255,60 @@ static void test_tenants_have_parts(void **state)
     end(s);
 }
 
+/* Neither answers nor prompts are pinned. */
+static void test_no_pins(void **state)
+{
+    (void)state;
+    struct sched_config c = cached_config();
+    c.max_pinned_percent = SCHED_NO_PINS;
+    struct sched *s = open_sched(&c);
+    ask(s, 1000);
+    assert_int_equal(sched_stats(s).n_kept, 0);
+    struct sched_request pinned = request_of(1, 30000, 32, 0);
+    struct quire_error err = {0};
+    uint32_t seq;
+    uint64_t retry_us;
+    pinned.pin_us = HOUR;
+    assert_int_equal(sched_submit(s, &pinned, &seq, &retry_us, &err), QUIRE_INVALID);
+    assert_string_equal(err.text, "pin: --max-pinned-percent 0 allows no pins");
+    end(s);
+}
+
+/* Two requests of 20 blocks each, one of each tenant, beside the first one's sessions. Returns the steps until both ran, and
+ * until both ended in *n_all. */
+static uint32_t steps_of_two(bool keeps, uint32_t *n_all)
+{
+    struct sched_config c = cached_config();
+    uint32_t n_waiting = 0;
+    c.policy_options.n_tenants = 2;
+    c.max_pinned_percent = keeps ? 50 : SCHED_NO_PINS;
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 1; i <= 10; i++)
+        ask_as(s, 0, 1000 * i);
+    assert_int_equal(sched_stats(s).n_kept_blocks, keeps ? 20 : 0);
+    submit(s, request_of(20, 20000, 8, 72));
+    step(s);
+    struct sched_request other = request_of(21, 30000, 76, 4);
+    other.tenant = 1;
+    submit(s, other);
+    for (*n_all = 0; sched_stats(s).n_waiting + sched_stats(s).n_running > 0; ++*n_all) {
+        step(s);
+        n_waiting += sched_stats(s).n_waiting;
+    }
+    assert_int_equal(sched_stats(s).n_preemptions, 0);
+    end(s);
+    return n_waiting;
+}
+
+/* A tenant's sessions that hold their whole share cost another tenant not one step. */
+static void test_no_tenant_waits_for_sessions(void **state)
+{
+    (void)state;
+    uint32_t n_all, n_all_without;
+    assert_int_equal(steps_of_two(true, &n_all), steps_of_two(false, &n_all_without));
+    assert_int_equal(n_all, n_all_without);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +320,8 @@ int main(void)
         cmocka_unit_test(test_they_yield_before_a_preemption),
         cmocka_unit_test(test_they_do_not_yield_to_waiting_requests),
         cmocka_unit_test(test_tenants_have_parts),
+        cmocka_unit_test(test_no_pins),
+        cmocka_unit_test(test_no_tenant_waits_for_sessions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

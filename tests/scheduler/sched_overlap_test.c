@@ -211,7 +211,7 @@ static void test_step_times(void **state)
     (void)state;
     for (uint32_t gated = 0; gated < 2; gated++) {
         struct sched_config c = overlap_config();
-        c.cost = (struct sched_cost){.n_points = 1, .points = {{1, 100}}};
+        c.cost = &(struct sched_cost){.n_points = 1, .points = {{1, 100}}};
         c.step_target_us = 1000;
         c.adaptive_budget = true;
         struct sched *s = open_sched(&c);

@@ -62,9 +62,11 @@ static struct sched_policy_options random_options(struct fake_random *random)
     return o;
 }
 
-static struct sched_cost random_cost(struct fake_random *random)
+/* Valid until the next call. */
+static const struct sched_cost *random_cost(struct fake_random *random)
 {
-    struct sched_cost cost = {.n_points = 2, .row_us = fake_below(random, 20)};
+    static struct sched_cost cost;
+    cost = (struct sched_cost){.n_points = 2, .row_us = fake_below(random, 20)};
     cost.points[0].n_tokens = 1;
     cost.points[0].us = 100 + fake_below(random, 1000);
     cost.points[1].n_tokens = 64;
@@ -72,7 +74,7 @@ static struct sched_cost random_cost(struct fake_random *random)
     cost.context_us = fake_below(random, 3);
     cost.pair_us = fake_below(random, 3) * 0.1;
     cost.block_copy_us = fake_below(random, 400);
-    return cost;
+    return &cost;
 }
 
 /* The shape of steps and batches. */
@@ -80,7 +82,7 @@ static void random_shape(struct fake_random *random, struct sched_config *c)
 {
     if (fake_chance(random, 50))
         c->cost = random_cost(random);
-    if (c->cost.n_points && fake_chance(random, 50)) {
+    if (c->cost && fake_chance(random, 50)) {
         c->step_target_us = 1 + fake_below(random, 4000);
         c->adaptive_budget = fake_chance(random, 50);
     }

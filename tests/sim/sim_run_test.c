@@ -463,7 +463,8 @@ static void lengths_follow_from_what_drafts_are_worth(void **state)
         struct sim_result right = run(&s, &t);
         assert_true(right.drafts.n_tokens > 6 * right.drafts.n_sampled);
         s.acceptance.chance[0] = 0.4;
-        s.cost = sched.cost = dear;
+        s.cost = dear;
+        sched.cost = &dear;
         struct sim_result full = run(&s, &t);
         s.adaptive = false;
         struct sim_result fixed = run(&s, &t);

@@ -132,6 +132,8 @@ static void lists(void **state)
     assert_int_equal(o.steps->policy_options.output_price, 7);
     assert_int_equal(good("--fair-prefill-share", "40").steps->policy_options.prefill_share, 40);
     assert_int_equal(good("--max-pinned-percent", "100").steps->max_pinned_percent, 100);
+    assert_int_equal(good("--max-pinned-percent", "0").steps->max_pinned_percent, 0);
+    assert_int_equal(good("--seed", "0").steps->max_pinned_percent, 50);
     static char *const wrong[] = {"", "4", "8=1", "0=", "=1", "0=1,", "0=1;1=2", "0=1 ", "0.5=1", "-1=1", "0=inf"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         bad("--class-weights", wrong[i]);

@@ -54,8 +54,10 @@ static void look(void *context, const struct engine_info *info)
 {
     struct verdict *v = context;
     v->plan = *info->plan;
-    v->max_position = info->desc->config->max_position;
-    snprintf(v->architecture, sizeof v->architecture, "%s", info->desc->config->architecture);
+    if (info->desc->config) { /* NULL: options were refused before the model was read */
+        v->max_position = info->desc->config->max_position;
+        snprintf(v->architecture, sizeof v->architecture, "%s", info->desc->config->architecture);
+    }
     snprintf(v->why, sizeof v->why, "%s", info->device_why ? info->device_why : "");
     snprintf(v->gemms, sizeof v->gemms, "%s", info->gemms);
     snprintf(v->placement, sizeof v->placement, "%s", info->placement ? info->placement : "");
@@ -129,11 +131,12 @@ static void advise_on_model(struct advice *a, const struct machine *m, const str
             "M",
             p->max_model_len, v->max_position, (n_blocks * p->kv_block_bytes >> 20) + 1);
     }
-    if (!p->device_memory && p->weight_bytes + p->total_bytes > m->free_bytes)
+    if (!p->device_memory && p->bytes[PLAN_WEIGHTS] + engine_plan_total_bytes(p) > m->free_bytes)
         advise(a,
                "weights (%s) and the plan (%s) need more than the free memory (%s), so weights would be read from disk "
                "again and again; lower --kv-cache-memory, free memory or use a smaller model",
-               quire_size(p->weight_bytes).text, quire_size(p->total_bytes).text, quire_size(m->free_bytes).text);
+               quire_size(p->bytes[PLAN_WEIGHTS]).text, quire_size(engine_plan_total_bytes(p)).text,
+               quire_size(m->free_bytes).text);
 }
 
 /* ---- for people ------------------------------------------------------------------------------ */
@@ -194,12 +197,13 @@ static void print_model(const struct verdict *v)
         row("GEMM form", "%s", v->gemms);
     if (v->placement[0])
         row("placement", "%s", v->placement);
-    if (p->max_model_len && p->kv_bytes) {
-        row("weights", "%s in %s, %s", quire_size(p->weight_bytes).text, k_format_name(p->weight_format),
+    if (p->max_model_len && p->bytes[PLAN_KV]) {
+        row("weights", "%s in %s, %s", quire_size(p->bytes[PLAN_WEIGHTS]).text, k_format_name(p->weight_format),
             p->device_memory ? "copied to the GPU" : "mapped and used in place");
-        row("KV cache", "%s in %s: %" PRIu64 " tokens, %.1f requests of maximum length", quire_size(p->kv_bytes).text,
-            k_format_name(p->kv_format), kv_tokens(p), (double)kv_tokens(p) / p->max_model_len);
-        row("besides", "%s", quire_size(p->total_bytes - p->kv_bytes).text);
+        row("KV cache", "%s in %s: %" PRIu64 " tokens, %.1f requests of maximum length",
+            quire_size(p->bytes[PLAN_KV]).text, k_format_name(p->kv_format), kv_tokens(p),
+            (double)kv_tokens(p) / p->max_model_len);
+        row("besides", "%s", quire_size(engine_plan_total_bytes(p) - p->bytes[PLAN_KV]).text);
         row("longest request", "%u tokens; %u sequences at once, %u tokens per step", p->max_model_len, p->max_num_seqs,
             p->max_num_batched_tokens);
     }
@@ -244,14 +248,15 @@ static json_t *machine_json(const struct machine *m)
 static json_t *model_json(const struct verdict *v)
 {
     const struct engine_plan *p = &v->plan;
-    bool planned = p->max_model_len && p->kv_bytes;
+    bool planned = p->max_model_len && p->bytes[PLAN_KV];
     json_t *plan = planned
-                       ? json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "device", p->device,
-                                   "weight_dtype", k_format_name(p->weight_format), "kv_dtype",
-                                   k_format_name(p->kv_format), "weight_bytes", (json_int_t)p->weight_bytes, "kv_bytes",
-                                   (json_int_t)p->kv_bytes, "kv_tokens", (json_int_t)kv_tokens(p), "total_bytes",
-                                   (json_int_t)p->total_bytes, "max_model_len", (int)p->max_model_len, "max_num_seqs",
-                                   (int)p->max_num_seqs, "max_num_batched_tokens", (int)p->max_num_batched_tokens)
+                       ? json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "device",
+                                   engine_plan_device(p), "weight_dtype", k_format_name(p->weight_format), "kv_dtype",
+                                   k_format_name(p->kv_format), "weight_bytes", (json_int_t)p->bytes[PLAN_WEIGHTS],
+                                   "kv_bytes", (json_int_t)p->bytes[PLAN_KV], "kv_tokens", (json_int_t)kv_tokens(p),
+                                   "total_bytes", (json_int_t)engine_plan_total_bytes(p), "max_model_len",
+                                   (int)p->max_model_len, "max_num_seqs", (int)p->max_num_seqs,
+                                   "max_num_batched_tokens", (int)p->max_num_batched_tokens)
                        : json_null();
     return json_pack("{s:s, s:b, s:s?, s:s, s:s, s:s, s:s, s:o}", "model", v->given, "runs", v->status == QUIRE_OK,
                      "problem", v->status == QUIRE_OK ? NULL : v->problem.text, "architecture", v->architecture,

@@ -151,15 +151,15 @@ static json_t *unused_json(const struct inspected *x)
 
 static void set_plan(json_t *to, const struct inspected *x)
 {
-    set_text(to, "device", x->plan->device);
+    set_text(to, "device", engine_plan_device(x->plan));
     set_text(to, "gemm_form", k_form_name(x->plan->gemm_form));
     set_text(to, "activations", activations_of(x));
     set_text(to, "weight_format", k_format_name(x->plan->weight_format));
     set_text(to, "kv_format", k_format_name(x->plan->kv_format));
     set_number(to, "kv_bytes_per_token", token_bytes(x));
     set_number(to, "max_model_len", x->plan->max_model_len);
-    set_number(to, "regrouped_bytes", x->plan->repacked_rows_bytes);
-    set_number(to, "panel_bytes", x->plan->repacked_bytes);
+    set_number(to, "regrouped_bytes", x->plan->bytes[PLAN_REPACKED_ROWS]);
+    set_number(to, "panel_bytes", x->plan->bytes[PLAN_REPACKED]);
 }
 
 static void print_json(const struct inspected *x)
@@ -220,16 +220,16 @@ static void print_plan(const struct inspected *x)
 {
     printf("  %-12s %" PRIu64 " bytes a token in %s; at most %u tokens\n", "KV cache", token_bytes(x),
            k_format_name(x->plan->kv_format), x->desc->config->max_position);
-    printf("  %-12s GEMM form %s, activations %s\n", x->plan->device, k_form_name(x->plan->gemm_form),
+    printf("  %-12s GEMM form %s, activations %s\n", engine_plan_device(x->plan), k_form_name(x->plan->gemm_form),
            activations_of(x));
-    if (x->plan->repacked_rows_bytes)
+    if (x->plan->bytes[PLAN_REPACKED_ROWS])
         printf("  %-12s rows are repacked while loading: %s of memory in addition to the file\n", "loading",
-               quire_size(x->plan->repacked_rows_bytes).text);
+               quire_size(x->plan->bytes[PLAN_REPACKED_ROWS]).text);
     else
         printf("  %-12s %s\n", "loading",
-               x->plan->repacked_bytes     ? "repacked for the form int8"
-               : x->plan->planner->on_host ? "used in place"
-                                           : "copied to the device");
+               x->plan->bytes[PLAN_REPACKED] ? "repacked for the form int8"
+               : x->plan->planner->on_host   ? "used in place"
+                                             : "copied to the device");
 }
 
 /* Of the first layer. */

@@ -214,7 +214,7 @@ def step_ms(kernels, machine, matrices, layers, vocabulary, hidden, warp_rows):
 
 # How the benchmark's cases are called that the predictions above are of.
 CASE_OF = {"qkv": "gemm bfloat16 mma T{} N6144 K4096", "o": "gemm bfloat16 mma T{} N4096 K4096 segments of 128",
-           "gate, up": "gemm_silu_mul bfloat16 mma T{} N28672 K4096",
+           "gate, up": "gemm_gated bfloat16 mma T{} N28672 K4096",
            "down": "gemm bfloat16 mma T{} N4096 K14336 segments of 256"}
 ATTENTION_CASE = ("attention float16 mma 32/8 heads of 128, blocks of 16, window 0, "
                   "from 4095 4095 4095 4095 and 60 more T64")

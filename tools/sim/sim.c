@@ -163,10 +163,11 @@ static int allocate(struct run *r)
 /* The cost model gives the time of steps, as in a server that has one. */
 static int make_lengths(struct run *r, const struct sched_config *config)
 {
-    const struct sched_cost *cost = &config->cost;
-    struct length_config lengths = {
-        .first = {FIRST_CHANCE, FIRST_CHANCE}, .next = {NEXT_CHANCE, NEXT_CHANCE}, .n_points = cost->n_points};
-    for (uint32_t i = 0; i < cost->n_points; i++) {
+    const struct sched_cost *cost = config->cost;
+    struct length_config lengths = {.first = {FIRST_CHANCE, FIRST_CHANCE},
+                                    .next = {NEXT_CHANCE, NEXT_CHANCE},
+                                    .n_points = cost ? cost->n_points : 0};
+    for (uint32_t i = 0; i < lengths.n_points; i++) {
         uint32_t n = cost->points[i].n_tokens;
         const struct sched_shape shape = {.n_rows = 1, .n_tokens = n, .n_logits = n};
         lengths.points[i].n_tokens = n;

@@ -266,6 +266,7 @@ cudaError_t launch_gemm_hopper(const struct k_kernel *kernel, const struct cuda_
                                tiles_of(GROUP_TOKENS, v->n_tokens),
                                gated && gated->as_factors,
                                g.one_chunk,
+                               gated ? gated->gate : (struct k_gate){K_GATE_SILU, 0.0f},
                                {0}};
     memcpy(args.begins, g.begins, sizeof args.begins);
     const cudaError_t error = a->x_for_gemm ? cudaSuccess : launch_gemm_factors(call->stream, a, made);

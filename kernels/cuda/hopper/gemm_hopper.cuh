@@ -19,7 +19,7 @@
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/hopper/gemm_hopper.h"
 #include "kernels/cuda/hopper/ptx.cuh"
-#include "kernels/math/activation.h"
+#include "kernels/math/gate.h"
 #include "kernels/segments.h"
 
 #define HOPPER_FN static __device__ __forceinline__
@@ -39,6 +39,7 @@ struct hopper_args {
     uint32_t group; /* token tiles that share one read of the weights */
     bool y_is_factors;
     bool one_chunk; /* no segment is longer than a chunk */
+    struct k_gate gate; /* gated */
     uint32_t begins[K_SEGMENTS + 1]; /* first column of each segment; without segments, the first has all columns */
 };
 
@@ -288,7 +289,8 @@ HOPPER_FN void hopper_store_gated(const hopper_sums<shape> &total, const struct 
         float v[2];
 #pragma unroll
         for (uint32_t e = 0; e < 2; e++)
-            v[e] = k_silu(total[4 * j + e] * gate.scale + gate.bias) * (total[4 * j + 2 + e] * up.scale + up.bias);
+            v[e] = k_gated(a.gate, total[4 * j + e] * gate.scale + gate.bias,
+                           total[4 * j + 2 + e] * up.scale + up.bias);
         const float got = __shfl_xor_sync(~0u, is_odd ? v[0] : v[1], 4);
         const uint32_t token = p.token + 8 * j + lane % 4 * 2 + is_odd, first = row - is_odd;
         if (token < a.n_tokens && first < a.n_y)

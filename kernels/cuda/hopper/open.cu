@@ -128,7 +128,8 @@ static cudaError_t compute(const struct bench *b, const struct trial *t, const s
     w.data_dev = b->weights_dev;
     w.exponents_dev = t->has_exponents ? b->exponents_dev : NULL;
     cuda_gemm_hopper_describe(gpu->hopper, &w);
-    const struct cuda_gated gated = {out, t->as_factors}, *to = t->kind == HOPPER_GATED ? &gated : NULL;
+    const struct cuda_gated gated = {out, t->as_factors, {K_GATE_SILU, 0.0f}},
+                            *to = t->kind == HOPPER_GATED ? &gated : NULL;
     struct k_gemm_args a = {};
     a.weight = &w;
     a.x_dev = b->x_dev;

@@ -42,7 +42,7 @@ static void cuda_close(struct k_backend *b)
 
 static const struct k_kernel *cuda_kernel_at(enum k_operation operation, uint32_t i)
 {
-    if (operation == K_OP_GEMM || operation == K_OP_GEMM_SILU_MUL)
+    if (operation == K_OP_GEMM || operation == K_OP_GEMM_GATED)
         return cuda_gemm_kernel_at(i);
     return operation == K_OP_ATTENTION ? cuda_attention_kernel_at(i) : NULL;
 }

@@ -7,8 +7,8 @@
 bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format)
 {
     (void)b;
-    bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_SILU_MUL;
-    if (operation == K_OP_MOE_GEMM || operation == K_OP_MOE_GEMM_SILU_MUL) /* moe.c refuses them */
+    bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_GATED;
+    if (operation == K_OP_MOE_GEMM || operation == K_OP_MOE_GEMM_GATED) /* moe.c refuses them */
         return false;
     const bool is_plain = k_format_is_plain(format);
     bool has_form = form == K_FORM_LANE || (form == K_FORM_MMA && is_plain && format.kind != K_F32) ||
@@ -100,7 +100,7 @@ static cudaError_t launch_chosen(struct k_backend *b, const struct k_gemm_args *
 
 /* ---- the operation ---- */
 
-/* Sets *done if NVIDIA's library has computed the GEMM. SiLU is then a separate launch. The library is no row of the
+/* Sets *done if NVIDIA's library has computed the GEMM. The gate is then a separate launch. The library is no row of the
  * table, because its bits are not the form's. */
 static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, const struct cuda_gated *gated, bool *done,
                            struct quire_error *err)
@@ -114,11 +114,11 @@ static int gemm_by_library(struct k_backend *b, const struct k_gemm_args *a, con
     int status = cublaslt_gemm(b, a, done, err);
     if (status != QUIRE_OK || !*done || !gated)
         return status;
-    cudaError_t error = launch_silu_mul(c->stream, a->y_dev, gated, a->n_tokens, a->weight->n_rows / 2);
-    return cuda_check(b, error, "silu", err);
+    cudaError_t error = launch_gate(c->stream, a->y_dev, gated, a->n_tokens, a->weight->n_rows / 2);
+    return cuda_check(b, error, "gate", err);
 }
 
-/* gated: the destination of silu(gate) · up, or NULL. */
+/* gated: the destination of the gate, or NULL. */
 static int gemm(struct k_backend *b, const struct k_gemm_args *args, const struct cuda_gated *gated,
                 const char *operation, struct quire_error *err)
 {
@@ -143,11 +143,11 @@ int cuda_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_err
     return gemm(b, a, NULL, "gemm", err);
 }
 
-int cuda_gemm_silu_mul(struct k_backend *b, const struct k_gemm_silu_mul_args *a, struct quire_error *err)
+int cuda_gemm_gated(struct k_backend *b, const struct k_gemm_gated_args *a, struct quire_error *err)
 {
     int status = k_check_gate_up(a->gemm.weight->n_rows, err);
     if (status != QUIRE_OK)
         return status;
     bool as_factors = cuda_leaves_factors(b, a->for_gemm, a->out_dev, a->gemm.weight->n_rows / 2);
-    return gemm(b, &a->gemm, &(struct cuda_gated){a->out_dev, as_factors}, "gemm_silu_mul", err);
+    return gemm(b, &a->gemm, &(struct cuda_gated){a->out_dev, as_factors, a->gate}, "gemm_gated", err);
 }

@@ -20,10 +20,10 @@ int cuda_moe_gemm(struct k_backend *b, const struct k_moe_gemm_args *a, struct q
     return refuse("moe_gemm", err);
 }
 
-int cuda_moe_gemm_silu_mul(struct k_backend *b, const struct k_moe_gemm_silu_mul_args *a, struct quire_error *err)
+int cuda_moe_gemm_gated(struct k_backend *b, const struct k_moe_gemm_gated_args *a, struct quire_error *err)
 {
     (void)b, (void)a;
-    return refuse("moe_gemm_silu_mul", err);
+    return refuse("moe_gemm_gated", err);
 }
 
 int cuda_moe_combine(struct k_backend *b, const struct k_moe_combine_args *a, struct quire_error *err)

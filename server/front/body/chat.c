@@ -1,5 +1,6 @@
 #include "text/quire_chat.h"
 #include "server/front/body/generation_job.h"
+#include "server/front/body/open_calls.h"
 #include "server/front/front_internal.h"
 #include "server/front/grammar/tool_grammar.h"
 
@@ -136,8 +137,9 @@ static bool put_tool_calls(struct buffer *o, struct quire_value calls, size_t in
     json_out_raw(o, "[");
     while (quire_value_next(&calls, NULL, &call)) {
         struct quire_value function = quire_value_member(call, "function");
-        if (!json_is(quire_value_member(function, "name"), QUIRE_STRING))
-            return bad_message(e, index, "tool_calls", "a call needs function.name, a string");
+        const struct quire_value name = quire_value_member(function, "name");
+        if (!json_is(name, QUIRE_STRING) || name.n == 2)
+            return bad_message(e, index, "tool_calls", "a call needs function.name, a non-empty string");
         put_comma(o);
         json_out_raw(o, "{");
         while (quire_value_next(&call, &key, &value)) {
@@ -185,6 +187,53 @@ static bool check_message(struct quire_value message, size_t index, struct api_e
     return true;
 }
 
+/* ---- calls and their results ---- */
+
+/* All calls of a turn need a result before the next turn: many templates fail otherwise. */
+static bool all_answered(const struct open_calls *calls, struct api_error *e)
+{
+    const struct open_call *call = open_calls_first(calls);
+    char path[64];
+    if (!call)
+        return true;
+    snprintf(path, sizeof path, "messages[%zu].tool_calls[%zu]", call->message, call->part);
+    return api_bad(e, path, "no message of role \"tool\" with the result of this call (its tool_call_id) follows");
+}
+
+static bool open_turn(struct open_calls *open, struct quire_value calls, size_t index, struct api_error *e)
+{
+    struct quire_value rest = calls, call;
+    char path[64];
+    open_calls_clear(open);
+    for (size_t k = 0; calls.n && quire_value_next(&rest, NULL, &call); k++) { /* an array: it has been written */
+        const struct quire_value id = json_field_member(call, "id");
+        snprintf(path, sizeof path, "messages[%zu].tool_calls[%zu].id", index, k);
+        if (id.n && !json_is(id, QUIRE_STRING))
+            return api_bad(e, path, "must be a string");
+        if (!open_calls_add(open, id, index, k, path, e))
+            return false;
+    }
+    return true;
+}
+
+/* Messages of other roles than these do not end a turn. */
+static bool follow_calls(struct open_calls *open, struct quire_value message, size_t index, struct api_error *e)
+{
+    const struct quire_value role = quire_value_member(message, "role");
+    const struct quire_value id = json_field_member(message, "tool_call_id");
+    if (quire_value_is(role, "assistant"))
+        return all_answered(open, e) && open_turn(open, json_field_member(message, "tool_calls"), index, e);
+    if (quire_value_is(role, "user"))
+        return all_answered(open, e);
+    if (!quire_value_is(role, "tool"))
+        return true;
+    if (id.n && !json_is(id, QUIRE_STRING))
+        return bad_message(e, index, "tool_call_id", "must be a string");
+    return open_calls_answer(open, id) ||
+           bad_message(e, index, "tool_call_id",
+                       "no call of the assistant's message before has this id and still needs a result");
+}
+
 static bool put_message(struct buffer *o, struct quire_value message, size_t index, struct api_error *e)
 {
     struct quire_value key, value;
@@ -208,21 +257,25 @@ static bool put_message(struct buffer *o, struct quire_value message, size_t ind
     return true;
 }
 
-static bool put_messages(struct buffer *o, struct quire_value messages, struct api_error *e)
+/* may_be_open: the calls of the last turn may be without results. */
+static bool put_messages(struct buffer *o, struct quire_value messages, bool may_be_open, struct api_error *e)
 {
     struct quire_value rest = messages, message;
+    struct open_calls open = {0};
+    bool ok = true;
     size_t i;
     /* The output is about as long as the input. Growing in steps would copy, with both copies in memory for a while. */
     buffer_reserve(o, messages.n + 64);
     json_out_raw(o, "[");
-    for (i = 0; json_is(messages, QUIRE_ARRAY) && quire_value_next(&rest, NULL, &message); i++) {
+    for (i = 0; ok && json_is(messages, QUIRE_ARRAY) && quire_value_next(&rest, NULL, &message); i++) {
         if (i == CHAT_MAX_MESSAGES)
-            return api_bad(e, "messages", "more than %d", CHAT_MAX_MESSAGES);
-        if (!put_message(o, message, i, e))
-            return false;
+            ok = api_bad(e, "messages", "more than %d", CHAT_MAX_MESSAGES);
+        ok = ok && put_message(o, message, i, e) && follow_calls(&open, message, i, e);
     }
     json_out_raw(o, "]");
-    return i > 0 || api_bad(e, "messages", "must be a non-empty array");
+    ok = ok && (may_be_open || all_answered(&open, e));
+    open_calls_free(&open);
+    return ok && (i > 0 || api_bad(e, "messages", "must be a non-empty array"));
 }
 
 /* ---- a chat ---------------------------------------------------------------------------------- */
@@ -247,60 +300,20 @@ static bool keep(struct request_job *j, struct quire_value value, char **out)
     return *out || !value.n || api_no_memory(&j->error);
 }
 
-/* The variables of the template: chat_template_kwargs, and fields that stand for one of them unless it has them. */
-static bool read_kwargs(struct request_job *j, const struct quire_doc *body)
-{
-    static const struct {
-        const char *name;
-        enum quire_kind kind;
-        const char *what;
-    } fields[] = {{"reasoning_effort", QUIRE_STRING, "a string"}, {"enable_thinking", QUIRE_BOOL, "true or false"}};
-    const struct quire_value kwargs = json_field_get(body, "chat_template_kwargs");
-    struct buffer o = {0};
-    bool ok = true;
-    if (kwargs.n && !json_is(kwargs, QUIRE_OBJECT))
-        return api_bad(&j->error, "chat_template_kwargs", "must be an object");
-    for (size_t i = 0; ok && i < sizeof fields / sizeof *fields; i++) {
-        const struct quire_value value = json_field_get(body, fields[i].name);
-        if (value.n && !json_is(value, fields[i].kind))
-            ok = api_bad(&j->error, fields[i].name, "must be %s", fields[i].what);
-        if (!ok || !value.n || quire_value_member(kwargs, fields[i].name).n)
-            continue;
-        json_out_raw(&o, o.n == 0 ? "{" : ",");
-        json_out_text(&o, fields[i].name);
-        json_out_raw(&o, ":");
-        put_value(&o, value);
-    }
-    if (ok && o.n == 0)
-        return keep(j, kwargs, &j->text->chat.kwargs);
-    if (ok && quire_value_count(kwargs) > 0) {
-        json_out_raw(&o, ",");
-        buffer_append(&o, kwargs.text + 1, kwargs.n - 1);
-    } else {
-        json_out_raw(&o, "}");
-    }
-    if (ok && !buffer_text(&o))
-        ok = api_no_memory(&j->error);
-    if (ok)
-        j->text->chat.kwargs = o.data;
-    else
-        buffer_free(&o);
-    return ok;
-}
-
 bool chat_read_messages(struct request_job *j, const struct quire_doc *body)
 {
     struct api_error *e = &j->error;
     struct text_chat *c = &j->text->chat;
     struct quire_value tools;
     struct buffer o = {0};
-    bool ok = put_messages(&o, json_field_get(body, "messages"), e) && params_tools(body, &tools, e) &&
-              json_field_bool(body, "continue_final_message", &c->continue_final, e);
+    bool ok = json_field_bool(body, "continue_final_message", &c->continue_final, e);
     c->add_generation_prompt = !c->continue_final;
     ok = ok && json_field_bool(body, "add_generation_prompt", &c->add_generation_prompt, e);
     if (ok && c->add_generation_prompt && c->continue_final)
         ok = api_bad(e, "continue_final_message", "does not go with \"add_generation_prompt\": true");
-    ok = ok && keep(j, tools, &c->tools) && read_kwargs(j, body) && chat_take(j, &o, "messages");
+    ok = ok && put_messages(&o, json_field_get(body, "messages"), !c->add_generation_prompt, e) &&
+         params_tools(body, &tools, e);
+    ok = ok && keep(j, tools, &c->tools) && chat_read_variables(j, body, NULL, 0) && chat_take(j, &o, "messages");
     buffer_free(&o);
     return ok;
 }

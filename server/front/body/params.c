@@ -3,6 +3,7 @@
 #include "server/front/body/bad_words.h"
 #include "server/front/body/drafts_json.h"
 #include "server/front/body/spec_json.h"
+#include "server/front/body/tools_json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -67,16 +68,34 @@ bool params_format(struct params *p, struct quire_value format, const char *fiel
     return grammar_request_format(format, field, whitespace_of(model), &p->grammar, e);
 }
 
+/* Clients of local servers use names that OpenAI's API does not have, such as those with a dot. */
+static bool check_tool_name(struct quire_value name, size_t index, struct api_error *e)
+{
+    char *text = NULL;
+    size_t n = 0;
+    if (json_is(name, QUIRE_STRING) && !json_value_text(name, "tools", &text, &n, e))
+        return false;
+    bool ok = n > 0 && n <= TOOLS_MAX_NAME;
+    for (size_t k = 0; ok && k < n; k++)
+        ok = (unsigned char)text[k] >= ' ' && text[k] != '\x7f';
+    free(text);
+    return ok ||
+           api_bad(e, "tools", "item %zu: function.name must be a string of 1 to %d bytes without control characters",
+                   index, TOOLS_MAX_NAME);
+}
+
 static bool check_tools(struct quire_value tools, struct api_error *e)
 {
     struct quire_value rest = tools, tool;
     if (tools.n && !json_is(tools, QUIRE_ARRAY))
         return api_bad(e, "tools", "must be an array");
     for (size_t i = 0; tools.n && quire_value_next(&rest, NULL, &tool); i++) {
+        if (i == TOOLS_MAX)
+            return api_bad(e, "tools", "more than %d", TOOLS_MAX);
         if (!quire_value_is(quire_value_member(tool, "type"), "function"))
             return api_bad(e, "tools", "item %zu must be of type \"function\"", i);
-        if (!json_is(quire_value_member(quire_value_member(tool, "function"), "name"), QUIRE_STRING))
-            return api_bad(e, "tools", "item %zu: function.name must be a string", i);
+        if (!check_tool_name(quire_value_member(quire_value_member(tool, "function"), "name"), i, e))
+            return false;
     }
     return true;
 }

@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define TOOLS_MAX 1024
+/* As many as a grammar of calls has at most. */
+#define TOOLS_MAX 1000
 #define TOOLS_MAX_NAME 128
 
 /* A string of 1 to TOOLS_MAX_NAME of the characters A-Z a-z 0-9 _ -. Its bytes are then the name: it has no escapes. */

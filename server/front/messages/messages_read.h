@@ -45,8 +45,8 @@ struct messages_thinking {
 };
 /* Reads "thinking" without a comparison with max_tokens. */
 bool messages_thinking_read(const struct quire_doc *body, struct messages_thinking *out, struct api_error *e);
-/* Appends the variables of the chat template: chat_template_kwargs, and those that follow from thinking and from
- * output_config.effort. Appends nothing if the body sets none of them. */
+/* Appends the variables of the chat template to an empty buffer: chat_variables_add(), and those that follow from
+ * thinking and from output_config.effort. */
 bool messages_variables_add(struct buffer *o, const struct quire_doc *body, const struct messages_thinking *thinking,
                             struct api_error *e);
 

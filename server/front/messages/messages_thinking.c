@@ -1,7 +1,7 @@
 /* The thinking of a body, as variables of the chat template. */
 #include "server/front/messages/messages_read.h"
 
-#include "server/front/output/json_out.h"
+#include "server/front/front_internal.h"
 
 #define MIN_BUDGET 1024 /* as in Anthropic's API */
 
@@ -34,16 +34,6 @@ bool messages_thinking_read(const struct quire_doc *body, struct messages_thinki
 
 /* ---- variables ------------------------------------------------------------------------------ */
 
-static void put(struct buffer *o, struct quire_value kwargs, const char *name, const char *value)
-{
-    if (o->failed || quire_value_member(kwargs, name).n) /* the client's own has priority */
-        return;
-    json_out_raw(o, o->data[o->n - 1] == '{' ? "" : ",");
-    json_out_text(o, name);
-    json_out_raw(o, ":");
-    json_out_raw(o, value);
-}
-
 /* *out: the effort in the words of templates, as JSON; NULL: not set. */
 static bool read_effort(const struct quire_doc *body, const char **out, struct api_error *e)
 {
@@ -64,29 +54,16 @@ static bool read_effort(const struct quire_doc *body, const char **out, struct a
 bool messages_variables_add(struct buffer *o, const struct quire_doc *body, const struct messages_thinking *thinking,
                             struct api_error *e)
 {
-    const struct quire_value kwargs = json_field_get(body, "chat_template_kwargs");
     const char *effort, *is_on = thinking->is_on ? "true" : "false";
-    const size_t before = o->n;
-    if (kwargs.n && !json_is(kwargs, QUIRE_OBJECT))
-        return api_bad(e, "chat_template_kwargs", "must be an object");
+    struct chat_variable variables[3];
+    size_t n = 0;
     if (!read_effort(body, &effort, e))
         return false;
-    buffer_append(o, kwargs.n ? kwargs.text : "{", kwargs.n ? kwargs.n - 1 : 1);
-    if (o->failed)
-        return api_no_memory(e);
-    while (o->data[o->n - 1] == ' ' || o->data[o->n - 1] == '\n' || o->data[o->n - 1] == '\t' ||
-           o->data[o->n - 1] == '\r')
-        o->n--;
-    /* The two names that templates give it. */
-    if (thinking->is_set) {
-        put(o, kwargs, "enable_thinking", is_on);
-        put(o, kwargs, "thinking", is_on);
+    if (thinking->is_set) { /* the two names that templates give it */
+        variables[n++] = (struct chat_variable){"enable_thinking", is_on};
+        variables[n++] = (struct chat_variable){"thinking", is_on};
     }
     if (effort)
-        put(o, kwargs, "reasoning_effort", effort);
-    if (o->n == before + 1 && !kwargs.n)
-        o->n = before;
-    else
-        json_out_raw(o, "}");
-    return !o->failed || api_no_memory(e);
+        variables[n++] = (struct chat_variable){"reasoning_effort", effort};
+    return chat_variables_add(o, body, variables, n, e);
 }

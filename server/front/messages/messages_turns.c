@@ -62,6 +62,13 @@ static bool check_text(struct turns *t, struct quire_value block, size_t i, cons
            api_bad(t->e, path_of(t, i, name), "must be a string");
 }
 
+/* What another server signed or encrypted: Quire cannot check it, and does not use it. */
+static bool check_sealed(struct turns *t, struct quire_value block, size_t i, const char *name)
+{
+    const struct quire_value value = json_field_member(block, name + 1);
+    return !value.n || json_is(value, QUIRE_STRING) || api_bad(t->e, path_of(t, i, name), "must be a string");
+}
+
 static bool check_call(struct turns *t, struct quire_value block, size_t i)
 {
     const struct quire_value input = json_field_member(block, "input");
@@ -127,8 +134,8 @@ static bool check_block(struct turns *t, struct quire_value block, size_t i, enu
     case KIND_TEXT: return check_text(t, block, i, ".text");
     case KIND_RESULT: return check_result(t, block, i);
     case KIND_CALL: return check_call(t, block, i);
-    case KIND_THINKING: return check_text(t, block, i, ".thinking");
-    case KIND_REDACTED:
+    case KIND_THINKING: return check_text(t, block, i, ".thinking") && check_sealed(t, block, i, ".signature");
+    case KIND_REDACTED: return check_sealed(t, block, i, ".data");
     case N_KINDS: break;
     }
     return true;

@@ -1,10 +1,6 @@
 #include "server/front/messages/reply_blocks.h"
 
-#include "base/hash.h"
 #include "server/front/output/reply.h"
-
-#include <inttypes.h>
-#include <stdio.h>
 
 /* Levels of nesting of a call's arguments: a request that repeats the call must stay below REQUEST_MAX_DEPTH. */
 #define ARGUMENTS_MAX_DEPTH (REQUEST_MAX_DEPTH - 8)
@@ -31,16 +27,10 @@ static struct reply_blocks *blocks_of(struct blocks_writer *w)
 
 /* ---- one block ------------------------------------------------------------------------------ */
 
-/* Templates of Mistral accept only ids of nine letters and digits. */
 static void put_call_head(const struct blocks_writer *w, struct buffer *o, const struct buffer *name)
 {
-    uint64_t random[2];
-    char id[48];
-    quire_random(random, sizeof random);
-    if (w->r->params->tool_format == TOOL_MISTRAL)
-        snprintf(id, sizeof id, "%09" PRIx64, random[0] >> 28);
-    else
-        snprintf(id, sizeof id, "toolu_%016" PRIx64 "%08" PRIx64, random[0], random[1] & UINT32_MAX);
+    char id[TOOL_CALL_ID_BYTES];
+    tool_call_id(w->r->params->tool_format, "toolu_", id);
     json_out_raw(o, "{\"type\":\"tool_use\",\"id\":");
     json_out_text(o, id);
     json_out_raw(o, ",\"name\":");

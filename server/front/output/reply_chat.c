@@ -95,18 +95,18 @@ static void put_reasoning_delta(void *context, const char *text, size_t n)
     end_delta(d);
 }
 
-/* The beginning of a call; its arguments follow. id: the model's own; NULL: a new one. */
-static void put_call_head(struct buffer *o, const char *id, size_t n_id, const char *name, size_t n_name)
+/* The beginning of a call; its arguments follow. call->id: the model's own; NULL: a new one. */
+static void put_call_head(struct buffer *o, const struct reply *r, const struct tool_call *call)
 {
     char random[TOOL_CALL_ID_BYTES];
-    tool_call_id("call_", random);
+    tool_call_id(r->params->tool_format, "call_", random);
     json_out_raw(o, "\"id\":");
-    if (id)
-        json_out_string(o, id, n_id);
+    if (call->id)
+        json_out_string(o, call->id, call->n_id);
     else
         json_out_text(o, random);
     json_out_raw(o, ",\"type\":\"function\",\"function\":{\"name\":");
-    json_out_string(o, name, n_name);
+    json_out_string(o, call->name, call->n_name);
     json_out_raw(o, ",\"arguments\":");
 }
 
@@ -122,7 +122,7 @@ static void put_call_delta(void *context, const struct tool_call *call)
 {
     struct deltas *d = context;
     begin_call_delta(d, call->index);
-    put_call_head(&d->r->event, call->id, call->n_id, call->name, call->n_name);
+    put_call_head(&d->r->event, d->r, call);
     json_out_raw(&d->r->event, "\"\"}}]");
     end_delta(d);
 }
@@ -203,15 +203,19 @@ struct message {
     struct buffer content, reasoning, calls;
 };
 
-static void add_part(struct message *m, const struct answer_part *part)
+static void add_part(struct message *m, const struct reply *r, const struct answer_part *part)
 {
+    const struct tool_call call = {.name = part->name,
+                                   .n_name = part->name ? strlen(part->name) : 0,
+                                   .id = part->id,
+                                   .n_id = part->id ? strlen(part->id) : 0};
     if (part->kind != ANSWER_CALL) {
         struct buffer *o = part->kind == ANSWER_TEXT ? &m->content : &m->reasoning;
         buffer_append(o, part->text.data, part->text.n);
         return;
     }
     json_out_raw(&m->calls, m->calls.n > 0 ? ",{" : "{");
-    put_call_head(&m->calls, part->id, part->id ? strlen(part->id) : 0, part->name, strlen(part->name));
+    put_call_head(&m->calls, r, &call);
     json_out_string(&m->calls, part->text.data, part->text.n);
     json_out_raw(&m->calls, "}}");
 }
@@ -249,7 +253,7 @@ static void put_message(struct buffer *o, const struct reply *r, struct choice *
     if (answer_parser_is_needed(&c->parts->answer))
         shown->failed |= !answer_parser_finish(&c->parts->answer, &sink);
     for (uint32_t i = 0; i < shown->n && !shown->failed; i++)
-        add_part(&m, &shown->items[i]);
+        add_part(&m, r, &shown->items[i]);
     o->failed |= shown->failed;
     write_message(o, &m);
     buffer_free(&m.content);

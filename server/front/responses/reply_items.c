@@ -245,19 +245,16 @@ static void on_reasoning(void *context, const char *text, size_t n)
     add_piece(context, ITEM_REASONING, text, n);
 }
 
-/* Templates of Mistral accept only ids of nine letters and digits. */
 static void set_call_id(struct items_writer *w, const struct tool_call *call)
 {
     struct buffer *o = &items_of(w)->call_id;
     char id[TOOL_CALL_ID_BYTES];
     buffer_clear(o);
-    tool_call_id("call_", id);
+    tool_call_id(w->r->params->tool_format, "call_", id);
     if (call->id)
         buffer_append(o, call->id, call->n_id);
-    else if (w->r->params->tool_format == TOOL_MISTRAL)
-        buffer_append(o, id + strlen("call_"), 9);
     else
-        buffer_append(o, id, strlen(id));
+        json_out_raw(o, id);
 }
 
 static void on_begin(void *context, const struct tool_call *call)

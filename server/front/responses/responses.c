@@ -147,52 +147,35 @@ static bool use_tools(struct generation_job *g, const struct quire_doc *body)
 
 /* ---- reasoning ------------------------------------------------------------------------------ */
 
-/* *out: the effort as variables of templates, in JSON without braces; NULL: not set. */
-static bool read_effort(const struct quire_doc *body, const char **out, struct api_error *e)
+/* Variables of templates that follow from the effort. */
+#define MAX_OF_EFFORT 2
+struct effort {
+    const char *word;
+    struct chat_variable variables[MAX_OF_EFFORT];
+    size_t n;
+};
+static const struct effort efforts[] = {
+    {"none", {{"enable_thinking", "false"}, {"thinking", "false"}}, 2},
+    {"minimal", {{"reasoning_effort", "\"low\""}}, 1},
+    {"low", {{"reasoning_effort", "\"low\""}}, 1},
+    {"medium", {{"reasoning_effort", "\"medium\""}}, 1},
+    {"high", {{"reasoning_effort", "\"high\""}}, 1},
+    {"xhigh", {{"reasoning_effort", "\"high\""}}, 1},
+};
+
+static bool read_variables(struct generation_job *g, const struct quire_doc *body)
 {
-    static const char *const words[][2] = {{"none", "\"enable_thinking\":false,\"thinking\":false"},
-                                           {"minimal", "\"reasoning_effort\":\"low\""},
-                                           {"low", "\"reasoning_effort\":\"low\""},
-                                           {"medium", "\"reasoning_effort\":\"medium\""},
-                                           {"high", "\"reasoning_effort\":\"high\""},
-                                           {"xhigh", "\"reasoning_effort\":\"high\""}};
+    struct api_error *e = &g->job.error;
     const struct quire_value reasoning = json_field_get(body, "reasoning");
     const struct quire_value effort = json_field_member(reasoning, "effort");
     if (reasoning.n && !json_is(reasoning, QUIRE_OBJECT))
         return api_bad(e, "reasoning", "must be an object");
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (quire_value_is(effort, words[i][0]))
-            *out = words[i][1];
-    return !effort.n || *out ||
-           api_bad(e, "reasoning.effort", "must be \"none\", \"minimal\", \"low\", \"medium\", \"high\" or \"xhigh\"");
-}
-
-/* The variables of the template: chat_template_kwargs, or those that follow from the effort. */
-static bool read_variables(struct generation_job *g, const struct quire_doc *body)
-{
-    struct api_error *e = &g->job.error;
-    const struct quire_value kwargs = json_field_get(body, "chat_template_kwargs");
-    const char *effort = NULL;
-    struct buffer o = {0};
-    if (kwargs.n && !json_is(kwargs, QUIRE_OBJECT))
-        return api_bad(e, "chat_template_kwargs", "must be an object");
-    if (!read_effort(body, &effort, e))
-        return false;
-    if (!effort && !kwargs.n)
-        return true;
-    if (kwargs.n) {
-        buffer_append(&o, kwargs.text, kwargs.n);
-    } else {
-        json_out_raw(&o, "{");
-        json_out_raw(&o, effort);
-        json_out_raw(&o, "}");
-    }
-    if (!buffer_text(&o)) {
-        buffer_free(&o);
-        return api_no_memory(e);
-    }
-    g->job.text->chat.kwargs = o.data;
-    return true;
+    if (!effort.n)
+        return chat_read_variables(&g->job, body, NULL, 0);
+    for (size_t i = 0; i < sizeof efforts / sizeof *efforts; i++)
+        if (quire_value_is(effort, efforts[i].word))
+            return chat_read_variables(&g->job, body, efforts[i].variables, efforts[i].n);
+    return api_bad(e, "reasoning.effort", "must be \"none\", \"minimal\", \"low\", \"medium\", \"high\" or \"xhigh\"");
 }
 
 /* ---- parameters ----------------------------------------------------------------------------- */

@@ -1,5 +1,10 @@
 #include "server/front/tools/answer_parser.h"
 
+#include <string.h>
+
+/* Bytes of ids that a new one is compared with; a call after them gets a new id. */
+#define MAX_IDS 65536
+
 /* A parser with the sink of one push. */
 struct pushed {
     struct answer_parser *p;
@@ -13,14 +18,34 @@ static void on_text(void *context, const char *text, size_t n)
     d->sink->tools.text(d->sink->tools.context, text, n);
 }
 
+/* Whether this id, which is without line breaks, is new in the answer. Clients match results by it. */
+static bool is_new_id(struct pushed *d, const struct tool_call *call)
+{
+    struct buffer *ids = &d->p->ids;
+    const size_t before = ids->n;
+    buffer_append(ids, "\n", 1);
+    buffer_append(ids, call->id, call->n_id);
+    buffer_append(ids, "\n", 1);
+    d->ok &= !ids->failed;
+    if (ids->failed || !memmem(ids->data, before, ids->data + before, ids->n - before))
+        return true;
+    ids->n = before;
+    return false;
+}
+
 static void on_call_begin(void *context, const struct tool_call *call)
 {
     struct pushed *d = context;
+    struct tool_call own = *call;
     d->p->skips = d->p->one_call && d->p->n_calls > 0;
     if (d->p->skips)
         return;
     d->p->n_calls++;
-    d->sink->tools.call_begin(d->sink->tools.context, call);
+    if (own.id && (memchr(own.id, '\n', own.n_id) || d->p->ids.n > MAX_IDS || !is_new_id(d, call))) {
+        own.id = NULL;
+        own.n_id = 0;
+    }
+    d->sink->tools.call_begin(d->sink->tools.context, &own);
 }
 
 static void on_call_arguments(void *context, const char *text, size_t n)
@@ -101,4 +126,5 @@ void answer_parser_free(struct answer_parser *p)
 {
     reasoning_parser_free(&p->reasoning);
     tool_parser_free(&p->tools);
+    buffer_free(&p->ids);
 }

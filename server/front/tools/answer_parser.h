@@ -6,6 +6,7 @@
 #ifndef QUIRE_FRONT_ANSWER_PARSER_H
 #define QUIRE_FRONT_ANSWER_PARSER_H
 
+#include "base/buffer.h"
 #include "server/front/tools/reasoning_parser.h"
 #include "server/front/tools/tool_parser.h"
 
@@ -21,6 +22,7 @@ struct answer_parser { /* zero at first, except these */
     bool one_call; /* further calls are left out */
     uint32_t n_calls; /* passed on so far */
     bool skips; /* private: in a call that is left out */
+    struct buffer ids; /* private: the model's own ids so far. One that it repeats is not passed on */
 };
 void answer_parser_free(struct answer_parser *p);
 /* Whether there is something to parse. If not, push is not needed: all is text. */

@@ -87,9 +87,12 @@ void answer_parts_free(struct answer_parts *parts)
     *parts = (struct answer_parts){0};
 }
 
-void tool_call_id(const char *prefix, char out[TOOL_CALL_ID_BYTES])
+void tool_call_id(enum tool_format format, const char *prefix, char out[TOOL_CALL_ID_BYTES])
 {
     uint64_t random[2];
     quire_random(random, sizeof random);
-    snprintf(out, TOOL_CALL_ID_BYTES, "%.5s%016" PRIx64 "%08" PRIx64, prefix, random[0], random[1] & UINT32_MAX);
+    if (format == TOOL_MISTRAL)
+        snprintf(out, TOOL_CALL_ID_BYTES, "%09" PRIx64, random[0] >> 28);
+    else
+        snprintf(out, TOOL_CALL_ID_BYTES, "%.6s%016" PRIx64 "%08" PRIx64, prefix, random[0], random[1] & UINT32_MAX);
 }

@@ -26,8 +26,9 @@ void answer_parts_free(struct answer_parts *parts);
 /* A sink that adds to them. */
 struct answer_sink answer_parts_sink(struct answer_parts *parts);
 
-/* A new random id of a call: the prefix, of 5 characters, and 24 hex digits. */
-#define TOOL_CALL_ID_BYTES 30
-void tool_call_id(const char *prefix, char out[TOOL_CALL_ID_BYTES]);
+/* A new random id of a call that the model gave none: the prefix, of at most 6 characters, and 24 hex digits. With
+ * TOOL_MISTRAL 9 hex digits: the templates of Mistral accept only ids of nine letters and digits. */
+#define TOOL_CALL_ID_BYTES 31
+void tool_call_id(enum tool_format format, const char *prefix, char out[TOOL_CALL_ID_BYTES]);
 
 #endif

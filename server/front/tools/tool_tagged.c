@@ -253,6 +253,8 @@ static bool begin_value(struct tool_parser *p, bool over, size_t at, const struc
         return end_call(p, 0, false, sink);
     struct tool_tagged *t = w->tagged;
     t->in_value = t->is_first = true;
+    t->in_quotes = t->is_escaped = false;
+    t->first_close = 0;
     t->is_string = key_is_string(p, text + key, n_key);
     json_out_raw(&w->out, t->comma ? ", " : "");
     json_out_string(&w->out, text + key, n_key);
@@ -323,6 +325,47 @@ static void give_string(struct tool_parser *p, size_t n, const struct tool_sink 
     tool_drop(w, n, TOOL_ARGUMENTS);
 }
 
+/* The value ends at its first tag, although that is in a string of a list or an object: the value is no JSON. Then the
+ * answer's other values are not searched to its end, too. */
+static bool end_spoiled(struct tool_parser *p, const struct tool_sink *sink)
+{
+    p->work->is_spoiled = true;
+    return end_value(p, p->work->tagged->first_close, sink);
+}
+
+/* Searches the first n bytes of a value for its end. A tag in a string of a list or an object is text, if the value is
+ * JSON with it. */
+static bool find_end(const struct tool_parser *p, size_t n, size_t *end)
+{
+    struct tool_work *w = p->work;
+    struct tool_tagged *t = w->tagged;
+    const char *text = w->held.data, *close = tags_of(p)->close;
+    const size_t from = tool_skip_blank(text, n, 0);
+    if (t->is_string || w->is_spoiled || from == n || !memchr("{[", text[from], 2)) {
+        const char *found = n > w->at ? memmem(text + w->at, n - w->at, close, strlen(close)) : NULL;
+        *end = found ? (size_t)(found - text) : 0;
+        return found;
+    }
+    for (; w->at < n; w->at++) {
+        const enum tool_match match = tool_match(text, n, w->at, close);
+        if (match == TOOL_MATCH_SOME)
+            return false;
+        if (match == TOOL_MATCH_ALL && t->first_close == 0)
+            t->first_close = w->at;
+        if (match == TOOL_MATCH_ALL && !t->in_quotes) {
+            *end = w->at;
+            return true;
+        }
+        if (t->is_escaped)
+            t->is_escaped = false;
+        else if (t->in_quotes && text[w->at] == '\\')
+            t->is_escaped = true;
+        else if (text[w->at] == '"')
+            t->in_quotes = !t->in_quotes;
+    }
+    return false;
+}
+
 bool tool_tagged_arguments(struct tool_parser *p, bool over, const struct tool_sink *sink)
 {
     struct tool_work *w = p->work;
@@ -333,9 +376,14 @@ bool tool_tagged_arguments(struct tool_parser *p, bool over, const struct tool_s
     /* A value that is too long to be held is a string. */
     const size_t most = TOOL_MAX_HELD + strlen(close), n = w->held.n;
     const size_t seen = !t->is_string && n > most ? most : n;
-    const char *found = seen > w->at ? memmem(w->held.data + w->at, seen - w->at, close, strlen(close)) : NULL;
-    if (found)
-        return end_value(p, (size_t)(found - w->held.data), sink);
+    size_t end;
+    if (find_end(p, seen, &end)) {
+        const bool is_json = t->first_close == 0 || t->first_close == end ||
+                             quire_json_is_pythons(w->held.data, end, VALUE_DEPTH);
+        return is_json ? end_value(p, end, sink) : end_spoiled(p, sink);
+    }
+    if (t->first_close > 0 && (over || n > most))
+        return end_spoiled(p, sink);
     if (!t->is_string && n > most) {
         json_out_raw(&w->out, "\"");
         t->is_string = true;
@@ -346,9 +394,9 @@ bool tool_tagged_arguments(struct tool_parser *p, bool over, const struct tool_s
         tool_give_arguments(w, n, TOOL_ARGUMENTS, sink);
     else if (over)
         give_string(p, n, sink);
-    else if (!t->is_string)
-        w->at = n - tool_begun(w->held.data, n, close);
-    else
+    else if (t->is_string)
         give_string(p, without_break(p, 0, n - tool_begun(w->held.data, n, close)), sink);
+    else if (w->at < n - tool_begun(w->held.data, n, close))
+        w->at = n - tool_begun(w->held.data, n, close);
     return false;
 }

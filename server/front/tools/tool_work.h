@@ -69,6 +69,8 @@ struct tool_tagged {
     bool in_value, is_string;
     bool is_first; /* nothing of the value was read yet */
     bool comma; /* an argument came before */
+    bool in_quotes, is_escaped; /* of the strings in a value that is a list or an object */
+    size_t first_close; /* the first tag of the end in such a value; 0: none yet */
     uint32_t n_lookups;
     struct quire_value properties; /* of the called function; empty: unknown */
 };
@@ -82,6 +84,7 @@ struct tool_work {
     uint32_t n_calls;
     bool after_call, has_text, in_call, in_array;
     bool is_malformed; /* a call came back as text, and only blanks followed: its next tag is no other call */
+    bool is_spoiled; /* a list or an object was no JSON: values end at their first tag from then on */
     struct tool_object object;
     struct tool_python *python; /* one of both; NULL: another notation */
     struct tool_tagged *tagged;

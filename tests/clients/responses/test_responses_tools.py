@@ -52,7 +52,11 @@ def test_a_whole_answer(fake):
     reply = fake.responses.create(**ask(TEXT))
     check(reply.output)
     assert reply.output_text == "Both." and reply.status == "completed"
-    assert reply.usage.output_tokens_details.reasoning_tokens > 0
+    chat = fake.chat.completions.create(
+        model="fake", messages=[{"role": "user", "content": TEXT}], max_tokens=400,
+        tools=[{"type": "function", "function": {"name": "weather", "parameters": TOOL["parameters"]}}])
+    n_tokens = reply.usage.output_tokens_details.reasoning_tokens
+    assert n_tokens == chat.usage.completion_tokens_details.reasoning_tokens > 0
     assert reply.tools[0].name == "weather" and reply.tools[0].strict is True
 
 

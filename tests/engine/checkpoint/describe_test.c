@@ -68,6 +68,16 @@ static void must_describe(const char *config)
 #define QWEN2(fields) CONFIG("Qwen2ForCausalLM", fields)
 #define QWEN3(fields) CONFIG("Qwen3ForCausalLM", fields)
 #define OLMO2(fields) CONFIG("Olmo2ForCausalLM", fields)
+#define OLMO3(fields) CONFIG("Olmo3ForCausalLM", fields)
+#define SMOLLM3(fields) CONFIG("SmolLM3ForCausalLM", ",\"num_key_value_heads\":2" fields)
+#define PHI3(fields) CONFIG("Phi3ForCausalLM", fields)
+#define LONG(scaling, more) \
+    PHI3(",\"original_max_position_embeddings\":64,\"max_position_embeddings\":512," \
+         "\"rope_scaling\":{\"type\":\"longrope\"," scaling "}" more)
+#define EIGHT(x) "[" x "," x "," x "," x "," x "," x "," x "," x "]"
+#define GRANITE(fields) CONFIG("GraniteForCausalLM", fields)
+#define GEMMA2(fields) CONFIG("Gemma2ForCausalLM", ",\"num_key_value_heads\":2" fields)
+#define GEMMA3(fields) CONFIG("Gemma3ForCausalLM", ",\"num_key_value_heads\":2" fields)
 
 static void llama_defaults(void **state)
 {
@@ -271,6 +281,93 @@ static void olmo2_norms(void **state)
     assert_true(attention()->q_bias && attention()->o_bias && config_read->rms_eps == 1e-6f);
 }
 
+/* Which layers have a window, and which RoPE each has. */
+static void layers_of_two_kinds(void **state)
+{
+    (void)state;
+    must_describe(SMOLLM3(",\"no_rope_layer_interval\":2"));
+    assert_int_equal(config_read->n_ropes, 2);
+    assert_int_equal(config_read->ropes[1].kind, MODEL_ROPE_NONE);
+    assert_true(config_read->ropes[0].theta == 2e6 && config_read->tied_embeddings);
+    for (uint32_t l = 0; l < 3; l++)
+        assert_int_equal(config_read->layers[l].blocks[0].attention.rope, l == 1);
+    must_describe(SMOLLM3(",\"no_rope_layers\":[0,1,0,1]")); /* a list may be longer */
+    for (uint32_t l = 0; l < 3; l++)
+        assert_int_equal(config_read->layers[l].blocks[0].attention.rope, l != 1);
+
+    must_describe(OLMO3(",\"max_position_embeddings\":512,\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":4,"
+                        "\"original_max_position_embeddings\":64}")); /* every fourth layer is full: none of three */
+    assert_int_equal(config_read->ropes[0].kind, MODEL_ROPE_YARN);
+    assert_int_equal(config_read->ropes[1].kind, MODEL_ROPE_DEFAULT);
+    assert_int_equal(config_read->max_position, 512);
+    for (uint32_t l = 0; l < 3; l++) {
+        assert_int_equal(window_of(l), 4096);
+        assert_int_equal(config_read->layers[l].blocks[0].attention.rope, 1);
+    }
+    must_describe(GEMMA3(",\"sliding_window\":8,\"sliding_window_pattern\":2"));
+    assert_true(config_read->ropes[0].theta == 1e6 && config_read->ropes[1].theta == 1e4);
+    for (uint32_t l = 0; l < 3; l++) {
+        assert_int_equal(window_of(l), l == 1 ? 0 : 8);
+        assert_int_equal(config_read->layers[l].blocks[0].attention.rope, l != 1);
+    }
+    const struct key256 legacy = identity();
+    must_describe(GEMMA3(",\"sliding_window\":8,\"layer_types\":[\"sliding_attention\",\"full_attention\","
+                         "\"sliding_attention\"],\"rope_parameters\":{\"full_attention\":{\"rope_type\":\"default\","
+                         "\"rope_theta\":1e6},\"sliding_attention\":{\"rope_type\":\"default\",\"rope_theta\":1e4}}"));
+    const struct key256 saved = identity();
+    assert_memory_equal(&legacy, &saved, sizeof legacy);
+}
+
+/* The length that the engine is started with chooses the factors, and the identity has those. */
+static void long_rope(void **state)
+{
+    (void)state;
+    must_describe(PHI3(""));
+    assert_true(config_read->fused && attention()->k_dim == 16 && config_read->ropes[0].dim == 16);
+    assert_int_equal(window_of(0), 0);
+    must_describe(PHI3(",\"head_dim\":64,\"partial_rotary_factor\":0.75,\"sliding_window\":8"));
+    assert_int_equal(config_read->ropes[0].dim, 48);
+    assert_int_equal(window_of(2), 8);
+    must_describe(LONG("\"short_factor\":" EIGHT("1") ",\"long_factor\":" EIGHT("2"), ""));
+    struct model_rope *rope = &config_read->ropes[0];
+    float inv_freq[8];
+    assert_true(rope->kind == MODEL_ROPE_LONG && rope->is_long && config_read->max_position == 512);
+    assert_true(fabs(rope->attention_factor - sqrt(1.5)) < 1e-12); /* 1 + log 8 / log 64 */
+    model_inv_freq(rope, inv_freq);
+    assert_true(inv_freq[0] == 0.5f);
+    const struct key256 longer = identity();
+    model_rope_choose(rope, 64);
+    model_inv_freq(rope, inv_freq);
+    assert_true(inv_freq[0] == 1.0f);
+    const struct key256 shorter = identity();
+    assert_memory_not_equal(&longer, &shorter, sizeof longer);
+    model_rope_choose(rope, 65);
+    const struct key256 again = identity();
+    assert_memory_equal(&longer, &again, sizeof longer);
+}
+
+static void factors_and_softcaps(void **state)
+{
+    (void)state;
+    must_describe(GRANITE(""));
+    assert_true(attention()->scale == 1 && config_read->factors.residual == 0 && config_read->factors.logits == 0);
+    must_describe(GRANITE(",\"embedding_multiplier\":12,\"residual_multiplier\":0.22,\"attention_multiplier\":0.125,"
+                          "\"logits_scaling\":8"));
+    assert_true(attention()->scale == 0.125f && config_read->factors.residual == 0.22f);
+    assert_true(config_read->factors.embedding == 12 && config_read->factors.logits == 0.125f);
+    must_describe(GEMMA2(""));
+    assert_true(attention()->softcap == 50 && config_read->factors.logit_softcap == 30 &&
+                attention()->scale == 0.0625f);
+    assert_true(config_read->norms_add_one && config_read->tied_embeddings);
+    assert_int_equal(mlp()->activation, ACTIVATION_GELU_TANH_MUL);
+    assert_int_equal(config_read->layers[0].blocks[0].place, NORM_BOTH);
+    assert_int_equal(window_of(0), 4096);
+    assert_int_equal(window_of(1), 0);
+    must_describe(GEMMA2(",\"attn_logit_softcapping\":null,\"final_logit_softcapping\":null,\"sliding_window\":null"));
+    assert_true(attention()->softcap == 0 && config_read->factors.logit_softcap == 0);
+    assert_int_equal(window_of(0), 0);
+}
+
 static void rope_in_both_layouts(void **state)
 {
     (void)state;
@@ -447,6 +544,30 @@ static const struct refusal refusals[] = {
     UNSUPPORTED(MISTRAL(",\"num_key_value_heads\":2,\"layer_types\":[\"sliding_attention\","
                         "\"full_attention\",\"sliding_attention\"]"),
                 "layer_types: layer 1 as full_attention is not supported for MistralForCausalLM"),
+    INVALID(SMOLLM3(",\"no_rope_layers\":[1,1]"),
+            "config.json: no_rope_layers: has 2 entries, but num_hidden_layers is"),
+    INVALID(SMOLLM3(",\"no_rope_layers\":[1,2,1]"), "config.json: no_rope_layers: must hold 1"),
+    INVALID(SMOLLM3(",\"no_rope_layers\":[1,\"a\",1]"), "config.json: no_rope_layers: must hold 1"),
+    INVALID(SMOLLM3(",\"no_rope_layer_interval\":0"), "config.json: no_rope_layer_interval: must be between"),
+    INVALID(SMOLLM3(",\"use_sliding_window\":true,\"sliding_window\":8"), "config.json: layer_types: is missing, but"),
+    UNSUPPORTED(PHI3(",\"head_dim\":64,\"partial_rotary_factor\":0.7"),
+                "config.json: partial_rotary_factor: 0.7 rotates"),
+    UNSUPPORTED(PHI3(",\"partial_rotary_factor\":0"), "config.json: partial_rotary_factor: 0 rotates 0 numbers"),
+    INVALID(LONG("\"short_factor\":" EIGHT("1"), ""), "rope_scaling: long_factor: must have 8 numbers"),
+    INVALID(LONG("\"short_factor\":[1,2],\"long_factor\":" EIGHT("1"), ""), "short_factor: must have 8 numbers"),
+    INVALID(LONG("\"short_factor\":" EIGHT("0") ",\"long_factor\":" EIGHT("1"), ""), "short_factor: [0] must be"),
+    INVALID(LONG("\"short_factor\":" EIGHT("\"a\"") ",\"long_factor\":" EIGHT("1"), ""), "short_factor: [0] must be"),
+    INVALID(GRANITE(",\"residual_multiplier\":0"), "config.json: residual_multiplier: must be between"),
+    INVALID(GRANITE(",\"logits_scaling\":\"8\""), "config.json: logits_scaling: must be a number"),
+    INVALID(GRANITE(",\"attention_multiplier\":-1"), "config.json: attention_multiplier: must be between"),
+    INVALID(GEMMA2(",\"query_pre_attn_scalar\":0"), "config.json: query_pre_attn_scalar: must be between"),
+    INVALID(GEMMA2(",\"attn_logit_softcapping\":0"), "config.json: attn_logit_softcapping: must be between"),
+    INVALID(GEMMA2(",\"final_logit_softcapping\":1e9"), "config.json: final_logit_softcapping: must be between"),
+    UNSUPPORTED(GEMMA2(",\"hidden_activation\":\"gelu\""), "config.json: hidden_activation: 'gelu' is not supported"),
+    INVALID(GEMMA3(",\"sliding_window_pattern\":0"), "config.json: sliding_window_pattern: must be between"),
+    INVALID(GEMMA3(",\"rope_local_base_freq\":0"), "config.json: rope_local_base_freq: must be between"),
+    INVALID(GEMMA3(",\"rope_parameters\":{\"full_attention\":7}"),
+            "config.json: rope_parameters: full_attention: must be"),
     INVALID(LLAMA(",\"eos_token_id\":\"</s>\""), "config.json: eos_token_id: must be an integer"),
     INVALID(LLAMA(",\"eos_token_id\":[1,100]"), "config.json: eos_token_id: must be between 0 and"),
     INVALID(LLAMA(",\"eos_token_id\":-1"), "config.json: eos_token_id: must be between 0 and"),
@@ -656,6 +777,9 @@ int main(void)
         cmocka_unit_test(olmo2_norms),
         cmocka_unit_test(experts),
         cmocka_unit_test(bad_experts),
+        cmocka_unit_test(layers_of_two_kinds),
+        cmocka_unit_test(factors_and_softcaps),
+        cmocka_unit_test(long_rope),
         cmocka_unit_test(rope_in_both_layouts),
         cmocka_unit_test(yarn_fields),
         cmocka_unit_test(generation_config_wins),

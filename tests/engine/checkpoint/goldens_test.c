@@ -16,8 +16,9 @@
 
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
 
-static const char *const names[] = {"llama2",       "llama3", "llama_bias", "mistral", "qwen2",    "qwen2_yarn",
-                                    "qwen2_window", "qwen3",  "qwen3_f16",  "olmo2",   "olmo2_f32"};
+static const char *const names[] = {"llama2",       "llama3",  "llama_bias", "mistral", "qwen2",     "qwen2_yarn",
+                                    "qwen2_window", "qwen3",   "qwen3_f16",  "olmo2",   "olmo2_f32", "smollm3",
+                                    "olmo3",        "granite", "gemma",      "gemma2",  "gemma3"};
 
 static void expect_shape(const struct checkpoint *st, const struct model_config *config, const char *name,
                          uint64_t rows, uint64_t cols)
@@ -37,7 +38,8 @@ static void expect_layer(const struct checkpoint *st, const struct model_config 
     const struct model_block *block = &d->layers[layer].blocks[0];
     const struct model_attention *a = &block->attention;
     const struct model_mlp *mlp = &d->layers[layer].blocks[1].mlp;
-    const bool head_norm = a->head_norm != HEAD_NORM_NONE, follow = block->place == NORM_POST;
+    const bool head_norm = a->head_norm != HEAD_NORM_NONE, follow = block->place == NORM_POST,
+               both = block->place == NORM_BOTH;
     const bool all = a->head_norm == HEAD_NORM_ALL;
     const struct {
         const char *name;
@@ -46,7 +48,8 @@ static void expect_layer(const struct checkpoint *st, const struct model_config 
     } tensors[] = {
         {"input_layernorm.weight", !follow, d->hidden_size, 0},
         {"post_attention_layernorm.weight", true, d->hidden_size, 0},
-        {"post_feedforward_layernorm.weight", follow, d->hidden_size, 0},
+        {"post_feedforward_layernorm.weight", follow || both, d->hidden_size, 0},
+        {"pre_feedforward_layernorm.weight", both, d->hidden_size, 0},
         {"self_attn.q_proj.weight", true, a->n_q_heads * a->k_dim, d->hidden_size},
         {"self_attn.k_proj.weight", true, a->n_kv_heads * a->k_dim, d->hidden_size},
         {"self_attn.v_proj.weight", true, a->n_kv_heads * a->k_dim, d->hidden_size},

@@ -18,9 +18,10 @@
 
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
 
-static const char *const names[] = {"llama2",     "llama3",       "llama_bias", "mistral",   "qwen2",
-                                    "qwen2_yarn", "qwen2_window", "qwen3",      "qwen3_f16", "olmo2",
-                                    "olmo2_f32",  "mixtral",      "qwen3_moe",  "olmoe",     "qwen2_moe"};
+static const char *const names[] = {"llama2",       "llama3",  "llama_bias", "mistral", "qwen2",     "qwen2_yarn",
+                                    "qwen2_window", "qwen3",   "qwen3_f16",  "olmo2",   "olmo2_f32", "smollm3",
+                                    "olmo3",        "granite", "gemma",      "gemma2",  "gemma3",    "mixtral",
+                                    "qwen3_moe",    "olmoe",   "qwen2_moe"};
 
 /* Bytes of every tensor that the walk names; each must be in the checkpoint. */
 static uint64_t bytes_of_walk(const struct model_desc *desc, const struct checkpoint *st)

@@ -54,7 +54,7 @@ static void messages(void **state)
          A "\"\",\"tool_calls\":[" CALL("1") "]}," T "\"Error: no\",\"tool_call_id\":\"1\"}"},
         {"[" A "[" USE("1") "]}," U "[" RESULT("1", ",\"is_error\":true,\"content\":\"error 7\"") "]}]",
          A "\"\",\"tool_calls\":[" CALL("1") "]}," T "\"error 7\",\"tool_call_id\":\"1\"}"},
-        {"[" A "[{\"type\":\"thinking\",\"thinking\":\"h\",\"signature\":3},{\"type\":\"redacted_thinking\"}," TEXT(
+        {"[" A "[{\"type\":\"thinking\",\"thinking\":\"h\",\"signature\":\"s\"},{\"type\":\"redacted_thinking\"}," TEXT(
              "t") "]}]",
          A "\"t\",\"reasoning_content\":\"h\"}"},
         {"[]", "messages"},
@@ -129,7 +129,12 @@ static void variables(void **state)
         {"{\"thinking\":{\"type\":\"disabled\"},\"chat_template_kwargs\":{ }}",
          "{\"enable_thinking\":false,\"thinking\":false}"},
         {"{\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024},\"chat_template_kwargs\":{\"thinking\":3 }}",
-         "{\"thinking\":3,\"enable_thinking\":true}"},
+         "{\"enable_thinking\":true,\"thinking\":3}"},
+        {"{\"enable_thinking\":false,\"reasoning_effort\":\"high\"}",
+         "{\"reasoning_effort\":\"high\",\"enable_thinking\":false}"},
+        {"{\"enable_thinking\":false,\"thinking\":{\"type\":\"adaptive\"}}",
+         "{\"enable_thinking\":true,\"thinking\":true}"},
+        {"{\"enable_thinking\":1}", "enable_thinking"},
         {"{\"output_config\":{\"effort\":\"max\"}}", "{\"reasoning_effort\":\"high\"}"},
         {"{\"thinking\":{\"type\":\"enabled\"}}", "thinking.budget_tokens"},
         {"{\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":100}}", "thinking.budget_tokens"},

@@ -288,6 +288,51 @@ static void arguments_come_in_pieces(void **state)
     }
 }
 
+#define QWEN(value) "<function=f><parameter=a>" value "</parameter><parameter=s>x</parameter></function>!"
+#define GLM(value) \
+    "<tool_call>f<arg_key>a</arg_key><arg_value>" value \
+    "</arg_value><arg_key>s</arg_key><arg_value>x</arg_value></tool_call>!"
+
+/* A tag in a string of a list or an object does not end the value, in any pieces. */
+static void tags_in_strings_of_values(void **state)
+{
+    (void)state;
+    static const char tools[] = "[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"properties\":"
+                                "{\"a\":{\"type\":\"object\"},\"s\":{\"type\":\"string\"}}}}}]";
+    static const struct {
+        enum tool_format format;
+        const char *text, *calls;
+    } rows[] = {
+        {TOOL_QWEN3_CODER, QWEN("\n{\"b\": \"</parameter>\"}\n"),
+         "f({\"a\": {\"b\": \"</parameter>\"}, \"s\": \"x\"})"},
+        {TOOL_QWEN3_CODER, QWEN("[\"\\\"</parameter>\", \"</function>\"]"),
+         "f({\"a\": [\"\\\"</parameter>\", \"</function>\"], \"s\": \"x\"})"},
+        {TOOL_QWEN3_CODER, QWEN("{\"b\": 1}"), "f({\"a\": {\"b\": 1}, \"s\": \"x\"})"},
+        /* No JSON: the first tag ends it. */
+        {TOOL_QWEN3_CODER, QWEN("{\"b\": 1"), "f({\"a\": \"{\\\"b\\\": 1\", \"s\": \"x\"})"},
+        {TOOL_QWEN3_CODER, QWEN("{\"b"), "f({\"a\": \"{\\\"b\", \"s\": \"x\"})"},
+        {TOOL_QWEN3_CODER, QWEN("\"it"), "f({\"a\": \"\\\"it\", \"s\": \"x\"})"},
+        {TOOL_GLM45, GLM("{\"b\": \"</arg_value>\"}"), "f({\"a\": {\"b\": \"</arg_value>\"}, \"s\": \"x\"})"},
+        {TOOL_GLM45, GLM("[\""), "f({\"a\": \"[\\\"\", \"s\": \"x\"})"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const size_t n = strlen(rows[i].text);
+        for (size_t step = 1; step <= n; step++) {
+            struct tool_parser p = {.format = rows[i].format, .tools = {tools, sizeof tools - 1}};
+            struct heard h = {0};
+            const struct tool_sink sink = sink_of(&h);
+            for (size_t at = 0; at < n; at += step)
+                assert_true(tool_parser_push(&p, rows[i].text + at, step < n - at ? step : n - at, &sink));
+            assert_true(tool_parser_finish(&p, &sink));
+            check(&h.calls, rows[i].calls, rows[i].text, "calls");
+            check(&h.content, "|!", rows[i].text, "content");
+            tool_parser_free(&p);
+            buffer_free(&h.content);
+            buffer_free(&h.calls);
+        }
+    }
+}
+
 /* A megabyte of arguments, and of what almost begins calls, in small pieces: a square of the time would be minutes. */
 static void time_is_linear(void **state)
 {
@@ -303,6 +348,8 @@ static void time_is_linear(void **state)
         {TOOL_QWEN3_CODER, "<function=f><parameter=a>", "\n</parameter\n"},
         {TOOL_QWEN3_CODER, "", "<function=f>"},
         {TOOL_GLM45, "<tool_call>f<arg_key>a</arg_key><arg_value>", "[<"},
+        {TOOL_GLM45, "", "<tool_call>f<arg_key>a</arg_key><arg_value>[\"</arg_value></tool_call>"},
+        {TOOL_GLM45, "<tool_call>f<arg_key>a</arg_key><arg_value>[\"", "</arg_value>"},
         {TOOL_PYTHONIC, "[f(a=[", "'a', {1: 2}, "},
         {TOOL_KIMI_K2, "", "<|tool_call_begin|>functions."},
         {TOOL_MISTRAL, "[TOOL_CALLS][", "{\"name\":1},"},
@@ -316,7 +363,7 @@ static void time_is_linear(void **state)
         for (size_t k = 0; k < (1 << 20); k += n)
             assert_true(tool_parser_push(&p, rows[i].repeated, n, &sink));
         assert_true(tool_parser_finish(&p, &sink));
-        assert_true(h.content.n + h.calls.n >= (1 << 20));
+        assert_true(h.content.n + h.calls.n >= (1 << 20) / 8); /* tags of calls are not passed on */
         tool_parser_free(&p);
         buffer_free(&h.content);
         buffer_free(&h.calls);
@@ -329,7 +376,7 @@ int run_tool_parser_tests(void)
         cmocka_unit_test(hermes),         cmocka_unit_test(llama3_json),
         cmocka_unit_test(large),          cmocka_unit_test(many_without_an_end),
         cmocka_unit_test(names),          cmocka_unit_test(arguments_come_in_pieces),
-        cmocka_unit_test(time_is_linear),
+        cmocka_unit_test(time_is_linear), cmocka_unit_test(tags_in_strings_of_values),
     };
     return cmocka_run_group_tests_name("tool parser", tests, NULL, NULL);
 }

@@ -16,7 +16,7 @@ static const struct step_limits limits = {.n_groups = 2,
                                           .windows = {0, 16},
                                           .n_tokens = 64,
                                           .n_rows = 16,
-                                          .n_logits = 16,
+                                          .n_outputs = 16,
                                           .n_entries = 64,
                                           .vocab_size = 100,
                                           .n_positions = 40};
@@ -56,14 +56,14 @@ static void read_step(const uint8_t *data, size_t n)
     if (status == QUIRE_OK) {
         struct forward_batch b = {.n_tokens = s.n_tokens,
                                   .n_rows = s.n_rows,
-                                  .n_logits = s.n_logits,
+                                  .n_outputs = s.n_outputs,
                                   .n_entries = s.n_entries,
                                   .ids = ids,
                                   .positions = positions,
                                   .slots = {slots[0], slots[1]},
                                   .tables = {tables[0], tables[1]},
                                   .rows = rows,
-                                  .logit_tokens = logits};
+                                  .output_tokens = logits};
         status = step_frame_read(&limits, data, &b, &err);
         if (status == QUIRE_OK && (step_frame_write(&limits, &b, again) != n || memcmp(again, data, n) != 0))
             abort();

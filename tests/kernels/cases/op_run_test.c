@@ -115,9 +115,9 @@ static const struct op_case *first_case(enum k_operation op)
 
 static void test_every_failure_is_returned(void **state)
 {
-    static const enum k_operation operations[] = {K_OP_EMBED,         K_OP_RMSNORM, K_OP_GEMM,     K_OP_ROPE_KV,
-                                                  K_OP_ATTENTION,     K_OP_POOL,    K_OP_GATHER,   K_OP_SAMPLE,
-                                                  K_OP_GEMM_SILU_MUL, K_OP_KV_COPY, K_OP_LAYERNORM};
+    static const enum k_operation operations[] = {K_OP_EMBED,      K_OP_RMSNORM, K_OP_GEMM,     K_OP_ROPE_KV,
+                                                  K_OP_ATTENTION,  K_OP_POOL,    K_OP_GATHER,   K_OP_SAMPLE,
+                                                  K_OP_GEMM_GATED, K_OP_KV_COPY, K_OP_LAYERNORM};
     struct k_backend_ops ops;
     (void)state;
     struct k_backend *b = open_failing(&ops);

@@ -15,7 +15,7 @@ enum { TOKENS = 1, ROWS = 2, COLS = 4, HEADS = 8, SEQS = 16, DTYPE = 32, FORM = 
 static const unsigned parts_of[K_N_OPERATIONS] = {
                                                    /* 0: an operation without cases */
     [K_OP_GEMM] = TOKENS | ROWS | COLS | DTYPE | FORM,
-    [K_OP_GEMM_SILU_MUL] = TOKENS | ROWS | COLS | DTYPE | FORM,
+    [K_OP_GEMM_GATED] = TOKENS | ROWS | COLS | DTYPE | FORM,
     [K_OP_ATTENTION] = HEADS | SEQS | DTYPE | FORM,
     [K_OP_ROPE_KV] = HEADS | SEQS | DTYPE,
     [K_OP_EMBED] = TOKENS | ROWS | COLS | DTYPE,
@@ -227,7 +227,7 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     if (!!(needs & COLS) != (s->n_cols > 0))
         return quire_fail(err, QUIRE_INVALID, "--cols: %s",
                           needs & COLS ? "is missing" : "this operation has no columns");
-    if (c->op == K_OP_GEMM_SILU_MUL && s->n_rows % 2 != 0)
+    if (c->op == K_OP_GEMM_GATED && s->n_rows % 2 != 0)
         return quire_fail(err, QUIRE_INVALID, "--rows %u: must be even, because gate and up have equal numbers",
                           s->n_rows);
     c->unit = s->unit;

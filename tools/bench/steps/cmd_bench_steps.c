@@ -302,7 +302,7 @@ static int save(const struct steps *s, struct quire_error *err)
     const struct engine_info *info = bench_steps_info(s->bench);
     char about[256];
     snprintf(about, sizeof about, "%s on %s, %u threads: error of %.1f %% on %zu steps that it was not fitted on",
-             info->desc->config->architecture, info->plan->device, info->plan->n_threads,
+             info->desc->config->architecture, engine_plan_device(info->plan), info->plan->n_threads,
              s->errors[COST_N_KINDS].mean_absolute * 100, s->errors[COST_N_KINDS].n);
     const struct cost_shape shape = shape_of(s);
     return cost_file_write(s->options->output, &s->cost, about, &shape, err);
