@@ -26,7 +26,7 @@ static const struct step_limits limits = {.n_groups = 2,
                                           .n_positions = 40};
 
 struct arrays {
-    uint32_t ids[8], positions[8], slots[2][8], tables[2][12], logits[4];
+    uint32_t ids[8], positions[8], slots[2][8], tables[2][12], outputs[4];
     struct k_attn_row rows[4];
 };
 
@@ -42,7 +42,7 @@ static struct forward_batch batch_of(struct arrays *a, uint32_t n_tokens, uint32
                                   .slots = {a->slots[0], a->slots[1]},
                                   .tables = {a->tables[0], a->tables[1]},
                                   .rows = a->rows,
-                                  .output_tokens = a->logits};
+                                  .output_tokens = a->outputs};
 }
 
 static const struct arrays good = {
@@ -50,7 +50,7 @@ static const struct arrays good = {
     .positions = {20, 21, 22, 5},
     .slots = {{76, 77, 78, 5}, {44, 45, 46, 40}},
     .tables = {{1, 2, 9, 0}, {KV_NO_BLOCK, 3, 5, 5}},
-    .logits = {2, 3},
+    .outputs = {2, 3},
     .rows = {{.token = 0, .n_tokens = 3, .position = 20, .table = 0},
              {.token = 3, .n_tokens = 1, .position = 5, .table = 3}},
 };
@@ -136,8 +136,8 @@ static void what_is_out_of_bounds_is_named(void **state)
     REFUSES(bad.rows[0].position = UINT32_MAX, "row 0");
     REFUSES(bad.rows[1].position = 8, "row 1"); /* which then has two blocks, and one entry is there */
     REFUSES(bad.rows[0].position = 0, "row 1"); /* the first then has one block, and three entries are there */
-    REFUSES(bad.logits[1] = 2, "logit 1");
-    REFUSES(bad.logits[1] = 4, "logit 1 is 4");
+    REFUSES(bad.outputs[1] = 2, "output 1");
+    REFUSES(bad.outputs[1] = 4, "output 1 is 4");
 }
 
 static void sizes_are_checked(void **state)
