@@ -165,11 +165,11 @@ static int check_tables(const struct step_limits *l, const struct forward_batch 
     return QUIRE_OK;
 }
 
-static int check_logits(const struct forward_batch *b, const char *called, struct quire_error *err)
+static int check_outputs(const struct forward_batch *b, const char *called, struct quire_error *err)
 {
     for (uint32_t i = 1; i < b->n_outputs; i++)
         if (b->output_tokens[i] <= b->output_tokens[i - 1])
-            return quire_fail(err, QUIRE_INVALID, "step frame: logit %u has token %u, after token %u", i,
+            return quire_fail(err, QUIRE_INVALID, "step frame: output %u has token %u, after token %u", i,
                               b->output_tokens[i], b->output_tokens[i - 1]);
     return check_below(called, b->output_tokens, b->n_outputs, b->n_tokens, err);
 }
@@ -202,7 +202,7 @@ static int check_array(const struct step_limits *l, const struct batch_array *a,
     case BATCH_IN_ANY: return QUIRE_OK;
     case BATCH_IN_ROWS: return check_rows(l, b, err);
     case BATCH_IN_BLOCKS: return check_tables(l, b, err);
-    case BATCH_IN_ASCENDING_TOKENS: return check_logits(b, a->called, err);
+    case BATCH_IN_ASCENDING_TOKENS: return check_outputs(b, a->called, err);
     default: return check_values(l, a, b, err);
     }
 }
