@@ -578,7 +578,7 @@ static void check_many_tokens(uint32_t n_rows, uint32_t n_cols, uint32_t n_token
                                               .workspace_dev = g.workspace,
                                               .n_tokens = n_tokens - t < most ? n_tokens - t : most,
                                               .unit = unit};
-                const struct k_gemm_gated_args gated = {a, out, form != 0};
+                const struct k_gemm_gated_args gated = {.gemm = a, .out_dev = out, .for_gemm = form != 0};
                 ok(is_gated ? b->ops->gemm_gated(b, &gated, &err) : b->ops->gemm(b, &a, &err), &err);
             }
             ok(b->ops->copy_out(b, i ? g.y : want, g.y_dev, bytes, &err), &err);
