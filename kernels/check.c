@@ -14,7 +14,9 @@ bool k_takes_format(enum k_operation operation, struct k_format format)
     switch (operation) {
     case K_OP_EMBED:
     case K_OP_GEMM:
-    case K_OP_GEMM_GATED: return is_plain || k_format_is_quantized(format);
+    case K_OP_GEMM_GATED:
+    case K_OP_MOE_GEMM:
+    case K_OP_MOE_GEMM_GATED: return is_plain || k_format_is_quantized(format);
     case K_OP_ROPE_KV:
     case K_OP_ATTENTION_PLAN:
     case K_OP_ATTENTION:
@@ -102,6 +104,29 @@ int k_check_gate_up(uint32_t n_rows, struct quire_error *err)
     if (n_rows % 2 != 0)
         return quire_fail(err, QUIRE_INVALID,
                           "gemm_gated: the weight must have an even number of rows (gate and up), got %u", n_rows);
+    return QUIRE_OK;
+}
+
+int k_check_route(const struct k_moe_route_args *a, struct quire_error *err)
+{
+    if (a->n_experts == 0 || a->n_experts > K_MOE_MAX_EXPERTS || a->n_used == 0 || a->n_used > K_MOE_MAX_USED ||
+        a->n_used > a->n_experts)
+        return quire_fail(err, QUIRE_INVALID, "moe_route: a token uses %u of %u experts; must be 1 to %u of at most %u",
+                          a->n_used, a->n_experts, K_MOE_MAX_USED, K_MOE_MAX_EXPERTS);
+    if (a->n_groups > 1 &&
+        (a->n_experts % a->n_groups != 0 || a->n_groups_used == 0 || a->n_groups_used > a->n_groups ||
+         a->n_experts / a->n_groups < (a->group_by_best ? 1u : 2u) ||
+         a->n_used > a->n_groups_used * (a->n_experts / a->n_groups)))
+        return quire_fail(err, QUIRE_INVALID, "moe_route: %u of %u experts cannot come from %u of %u groups", a->n_used,
+                          a->n_experts, a->n_groups_used, a->n_groups);
+    return QUIRE_OK;
+}
+
+int k_check_moe_gemm(const struct k_moe_gemm_args *a, struct quire_error *err)
+{
+    if (a->n_used == 0 || a->n_used > K_MOE_MAX_USED)
+        return quire_fail(err, QUIRE_INVALID, "moe_gemm: a token uses %u experts; must be 1 to %u", a->n_used,
+                          K_MOE_MAX_USED);
     return QUIRE_OK;
 }
 

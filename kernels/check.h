@@ -5,6 +5,7 @@
 
 #include "kernels/args/attention.h"
 #include "kernels/args/group.h"
+#include "kernels/args/moe.h"
 #include "kernels/args/norm.h"
 #include "kernels/args/rope.h"
 #include "kernels/args/sample.h"
@@ -34,6 +35,8 @@ int k_check_kv_shape(const char *operation, const struct k_kv_shape *kv, struct 
 int k_check_rotation(const struct k_rope_kv_args *a, struct quire_error *err); /* after k_check_kv_shape() */
 int k_check_attention(const struct k_attention_args *a, struct quire_error *err);
 int k_check_sample(const struct k_sample_plan_args *a, struct quire_error *err);
-int k_check_gate_up(uint32_t n_rows, struct quire_error *err); /* of gemm_gated()'s weight */
+int k_check_route(const struct k_moe_route_args *a, struct quire_error *err);
+int k_check_moe_gemm(const struct k_moe_gemm_args *a, struct quire_error *err);
+int k_check_gate_up(uint32_t n_rows, struct quire_error *err); /* of gemm_gated()'s and moe_gemm_gated()'s weight */
 
 #endif

@@ -9,7 +9,9 @@
 #define QUIRE_KERNELS_OPERATIONS_H
 
 /* The computation of a step. May be called between graph_begin and graph_end, and has cases in kernels/cases. */
-#define K_RECORDED_OPERATIONS(X) \
+#define K_RECORDED_OPERATIONS(X) K_DENSE_OPERATIONS(X) K_MOE_OPERATIONS(X)
+
+#define K_DENSE_OPERATIONS(X) \
     X(EMBED, embed, "rows of a table by token id, widened to f32") \
     X(RMSNORM, rmsnorm, "the residual stream plus an addend, and the RMSNorm of the sum") \
     X(GEMM, gemm, "weights times activations, and a bias") \
@@ -22,6 +24,13 @@
     X(POOL, pool, "one vector from the tokens of each text") \
     X(GATHER, gather, "the rows of activations that need logits") \
     X(SAMPLE, sample, "a token, and logprobs, from each row of logits")
+
+/* Mixtures of experts. */
+#define K_MOE_OPERATIONS(X) \
+    X(MOE_ROUTE, moe_route, "each token's experts and their weights") \
+    X(MOE_GEMM, moe_gemm, "the weights of each token's experts times its activations, and a bias") \
+    X(MOE_GEMM_GATED, moe_gemm_gated, "gate and up of each token's experts, then the gate of both") \
+    X(MOE_COMBINE, moe_combine, "the weighted sum of the outputs of a token's experts")
 
 /* Has cases too, but is never recorded, because it reads host memory that differs on each call. */
 #define K_EAGER_OPERATIONS(X) X(KV_COPY, kv_copy, "whole KV blocks of a layer between a pool and its host tier")

@@ -2,6 +2,7 @@
 
 #include "kernels/cpu/attention.h"
 #include "kernels/cpu/lane_rows.h"
+#include "kernels/cpu/moe.h"
 #include "kernels/cpu/repacked.h"
 #include "kernels/segments.h"
 
@@ -22,6 +23,11 @@ static void ref_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *o
                 sizeof(float),
         .sample = n_threads * dims->n_vocab * sizeof(float),
     };
+    /* The router's logits, or one choice's GEMM. */
+    const uint64_t logits = n_tokens * dims->n_experts,
+                   one = 16 * (((uint64_t)dims->max_gemm_cols + 31) / 32 + K_SEGMENTS) * 32;
+    if (dims->n_experts > 0)
+        out->moe = (logits > one ? logits : one) * sizeof(float);
 }
 
 static void cpu_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *out)
@@ -31,6 +37,12 @@ static void cpu_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *o
     if (dims->n_tokens >= CPU_LANE_ROWS_TOKENS || dims->n_logits >= CPU_LANE_ROWS_TOKENS)
         out->gemm += n_threads * cpu_lane_rows_floats(dims->max_gemm_cols) * sizeof(float);
     out->attention = cpu_attn_workspace_bytes(dims, n_threads);
+    if (dims->n_experts > 0) {
+        const uint32_t n_tokens = dims->n_tokens > dims->n_logits ? dims->n_tokens : dims->n_logits;
+        const struct cpu_moe_layout layout = cpu_moe_layout(n_tokens, dims->n_used, dims->n_experts,
+                                                            dims->max_gemm_cols, dims->expert_rows);
+        out->moe = layout.total > out->moe ? layout.total : out->moe;
+    }
 }
 
 static bool host_needs_gate_up(const struct k_plan_dims *dims)

@@ -18,6 +18,8 @@ struct k_plan_dims {
     uint32_t n_threads; /* as in k_backend_options, including 0: host backends need scratch per thread */
     bool not_invariant; /* as in k_backend_options, with 16-bit weights in the mma form */
     uint32_t n_ranks; /* ranks that compute together; 0 means 1 */
+    /* Mixtures of experts: experts, those that a token uses, and the most rows of an expert's matrix. 0: none. */
+    uint32_t n_experts, n_used, expert_rows;
 };
 struct k_plan_bytes {
     uint64_t gemm;
@@ -26,6 +28,7 @@ struct k_plan_bytes {
     uint64_t sample;
     uint64_t sample_plan;
     uint64_t sample_parts; /* enough for the parts of any single row */
+    uint64_t moe; /* of any of the operations on experts */
     uint64_t group; /* memory that join() uses */
 };
 

@@ -1,5 +1,6 @@
 #include "engine/forward/forward_internal.h"
 #include "kernels/args/gemm.h"
+#include "kernels/args/moe.h"
 #include "kernels/args/norm.h"
 #include "kernels/args/rope.h"
 
@@ -39,8 +40,8 @@ static int norm(struct pass *p, enum model_norm kind, enum model_vector weight, 
     return p->f->backend->ops->rmsnorm(p->f->backend, &a, p->err);
 }
 
-/* x += what is due; normed = norm(x) */
-static int norm_x(struct pass *p, enum model_norm kind, enum model_vector weight)
+/* x += what is due; normed = norm(x), for GEMMs alone or as floats. */
+static int norm_x(struct pass *p, enum model_norm kind, enum model_vector weight, bool for_gemm)
 {
     const struct k_rmsnorm_args a = {.x_dev = p->x,
                                      .add_dev = p->due,
@@ -48,8 +49,9 @@ static int norm_x(struct pass *p, enum model_norm kind, enum model_vector weight
                                      .add_bias_dev = p->part_bias,
                                      .out_dev = buffer(p->f, p->f->layout->normed),
                                      .n_cols = p->f->desc->config->hidden_size,
-                                     .for_gemm = true};
+                                     .for_gemm = for_gemm};
     p->due = NULL;
+    p->plain = for_gemm ? NULL : a.out_dev;
     return norm(p, kind, weight, a);
 }
 
@@ -314,6 +316,78 @@ static int mlp(struct pass *p, const struct model_block *block, const float *in,
     return linear(p, &p->weights->site[SITE_DOWN], ACTIVATION_NONE, narrow, out);
 }
 
+/* The router reads x as floats. */
+static int route(struct pass *p, const struct model_experts *e, const float *in)
+{
+    struct forward *f = p->f;
+    const struct k_moe_route_args a = {
+        .x_dev = in,
+        .router_dev = p->weights->vector[VEC_ROUTER],
+        .shared_gate_dev = p->weights->vector[VEC_SHARED_GATE],
+        .experts_dev = (uint32_t *)(void *)buffer(f, f->layout->experts),
+        .weights_dev = buffer(f, f->layout->expert_weights),
+        .shared_weights_dev = buffer(f, f->layout->shared_weights),
+        .workspace_dev = f->moe_workspace_dev,
+        .n_tokens = p->n,
+        .n_cols = f->desc->config->hidden_size,
+        .n_experts = e->n_experts,
+        .n_used = e->n_used,
+        .score = K_ROUTE_SOFTMAX,
+        .normalize = e->normalize,
+        .scale = e->scale,
+    };
+    return f->backend->ops->moe_route(f->backend, &a, p->err);
+}
+
+/* A site's matrix of each token's experts. */
+static struct k_moe_gemm_args choices_of(const struct pass *p, const struct model_experts *e,
+                                         const struct site_weight *site, const float *x, float *y)
+{
+    const struct forward *f = p->f;
+    return (struct k_moe_gemm_args){.weight = site->matrix,
+                                    .x_dev = x,
+                                    .experts_dev = (const uint32_t *)(const void *)buffer(f, f->layout->experts),
+                                    .y_dev = y,
+                                    .workspace_dev = f->moe_workspace_dev,
+                                    .n_tokens = p->n,
+                                    .n_used = e->n_used,
+                                    .unit = site->unit};
+}
+
+/* The shared expert's output goes to out, to which the others are added. */
+static int experts(struct pass *p, const struct model_block *block, const float *in, float *out)
+{
+    struct forward *f = p->f;
+    const struct model_experts *e = &block->experts;
+    const struct site_weight *site = p->weights->site;
+    float *narrow = buffer(f, f->layout->narrow), *choices = buffer(f, f->layout->choices);
+    if (e->shared_size > 0) {
+        TRY(linear(p, &site[SITE_SHARED_GATE_UP], ACTIVATION_SILU_MUL, in, narrow));
+        TRY(linear(p, &site[SITE_SHARED_DOWN], ACTIVATION_NONE, narrow, out));
+    }
+    TRY(route(p, e, in));
+    const struct k_moe_gemm_gated_args gate_up = {
+        .gemm = choices_of(p, e, &site[SITE_GATE_UP], in, f->layout->has_gate_up ? buffer(f, f->layout->wide) : NULL),
+        .out_dev = narrow,
+        .gate = {.kind = K_GATE_SILU},
+        .for_gemm = true};
+    TRY(f->backend->ops->moe_gemm_gated(f->backend, &gate_up, p->err));
+    struct k_moe_gemm_args down = choices_of(p, e, &site[SITE_DOWN], narrow, choices);
+    down.per_choice = true;
+    down.x_for_gemm = true;
+    TRY(f->backend->ops->moe_gemm(f->backend, &down, p->err));
+    const struct k_moe_combine_args sum = {
+        .y_dev = choices,
+        .weights_dev = buffer(f, f->layout->expert_weights),
+        .shared_dev = e->shared_size > 0 ? out : NULL,
+        .shared_weights_dev = e->shared_size > 0 ? buffer(f, f->layout->shared_weights) : NULL,
+        .out_dev = out,
+        .n_tokens = p->n,
+        .n_used = e->n_used,
+        .n_cols = f->desc->config->hidden_size};
+    return f->backend->ops->moe_combine(f->backend, &sum, p->err);
+}
+
 /* A block writes to out what is to be added to x. */
 struct block_kind {
     int (*run)(struct pass *p, const struct model_block *block, const float *in, float *out);
@@ -322,6 +396,7 @@ struct block_kind {
 static const struct block_kind block_kinds[] = {
     [BLOCK_ATTENTION] = {attention, VEC_ATTENTION_NORM, VEC_ATTENTION_NORM_BIAS, VEC_ATTENTION_POST_NORM},
     [BLOCK_MLP] = {mlp, VEC_MLP_NORM, VEC_MLP_NORM_BIAS, VEC_MLP_POST_NORM},
+    [BLOCK_EXPERTS] = {experts, VEC_MLP_NORM, VEC_MLP_NORM_BIAS, VEC_MLP_POST_NORM},
 };
 
 /* What a block adds, times the model's factor. A factor applies to the sum over ranks. */
@@ -348,7 +423,7 @@ static int run_block(struct pass *p, const struct model_block *block)
         TRY(complete(p, delta, &p->out_is_part));
         return p->n ? norm_into_x(p, block->norm, kind->norm, delta) : QUIRE_OK;
     }
-    TRY(norm_x(p, block->norm, kind->norm));
+    TRY(norm_x(p, block->norm, kind->norm, block->kind != BLOCK_EXPERTS));
     p->out_is_part = false;
     TRY(kind->run(p, block, buffer(p->f, p->f->layout->normed), delta));
     if (block->place == NORM_BOTH) {
@@ -511,7 +586,7 @@ static int leave_x(struct pass *p)
     const struct model_layer *layer = &p->f->desc->config->layers[p->layer - 1];
     const struct model_block *last = &layer->blocks[layer->n_blocks - 1];
     if (p->due)
-        TRY(norm_x(p, last->norm, block_kinds[last->kind].norm));
+        TRY(norm_x(p, last->norm, block_kinds[last->kind].norm, true));
     return forward_note(p->f, p->x, p->n, p->err);
 }
 
@@ -541,7 +616,7 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
     p.weights = f->weights->beside;
     if (f->desc->config->outputs.kind != OUTPUT_TOKENS)
         return give_vectors(&p);
-    TRY(norm_x(&p, f->desc->config->final_norm, VEC_FINAL_NORM));
+    TRY(norm_x(&p, f->desc->config->final_norm, VEC_FINAL_NORM, true));
     TRY(forward_note(f, p.x, p.n, err));
     return make_logits(&p);
 }

@@ -51,7 +51,7 @@ struct forward {
     float *logits_dev;
     uint32_t *sampled_dev;
     uint8_t *workspace_dev; /* a GEMM's first */
-    void *attention_workspace_dev, *sample_workspace_dev;
+    void *attention_workspace_dev, *sample_workspace_dev, *moe_workspace_dev;
 };
 
 static inline const struct forward_kv_group *forward_group_of(const struct forward *f, uint32_t layer)

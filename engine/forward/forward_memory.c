@@ -114,6 +114,7 @@ static int alloc_buffers(struct forward *f, const struct engine_plan *plan, stru
         return status;
     f->attention_workspace_dev = f->workspace_dev + layout_align(workspace.gemm);
     f->sample_workspace_dev = f->workspace_dev + layout_align(workspace.gemm) + layout_align(workspace.attention);
+    f->moe_workspace_dev = (uint8_t *)f->sample_workspace_dev + layout_align(workspace.sample);
     return QUIRE_OK;
 }
 

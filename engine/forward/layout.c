@@ -39,6 +39,18 @@ static uint64_t widest_qkv(const struct model_desc *desc)
     return most;
 }
 
+/* [I] of the MLP, or [C, I] of the experts, or [I] of the shared expert, that has most. */
+static uint64_t widest_inner(const struct model_desc *desc)
+{
+    uint64_t most = 0;
+    for (uint32_t l = model_first_layer(desc); l < model_end_layer(desc); l++) {
+        const uint64_t n_used = max64(1, model_size_of(desc, l, SIZE_USED));
+        most = max64(most,
+                     max64(n_used * model_size_of(desc, l, SIZE_INNER), model_size_of(desc, l, SIZE_SHARED_INNER)));
+    }
+    return most;
+}
+
 /* The widest input of a matrix that ranks divide by columns, as the rank with most of it has it. */
 static uint64_t widest_shared(const struct model_desc *desc)
 {
@@ -76,7 +88,8 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     struct tally t = {0};
     uint64_t n_tokens = plan->max_num_batched_tokens, groups = plan->n_kv_groups;
     uint64_t table = ((uint64_t)plan->max_model_len + plan->block_tokens - 1) / plan->block_tokens;
-    const uint64_t heads = model_largest(desc, SIZE_HEADS), inner = model_largest(desc, SIZE_INNER);
+    const uint64_t heads = model_largest(desc, SIZE_HEADS), inner = widest_inner(desc);
+    const uint64_t n_used = model_largest(desc, SIZE_USED);
     const uint64_t qkv = widest_qkv(desc);
     const struct k_plan_dims dims = step_plan_dims(desc, plan, 0);
     struct k_plan_bytes bytes;
@@ -100,6 +113,10 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     out->wide = take(&t, n_tokens, max64(qkv, out->has_gate_up ? 2 * inner : 0), sizeof(float));
     out->narrow = take(&t, n_tokens, max64(heads, inner), sizeof(float));
     out->delta = take(&t, n_tokens, desc->config->hidden_size, sizeof(float));
+    out->experts = take(&t, n_tokens, n_used, sizeof(uint32_t));
+    out->expert_weights = take(&t, n_tokens, n_used, sizeof(float));
+    out->shared_weights = take(&t, n_tokens, model_largest(desc, SIZE_SHARED_INNER) > 0, sizeof(float));
+    out->choices = take(&t, n_tokens, n_used * desc->config->hidden_size, sizeof(float));
     for (uint32_t i = 0; i < desc->config->n_ropes; i++)
         out->angles[i] = take(&t, n_tokens, desc->config->ropes[i].dim, sizeof(float));
     out->gathered = take(&t, plan->max_logit_rows, desc->config->hidden_size, sizeof(float));
@@ -153,7 +170,8 @@ uint64_t layout_kv_block_bytes(const struct model_desc *desc, uint32_t layer, co
 struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct engine_plan *plan, uint32_t group)
 {
     const uint64_t heads = model_largest_whole(desc, SIZE_HEADS), inner = model_largest_whole(desc, SIZE_INNER);
-    const uint64_t widest = max64(max64(desc->config->hidden_size, inner), heads);
+    const uint64_t hidden = desc->config->hidden_size;
+    const uint64_t widest = max64(max64(hidden, max64(inner, model_largest_whole(desc, SIZE_SHARED_INNER))), heads);
     const struct model_heads of = group < plan->n_kv_groups ? model_heads_of(desc, plan->groups[group].layer)
                                                             : (struct model_heads){0};
     return (struct k_plan_dims){
@@ -169,6 +187,9 @@ struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct en
         .n_threads = plan->n_threads,
         .not_invariant = plan->not_invariant,
         .n_ranks = desc->shard.n_ranks,
+        .n_experts = model_largest_whole(desc, SIZE_EXPERTS),
+        .n_used = model_largest_whole(desc, SIZE_USED),
+        .expert_rows = (uint32_t)max64(2 * inner, hidden),
     };
 }
 
@@ -185,6 +206,7 @@ void step_workspace(const struct k_planner *planner, const struct k_plan_dims *d
         out->sample = max64(out->sample, of.sample);
         out->sample_plan = max64(out->sample_plan, of.sample_plan);
         out->sample_parts = max64(out->sample_parts, of.sample_parts);
+        out->moe = max64(out->moe, of.moe);
         out->group = max64(out->group, of.group);
     }
 }

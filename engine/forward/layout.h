@@ -24,9 +24,13 @@ struct step_layout {
     uint64_t input; /* a step's: forward_place() says what, packed per step and moved by one copy */
     uint64_t residual; /* [T, H] */
     uint64_t normed; /* [T, H] */
-    uint64_t wide; /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP where has_gate_up */
-    uint64_t narrow; /* [T, Q D] for attention, then [T, I] for the MLP */
+    uint64_t
+        wide; /* [T, (Q + 2 KV) D] for attention, then [T, 2 I] for the MLP where has_gate_up; [T, C, 2 I] for experts */
+    uint64_t narrow; /* [T, Q D] for attention, then [T, I] for the MLP; [T, C, I] for experts */
     uint64_t delta; /* [T, H]: what a half layer adds to the residual */
+    uint64_t experts, expert_weights; /* mixtures of experts: [T, C] of the router */
+    uint64_t shared_weights; /* [T] of the shared expert */
+    uint64_t choices; /* [T, C, H]: what a token's experts give */
     uint64_t angles[MODEL_MAX_ROPES]; /* [T, dim / 2, 2] of each of the model's ropes */
     uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
     uint64_t results; /* [R] of sampling */

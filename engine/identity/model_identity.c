@@ -19,6 +19,7 @@
  *   config: outputs.dense.folder                       the weights in it are in the weights' digest
  *   config: tokens.bos                                 the tokenizer's matter
  *   ropes                                              but for the frequencies and the factor that result
+ *   experts: names                                     the names of tensors
  *   facts: needs_lanes, lanes_matrix, lanes_format     decide the GEMM form, which engine_identity has itself
  *   facts: quantization.scales_cache, .floats          what a file may say is checked by them, or logged
  *   shard                                              ranks change no bit */
@@ -26,6 +27,7 @@
 _Static_assert(sizeof(struct model_config) == 344, "struct model_config" CHANGED);
 _Static_assert(sizeof(struct model_attention) == 44, "struct model_attention" CHANGED);
 _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
+_Static_assert(sizeof(struct model_experts) == 32, "struct model_experts" CHANGED);
 _Static_assert(sizeof(struct model_block) == 56, "struct model_block" CHANGED);
 _Static_assert(sizeof(struct model_rope) == 1112, "struct model_rope" CHANGED);
 _Static_assert(sizeof(struct checkpoint_facts) == 208, "struct checkpoint_facts" CHANGED);
@@ -110,6 +112,13 @@ static bool is_plain_attention(const struct model_attention *a)
     return a->v_dim == a->k_dim && a->rope == 0 && a->softcap == 0 && a->scale == (float)(1.0 / sqrt((double)a->k_dim));
 }
 
+static void add_experts(struct quire_sha256_state *s, const struct model_experts *e)
+{
+    add(s, "experts=%u %u %u %u %d %d\n", e->n_experts, e->n_used, e->inner_size, e->shared_size, (int)e->router,
+        e->normalize);
+    add_float(s, "experts_scale", e->scale);
+}
+
 static void add_block(struct quire_sha256_state *s, const struct model_config *c, uint32_t layer,
                       const struct model_block *b)
 {
@@ -127,6 +136,7 @@ static void add_block(struct quire_sha256_state *s, const struct model_config *c
         if (!first || m->inner_size != first->mlp.inner_size || m->bias != first->mlp.bias)
             add(s, "mlp=%u %d\n", m->inner_size, m->bias);
         break;
+    case BLOCK_EXPERTS: add_experts(s, &b->experts); break;
     }
 }
 

@@ -2,6 +2,8 @@
 
 #include "base/encoding/json.h"
 #include "base/file.h"
+#include "engine/model/architectures/architecture.h"
+#include "engine/model/experts/experts_config.h"
 #include "engine/model/pooling.h"
 #include "engine/model/rope_config.h"
 #include "files/model_files.h"
@@ -22,222 +24,12 @@
 #define MAX_INTERMEDIATE (1u << 24)
 #define MAX_HEADS (1u << 14)
 
-enum window_rule {
-    WINDOW_NONE,
-    WINDOW_EVERY_LAYER, /* sliding_window, in all of them */
-    WINDOW_EVERY_LAYER_OR_NONE, /* likewise, but without the field none */
-    WINDOW_UPPER_LAYERS, /* use_sliding_window, and layer_types or max_window_layers */
-    WINDOW_LAYER_TYPES, /* use_sliding_window, and layer_types, which must be there then */
-    WINDOW_PATTERN, /* layer_types, or all layers but each so-many-th */
-};
-
-/* The properties of an architecture, and the defaults of its config class in transformers for absent fields. */
-struct architecture {
-    const char *name;
-    const char *model_type;
-    uint32_t default_kv_heads;  /* 0 = as many as query heads */
-    uint32_t default_head_dim;  /* 0 = hidden_size / num_attention_heads */
-    uint32_t default_max_position;
-    int64_t default_bos, default_eos; /* -1 = none */
-    double default_rms_eps;     /* 0 = 1e-6 */
-    bool qkv_bias;              /* always present; o_proj has no bias */
-    bool reads_attention_bias;  /* attention_bias puts one on q, k, v and o */
-    bool reads_mlp_bias;
-    enum model_norm_position norm_place; /* of every block */
-    enum model_head_norm head_norm;
-    enum window_rule window;
-    uint32_t window_pattern; /* of WINDOW_PATTERN: sliding_window_pattern's default */
-    struct model_rope_rule rope;
-    bool tied; /* tie_word_embeddings' default */
-    bool gemma; /* GELU by tanh, embeddings times the root of hidden_size, norms' weights stored minus 1 */
-    double default_query_scalar; /* query_pre_attn_scalar's; 0 = it is not read, nor are the softcaps */
-    double default_softcap, default_logit_softcap; /* 0 = none */
-    bool fused; /* q, k and v in one matrix, and gate and up */
-    bool reads_multipliers; /* embedding_, attention_ and residual_multiplier, and logits_scaling */
-    bool encoder;
-    bool classifier;
-    bool roberta; /* encoders: RoBERTa's tensor names, and its first position is the padding token's id + 1 */
-};
-
-/* Fields that all encoders here share. */
-#define ENCODER \
-    .default_max_position = 512, .default_bos = -1, .default_eos = -1, .default_rms_eps = 1e-12, .encoder = true
-
-static const struct architecture architectures[] = {
-    {.name = "LlamaForCausalLM",
-     .model_type = "llama",
-     .default_max_position = 2048,
-     .default_bos = 1,
-     .default_eos = 2,
-     .reads_attention_bias = true,
-     .reads_mlp_bias = true},
-    {.name = "MistralForCausalLM",
-     .model_type = "mistral",
-     .default_kv_heads = 8,
-     .default_max_position = 131072,
-     .default_bos = 1,
-     .default_eos = 2,
-     .window = WINDOW_EVERY_LAYER},
-    {.name = "Qwen2ForCausalLM",
-     .model_type = "qwen2",
-     .default_kv_heads = 32,
-     .default_max_position = 32768,
-     .default_bos = -1,
-     .default_eos = -1,
-     .qkv_bias = true,
-     .window = WINDOW_UPPER_LAYERS},
-    {.name = "Qwen3ForCausalLM",
-     .model_type = "qwen3",
-     .default_kv_heads = 32,
-     .default_head_dim = 128,
-     .default_max_position = 32768,
-     .default_bos = -1,
-     .default_eos = -1,
-     .reads_attention_bias = true,
-     .head_norm = HEAD_NORM_EACH,
-     .window = WINDOW_UPPER_LAYERS},
-    {.name = "Olmo2ForCausalLM",
-     .model_type = "olmo2",
-     .default_max_position = 2048,
-     .default_bos = -1,
-     .default_eos = 50279,
-     .default_rms_eps = 1e-5,
-     .reads_attention_bias = true,
-     .norm_place = NORM_POST,
-     .head_norm = HEAD_NORM_ALL},
-    {.name = "SmolLM3ForCausalLM",
-     .model_type = "smollm3",
-     .default_kv_heads = 4,
-     .default_max_position = 32768,
-     .default_bos = 128000,
-     .default_eos = 128001,
-     .reads_attention_bias = true,
-     .reads_mlp_bias = true,
-     .window = WINDOW_LAYER_TYPES,
-     .rope = {.theta = 2000000.0, .no_rope_interval = 4},
-     .tied = true},
-    {.name = "Olmo3ForCausalLM",
-     .model_type = "olmo3",
-     .default_max_position = 2048,
-     .default_bos = -1,
-     .default_eos = 50279,
-     .default_rms_eps = 1e-5,
-     .reads_attention_bias = true,
-     .norm_place = NORM_POST,
-     .head_norm = HEAD_NORM_ALL,
-     .window = WINDOW_PATTERN,
-     .window_pattern = 4,
-     .rope = {.theta = 500000.0, .by_window = true}},
-    {.name = "Phi3ForCausalLM",
-     .model_type = "phi3",
-     .default_max_position = 4096,
-     .default_bos = 1,
-     .default_eos = 32000,
-     .default_rms_eps = 1e-5,
-     .window = WINDOW_EVERY_LAYER_OR_NONE,
-     .rope = {.partial = true},
-     .fused = true},
-    {.name = "GraniteForCausalLM",
-     .model_type = "granite",
-     .default_max_position = 2048,
-     .default_bos = 1,
-     .default_eos = 2,
-     .reads_attention_bias = true,
-     .reads_mlp_bias = true,
-     .reads_multipliers = true},
-    {.name = "GemmaForCausalLM",
-     .model_type = "gemma",
-     .default_kv_heads = 16,
-     .default_head_dim = 256,
-     .default_max_position = 8192,
-     .default_bos = 2,
-     .default_eos = 1,
-     .reads_attention_bias = true,
-     .tied = true,
-     .gemma = true},
-    {.name = "Gemma2ForCausalLM",
-     .model_type = "gemma2",
-     .default_kv_heads = 4,
-     .default_head_dim = 256,
-     .default_max_position = 8192,
-     .default_bos = 2,
-     .default_eos = 1,
-     .reads_attention_bias = true,
-     .norm_place = NORM_BOTH,
-     .window = WINDOW_PATTERN,
-     .window_pattern = 2,
-     .tied = true,
-     .gemma = true,
-     .default_query_scalar = 256,
-     .default_softcap = 50,
-     .default_logit_softcap = 30},
-    {.name = "Gemma3ForCausalLM",
-     .model_type = "gemma3_text",
-     .default_kv_heads = 4,
-     .default_head_dim = 256,
-     .default_max_position = 131072,
-     .default_bos = 2,
-     .default_eos = 1,
-     .reads_attention_bias = true,
-     .norm_place = NORM_BOTH,
-     .head_norm = HEAD_NORM_EACH,
-     .window = WINDOW_PATTERN,
-     .window_pattern = 6,
-     .rope = {.theta = 1000000.0, .by_window = true, .local_theta = 10000.0},
-     .tied = true,
-     .gemma = true,
-     .default_query_scalar = 256},
-    {.name = "BertModel", .model_type = "bert", ENCODER},
-    {.name = "BertForSequenceClassification", .model_type = "bert", ENCODER, .classifier = true},
-    {.name = "RobertaModel", .model_type = "roberta", ENCODER, .roberta = true},
-    {.name = "RobertaForSequenceClassification", .model_type = "roberta", ENCODER, .roberta = true, .classifier = true},
-    {.name = "XLMRobertaModel", .model_type = "xlm-roberta", ENCODER, .roberta = true},
-    {.name = "XLMRobertaForSequenceClassification",
-     .model_type = "xlm-roberta",
-     ENCODER,
-     .roberta = true,
-     .classifier = true},
-};
-#define N_ARCHITECTURES (sizeof architectures / sizeof architectures[0])
-
 static bool has_key(const json_t *object, const char *key)
 {
     return json_object_get(object, key) != NULL;
 }
 
-/* ---- architecture and dtype ---------------------------------------------------------- */
-
-static int find_architecture(const json_t *config, const struct architecture **out, struct quire_error *err)
-{
-    json_t *list = NULL;
-    const char *name = NULL, *model_type = NULL, *field = "architectures";
-    char shown[64];
-    int status = quire_json_array(config, CONFIG, "architectures", &list, err);
-    if (status == QUIRE_OK)
-        status = quire_json_string(config, CONFIG, "model_type", &model_type, err);
-    if (status != QUIRE_OK)
-        return status;
-    if (list && json_array_size(list) > 0) {
-        if (!json_is_string(json_array_get(list, 0)))
-            return quire_fail(err, QUIRE_INVALID, CONFIG ": architectures: must hold strings");
-        name = json_string_value(json_array_get(list, 0));
-    } else if (model_type) {
-        field = "model_type";
-    } else {
-        return quire_fail(err, QUIRE_INVALID, CONFIG ": architectures: is missing");
-    }
-    for (size_t i = 0; i < N_ARCHITECTURES; i++) {
-        if (strcmp(name ? name : model_type, name ? architectures[i].name : architectures[i].model_type) == 0) {
-            *out = &architectures[i];
-            return QUIRE_OK;
-        }
-    }
-    char supported[1024] = "";
-    for (size_t i = 0, at = 0; i < N_ARCHITECTURES && at < sizeof supported; i++)
-        at += (size_t)snprintf(supported + at, sizeof supported - at, "%s%s", i ? ", " : "", architectures[i].name);
-    return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", field,
-                      model_shown(name ? name : model_type, shown, sizeof shown), supported);
-}
+/* ---- dtype --------------------------------------------------------------------------- */
 
 static int read_dtype(const json_t *config, struct model_config *model, struct quire_error *err)
 {
@@ -414,7 +206,7 @@ static int read_multipliers(const json_t *config, struct model_config *model, st
 static int read_features(const json_t *config, const struct architecture *arch, struct model_config *model,
                          struct model_layer *layer, struct quire_error *err)
 {
-    bool attention_bias = false;
+    bool attention_bias = false, qkv_bias = arch->qkv_bias;
     int status = refuse_whole_texts(config, err);
     model->tied_embeddings = arch->tied;
     model->fused = arch->fused;
@@ -426,8 +218,12 @@ static int read_features(const json_t *config, const struct architecture *arch, 
         status = quire_json_bool(config, CONFIG, "attention_bias", &attention_bias, err);
     if (status == QUIRE_OK && arch->reads_mlp_bias)
         status = quire_json_bool(config, CONFIG, "mlp_bias", &layer->blocks[1].mlp.bias, err);
+    if (status == QUIRE_OK && arch->experts && arch->qkv_bias)
+        status = quire_json_bool(config, CONFIG, "qkv_bias", &qkv_bias, err);
+    if (status == QUIRE_OK && arch->experts && json_is_number(json_object_get(config, "clip_qkv")))
+        return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": clip_qkv: is not supported: q, k and v are not clipped");
     struct model_attention *a = &layer->blocks[0].attention;
-    a->q_bias = a->k_bias = a->v_bias = arch->qkv_bias || attention_bias;
+    a->q_bias = a->k_bias = a->v_bias = qkv_bias || attention_bias;
     a->o_bias = attention_bias;
     if (status == QUIRE_OK && arch->gemma)
         status = read_gemma(config, arch, model, a, err);
@@ -597,6 +393,9 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
         return read_pattern(config, arch, model, err);
     if (arch->window >= WINDOW_UPPER_LAYERS) {
         status = quire_json_bool(config, CONFIG, "use_sliding_window", &use, err);
+        if (status == QUIRE_OK && use && arch->window == WINDOW_REFUSED)
+            return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": use_sliding_window: true is not supported for %s",
+                              arch->name);
         if (status == QUIRE_OK)
             status = quire_json_u32(config, CONFIG, "max_window_layers", 0, INT32_MAX, &first, err);
     }
@@ -620,6 +419,8 @@ static int read_decoder(const json_t *config, const struct architecture *arch, s
     int status = read_features(config, arch, model, layer, err);
     if (status == QUIRE_OK)
         status = model_make_layers(model, layer, &rope, err);
+    if (status == QUIRE_OK && arch->experts)
+        status = model_experts_config(config, arch->experts, model, err);
     if (status == QUIRE_OK)
         status = read_windows(config, arch, model, err);
     if (status == QUIRE_OK)
@@ -727,7 +528,7 @@ static int read_all(const json_t *config, const json_t *generation, struct model
     if (generation && !json_is_object(generation))
         return quire_fail(err, QUIRE_INVALID, GENERATION ": must be a JSON object");
 
-    int status = find_architecture(config, &arch, err);
+    int status = architecture_find(config, &arch, err);
     if (status != QUIRE_OK)
         return status;
     struct model_layer layer = arch->encoder ? model_encoder_layer()

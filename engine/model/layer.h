@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 /* A layer is a list of blocks; each adds something to the residual stream x. */
-enum model_block_kind { BLOCK_ATTENTION, BLOCK_MLP };
+enum model_block_kind { BLOCK_ATTENTION, BLOCK_MLP, BLOCK_EXPERTS };
 /* What a tensor belongs to: a block, by its kind, or what lies beside the layers. */
-enum model_owner { OF_ATTENTION = BLOCK_ATTENTION, OF_MLP = BLOCK_MLP, OF_MODEL };
+enum model_owner { OF_ATTENTION = BLOCK_ATTENTION, OF_MLP = BLOCK_MLP, OF_EXPERTS = BLOCK_EXPERTS, OF_MODEL };
 enum model_norm { NORM_RMS, NORM_LAYER };
 enum model_norm_position {
     NORM_PRE,  /* x += block(norm(x)) */
@@ -48,6 +48,24 @@ struct model_mlp {
     bool bias;
 };
 
+/* How a token's experts are scored: docs/internals/numerics.md §20. */
+enum model_router { ROUTER_SOFTMAX };
+/* What a checkpoint calls the matrices of an expert. */
+enum model_expert_names {
+    EXPERTS_GATE_PROJ, /* mlp.experts.0.gate_proj, up_proj, down_proj */
+    EXPERTS_W1,        /* block_sparse_moe.experts.0.w1, w3, w2 */
+};
+
+struct model_experts {
+    uint32_t n_experts, n_used; /* of each layer, and of each token */
+    uint32_t inner_size; /* of an expert */
+    uint32_t shared_size; /* the inner size of the shared expert; 0: there is none. It has a gate. */
+    enum model_router router;
+    enum model_expert_names names;
+    bool normalize; /* a token's weights are divided by their sum */
+    float scale; /* then multiplied by it */
+};
+
 struct model_block {
     enum model_block_kind kind;
     enum model_norm norm;
@@ -55,6 +73,7 @@ struct model_block {
     union { /* by kind */
         struct model_attention attention;
         struct model_mlp mlp;
+        struct model_experts experts;
     };
 };
 
@@ -79,8 +98,22 @@ enum model_size {
     SIZE_V,
     SIZE_HEADS, /* what attention gives: v_dim for each q head */
     SIZE_HEAD_DIM, /* of q and k */
-    SIZE_INNER
+    SIZE_INNER, /* of an MLP, or of one expert */
+    SIZE_EXPERTS,
+    SIZE_USED, /* experts of a token */
+    SIZE_SHARED_INNER /* of the shared expert */
 };
+
+static inline uint32_t model_experts_size(const struct model_experts *e, enum model_size size)
+{
+    switch (size) {
+    case SIZE_INNER: return e->inner_size;
+    case SIZE_EXPERTS: return e->n_experts;
+    case SIZE_USED: return e->n_used;
+    case SIZE_SHARED_INNER: return e->shared_size;
+    default: return 0;
+    }
+}
 
 /* 0: a block of this kind has no such size. */
 static inline uint32_t model_block_size(const struct model_block *block, enum model_size size)
@@ -88,6 +121,8 @@ static inline uint32_t model_block_size(const struct model_block *block, enum mo
     const struct model_attention *a = &block->attention;
     if (block->kind == BLOCK_MLP)
         return size == SIZE_INNER ? block->mlp.inner_size : 0;
+    if (block->kind == BLOCK_EXPERTS)
+        return model_experts_size(&block->experts, size);
     switch (size) {
     case SIZE_Q: return a->n_q_heads * a->k_dim;
     case SIZE_K: return a->n_kv_heads * a->k_dim;

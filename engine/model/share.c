@@ -55,6 +55,13 @@ int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct qu
                           "--tensor-parallel-size: must be 1, 2, 4 or 8, got %u; this model can be divided among: %s",
                           n_ranks, possible);
     const uint32_t n_layers = desc->config->n_layers, heads = undivided_heads(desc, n_ranks);
+    for (uint32_t l = 0; n_ranks > 1 && l < n_layers; l++)
+        if (model_block_of(desc, l, BLOCK_EXPERTS))
+            return quire_fail(
+                err, QUIRE_UNSUPPORTED,
+                "--tensor-parallel-size %u: %s is a mixture of experts, which ranks cannot divide yet: use "
+                "--pipeline-parallel-size, or leave it out",
+                n_ranks, desc->config->architecture);
     if (heads < n_layers) {
         const struct model_attention *a = &model_block_of(desc, heads, BLOCK_ATTENTION)->attention;
         return quire_fail(err, QUIRE_UNSUPPORTED,

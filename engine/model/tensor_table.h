@@ -13,8 +13,10 @@
 enum model_site {
     SITE_QKV,     /* [(Q + 2 KV) D, H]: q, k and v stacked */
     SITE_O,       /* [H, Q D] */
-    SITE_GATE_UP, /* [2 I, H]: gate, then up; an encoder's [I, H]: up alone */
-    SITE_DOWN,    /* [H, I] */
+    SITE_GATE_UP, /* [2 I, H]: gate, then up; an encoder's [I, H]: up alone; of experts, of each */
+    SITE_DOWN,    /* [H, I]; of experts, of each */
+    SITE_SHARED_GATE_UP, /* of the shared expert */
+    SITE_SHARED_DOWN,
     SITE_EMBED,   /* [V, H] */
     SITE_POSITIONS,  /* [P, H] */
     SITE_SEGMENTS,   /* [S, H] */
@@ -25,10 +27,12 @@ enum model_site {
     MODEL_N_SITES,
 };
 
-/* Vectors that are no bias of a site. */
+/* Vectors that are no bias of a site, and matrices that are used as f32. */
 enum model_vector {
     VEC_ATTENTION_NORM, /* [H] */
     VEC_MLP_NORM,       /* [H] */
+    VEC_ROUTER,         /* [E, H] */
+    VEC_SHARED_GATE,    /* [1, H] */
     VEC_Q_NORM,         /* [D], or [Q D] over all heads */
     VEC_K_NORM,         /* [D], or [KV D] */
     VEC_ATTENTION_POST_NORM, /* [H], of NORM_BOTH: behind the block */
@@ -68,6 +72,9 @@ enum model_condition {
     IF_NORM_FIRST, /* before the block: NORM_PRE or NORM_BOTH */
     IF_HEAD_NORM_EACH,
     IF_HEAD_NORM_ALL,
+    IF_EXPERTS_GATE_PROJ,
+    IF_EXPERTS_W1,
+    IF_SHARED_EXPERT,
     IF_UNTIED,
     IF_ENCODER, /* this and the following apply to encoders only, those above to decoders only */
     IF_SEGMENTS,
@@ -85,7 +92,7 @@ struct model_tensor {
      * A file that has all of them in one tensor [count, rows, cols] calls it so without the second "*.". */
     const char *name;
     enum model_size count; /* matrices of one shape: SIZE_ONE, or experts */
-    enum model_size rows, cols; /* SIZE_ONE columns of a bias or a vector */
+    enum model_size rows, cols; /* SIZE_ONE columns of a bias or a vector; else a vector is a matrix in the file */
     enum model_division shard;
     enum model_condition when;
 };

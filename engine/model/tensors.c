@@ -41,6 +41,19 @@ const struct model_tensor model_tensors[] = {
     {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "post_feedforward_layernorm.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_POST},
     {OF_MLP,       TENSOR_VECTOR, VEC_MLP_NORM,       L "pre_feedforward_layernorm.weight",  SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_BOTH},
     {OF_MLP,       TENSOR_VECTOR, VEC_MLP_POST_NORM,  L "post_feedforward_layernorm.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_BOTH},
+    {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.*.gate_proj.weight",    SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_GATE_PROJ},
+    {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.*.up_proj.weight",      SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_GATE_PROJ},
+    {OF_EXPERTS,   TENSOR_MATRIX, SITE_DOWN,          L "mlp.experts.*.down_proj.weight",    SIZE_EXPERTS, SIZE_HIDDEN, SIZE_INNER, SHARD_COLS, IF_EXPERTS_GATE_PROJ},
+    {OF_EXPERTS,   TENSOR_VECTOR, VEC_ROUTER,         L "mlp.gate.weight",                   SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_GATE_PROJ},
+    {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.experts.*.w1.weight", SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_W1},
+    {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.experts.*.w3.weight", SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_W1},
+    {OF_EXPERTS,   TENSOR_MATRIX, SITE_DOWN,          L "block_sparse_moe.experts.*.w2.weight", SIZE_EXPERTS, SIZE_HIDDEN, SIZE_INNER, SHARD_COLS, IF_EXPERTS_W1},
+    {OF_EXPERTS,   TENSOR_VECTOR, VEC_ROUTER,         L "block_sparse_moe.gate.weight",      SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_W1},
+    {OF_EXPERTS,   TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_expert.gate_proj.weight", SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERT},
+    {OF_EXPERTS,   TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_expert.up_proj.weight", SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERT},
+    {OF_EXPERTS,   TENSOR_MATRIX, SITE_SHARED_DOWN,   L "mlp.shared_expert.down_proj.weight", SIZE_ONE, SIZE_HIDDEN, SIZE_SHARED_INNER, SHARD_COLS, IF_SHARED_EXPERT},
+    {OF_EXPERTS,   TENSOR_VECTOR, VEC_SHARED_GATE,    L "mlp.shared_expert_gate.weight",     SIZE_ONE, SIZE_ONE,      SIZE_HIDDEN, SHARD_NONE, IF_SHARED_EXPERT},
+    {OF_EXPERTS,   TENSOR_VECTOR, VEC_MLP_NORM,       L "post_attention_layernorm.weight",   SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_PRE},
     {OF_MODEL,     TENSOR_MATRIX, SITE_EMBED,         "model.embed_tokens.weight",           SIZE_ONE, SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
     {OF_MODEL,     TENSOR_MATRIX, SITE_LM_HEAD,       "lm_head.weight",                      SIZE_ONE, SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, IF_UNTIED},
     {OF_MODEL,     TENSOR_VECTOR, VEC_FINAL_NORM,     "model.norm.weight",                   SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, ALWAYS},
@@ -112,6 +125,9 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_NORM_FIRST: return block->place == NORM_PRE || block->place == NORM_BOTH;
     case IF_HEAD_NORM_EACH: return block->attention.head_norm == HEAD_NORM_EACH;
     case IF_HEAD_NORM_ALL: return block->attention.head_norm == HEAD_NORM_ALL;
+    case IF_EXPERTS_GATE_PROJ: return block->experts.names == EXPERTS_GATE_PROJ;
+    case IF_EXPERTS_W1: return block->experts.names == EXPERTS_W1;
+    case IF_SHARED_EXPERT: return block->experts.shared_size > 0;
     case IF_UNTIED: return !desc->config->tied_embeddings && desc->config->outputs.kind == OUTPUT_TOKENS;
     }
     return true;
@@ -287,7 +303,7 @@ static uint64_t align_floats(uint64_t n)
 
 uint64_t model_stack_floats(const struct model_stack *stack)
 {
-    return align_floats(stack->rows);
+    return align_floats((uint64_t)stack->rows * stack->cols);
 }
 
 uint64_t model_rope_floats(const struct model_rope *rope)

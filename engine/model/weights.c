@@ -52,6 +52,19 @@ static void take_one(struct checkpoint_tensor *t, uint32_t index)
     t->shape[1] = t->shape[2];
 }
 
+/* Experts that a file has twice: one tensor each, and one for all. */
+static int refuse_both(const struct binder *b, struct matrix_at at, const struct checkpoint_tensor *one)
+{
+    char name[MODEL_NAME_BYTES];
+    struct checkpoint_tensor all;
+    model_tensor_name(b->desc, at.row, at.layer, MODEL_ALL_OF, b->bare, name);
+    return checkpoint_find(b->checkpoint, name, &all, NULL) == QUIRE_NOT_FOUND
+               ? QUIRE_OK
+               : quire_fail(b->err, QUIRE_INVALID,
+                            "%.100s: tensor '%.150s': has the experts a second time, beside '%.150s': remove one",
+                            all.file, name, one->name);
+}
+
 /* Rows of a fused tensor before a part of it; *all: those of all its parts. */
 static uint32_t rows_before(const struct model_desc *desc, uint32_t layer, const struct model_tensor *row,
                             uint64_t *all)
@@ -85,9 +98,16 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
     model_tensor_name(b->desc, row, at.layer, at.index, b->bare, name);
     int status = checkpoint_find(b->checkpoint, name, out, b->err);
     const bool is_stacked = status == QUIRE_NOT_FOUND && row->count != SIZE_ONE;
+    if (status == QUIRE_OK && row->count != SIZE_ONE && at.index == 0)
+        status = refuse_both(b, at, out);
     if (is_stacked) {
-        model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, name);
-        status = checkpoint_find(b->checkpoint, name, out, b->err);
+        char all[MODEL_NAME_BYTES];
+        model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, all);
+        const int found = checkpoint_find(b->checkpoint, all, out, NULL);
+        if (found != QUIRE_NOT_FOUND) { /* a missing one is called by its own name */
+            status = checkpoint_find(b->checkpoint, all, out, b->err);
+            memcpy(name, all, sizeof name);
+        }
     }
     if (status == QUIRE_NOT_FOUND && row->when >= IF_DENSE)
         return quire_fail(b->err, status, "%s/model.safetensors: tensor '%s' is missing",
@@ -99,7 +119,7 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
     const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count), rows,
                                model_whole_size(b->desc, at.layer, row->cols)};
     const uint64_t *want = is_stacked ? shape : shape + 1;
-    const uint32_t n_dims = is_stacked ? 3 : row->kind == TENSOR_MATRIX ? 2 : 1;
+    const uint32_t n_dims = is_stacked ? 3 : row->kind == TENSOR_MATRIX || row->cols != SIZE_ONE ? 2 : 1;
     if (out->n_dims == n_dims && memcmp(out->shape, want, n_dims * sizeof *want) == 0) {
         if (is_stacked)
             take_one(out, at.index);
@@ -307,16 +327,17 @@ static int check_plain(const struct binder *b, const struct checkpoint_tensor *t
                       t->file, t->name, k_format_name(t->format));
 }
 
-/* Every vector of a decoder is a norm's. */
+/* A decoder's vectors of one column are norms'; the others are a router's. */
 static int read_vector(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
 {
     struct checkpoint_tensor t;
-    const float more = b->desc->config->norms_add_one && row->kind == TENSOR_VECTOR ? 1 : 0;
+    const float more = b->desc->config->norms_add_one && row->kind == TENSOR_VECTOR && row->cols == SIZE_ONE ? 1 : 0;
     const uint32_t head_dim = model_whole_size(b->desc, layer, SIZE_HEAD_DIM);
     int status = find(b, (struct matrix_at){row, layer, 0}, &t);
     if (status == QUIRE_OK)
         status = check_plain(b, &t);
-    for (uint32_t i = 0; status == QUIRE_OK && i < t.shape[0]; i++)
+    const uint64_t n = status == QUIRE_OK ? t.shape[0] * (t.n_dims > 1 ? t.shape[1] : 1) : 0;
+    for (uint32_t i = 0; i < n; i++)
         out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i) + more;
     return status;
 }
@@ -339,8 +360,9 @@ static int read_share(const struct binder *b, const struct model_tensor *row, ui
 static int bind_vector(struct binder *b, const struct model_stack *stack, const float *params_dev, const float **out)
 {
     float *part = b->params + b->at;
-    for (uint32_t i = 0; i < stack->n_parts; part += model_size_of(b->desc, stack->layer, stack->parts[i].rows), i++) {
+    for (uint32_t i = 0; i < stack->n_parts; i++) {
         const struct model_tensor *row = &stack->parts[i];
+        part += i > 0 ? model_size_of(b->desc, stack->layer, row[-1].rows) : 0;
         if (!model_has_tensor(b->desc, stack->layer, row))
             continue;
         const bool is_cut = b->desc->shard.n_ranks > 1 && row->shard == SHARD_ROWS;
@@ -489,7 +511,8 @@ static void count_format(struct weights_contents *c, const struct k_weight_view 
     c->of[i].n_weights[owner] += n;
 }
 
-/* Missing tensors are refused when they are bound, parts of a quantized matrix here. */
+/* Missing tensors are refused when they are bound, parts of a quantized matrix here; and missing experts, since a
+ * config.json may ask for more of them than there is memory for. */
 static int count_matrix(struct binder *b, struct matrix_at at, struct weights_contents *f)
 {
     const struct quantized_matrix m = quantized_of(b, at);
@@ -497,7 +520,7 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     enum model_cut cut;
     int status = view_matrix(b, at, &v);
     if (status != QUIRE_OK)
-        return status == QUIRE_NOT_FOUND && !quantized_has(&m) ? QUIRE_OK : status;
+        return status == QUIRE_NOT_FOUND && at.row->count == SIZE_ONE && !quantized_has(&m) ? QUIRE_OK : status;
     f->has_quantized |= quantized_has(&m) || (b->desc->facts->quantization.made && !k_format_is_plain(v.format));
     v.data = NULL; /* only counted */
     status = model_share_cut(b->desc, at.layer, at.row, m.name, &v, &cut, b->err);
@@ -536,7 +559,7 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
             if (stack.parts->kind == TENSOR_MATRIX)
                 status = count_part(b, &stack, &stack.parts[i], f);
             else
-                f->n_vector_weights += model_size_of(b->desc, stack.layer, stack.parts[i].rows);
+                f->n_vector_weights += (uint64_t)model_size_of(b->desc, stack.layer, stack.parts[i].rows) * stack.cols;
         }
     if (status != QUIRE_OK || f->has_quantized || b->desc->facts->quantization.layout == QUANTIZATION_NONE ||
         b->desc->shard.n_stages) /* a stage's layers may be those that are not */

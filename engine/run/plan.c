@@ -623,7 +623,7 @@ static int plan_arenas(const struct model_desc *desc, struct engine_plan *p, str
     p->bytes[PLAN_LOGITS] = (outputs->kind == OUTPUT_TOKENS ? logits : vectors) * sizeof(float) +
                             layout_align(p->max_logit_rows * sizeof(uint32_t));
     p->bytes[PLAN_WORKSPACE] = layout_align(workspace.gemm) + layout_align(workspace.attention) +
-                               layout_align(workspace.sample) + workspace.group;
+                               layout_align(workspace.sample) + layout_align(workspace.moe) + workspace.group;
     p->bytes[PLAN_STAGE_BUFFER] = layout_stage_buffer_bytes(desc, p);
     return QUIRE_OK;
 }
@@ -727,6 +727,11 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     p->planner = at_hand ? at_hand->planner : k_planner_find(device);
     if (!p->planner)
         return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu, cuda or cuda:N, got '%.40s'", device);
+    if (!p->planner->on_host && model_largest_whole(desc, SIZE_EXPERTS) > 0)
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "--device %s: %s is a mixture of experts, which is not supported on a GPU yet: use --device cpu",
+            p->planner->name, desc->config->architecture);
     p->overlap_depth = p->n_ranks > 1 ? 0 : p->planner->overlap_depth; /* ranks receive tokens, not the addresses where
                                                                     * they will appear */
     if (p->planner->on_host)

@@ -64,6 +64,8 @@ static uint32_t x_width(const struct op_case *c)
     case K_OP_KV_COPY:
     case K_OP_ROPE_ANGLES: return 0;
     case K_OP_RMSNORM: return c->n_rows ? c->n_rows : c->n_cols;
+    case K_OP_MOE_GEMM: return c->n_cols * (c->moe.per_choice ? c->moe.n_used : 1);
+    case K_OP_MOE_COMBINE: return c->n_cols * c->moe.n_used;
     default: return c->n_cols;
     }
 }
@@ -240,10 +242,12 @@ static bool make_parameters(const struct op_case *c, struct op_data *d, uint64_t
 {
     const bool is_norm = c->op == K_OP_RMSNORM || c->op == K_OP_LAYERNORM;
     const uint64_t n_tokens = op_n_tokens(c);
-    if (op_is_quantized(c) && !op_quant_make(c, d, state))
+    struct op_case all = *c;
+    all.n_rows = (uint32_t)op_all_rows(c);
+    if (op_is_quantized(c) && !op_quant_make(&all, d, state))
         return false;
     if (!op_is_quantized(c) && (op_is_gemm(c) || c->op == K_OP_EMBED) &&
-        !(d->weights = random_stored((uint64_t)c->n_rows * c->n_cols, c->dtype, state, c->values)))
+        !(d->weights = random_stored(op_all_rows(c) * c->n_cols, c->dtype, state, c->values)))
         return false;
     if ((c->op == K_OP_EMBED || c->op == K_OP_GATHER || c->op == K_OP_ROPE_ANGLES || c->op == K_OP_KV_COPY) &&
         !make_ids(c, d, state))
@@ -252,9 +256,12 @@ static bool make_parameters(const struct op_case *c, struct op_data *d, uint64_t
         return false;
     if (c->op == K_OP_LAYERNORM && !(d->bias = random_f32(c->n_cols, state, VALUES_PLAIN)))
         return false;
-    if (((is_norm && c->extra) || c->into) && !(d->add = random_f32(n_tokens * c->n_cols, state, c->values)))
+    if (!op_moe_make(c, d, state))
         return false;
-    return !op_is_gemm(c) || !c->extra || (d->vector = random_f32(c->n_rows, state, VALUES_PLAIN));
+    if (((is_norm && c->extra) || (c->into && c->moe.n_used == 0)) &&
+        !(d->add = random_f32(n_tokens * c->n_cols, state, c->values)))
+        return false;
+    return !op_is_gemm(c) || !c->extra || (d->vector = random_f32(op_all_rows(c), state, VALUES_PLAIN));
 }
 
 /* Makes what RoPE and attention read besides their tokens. */
@@ -318,6 +325,7 @@ void op_data_free(struct op_data *d)
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
     op_quant_free(d);
+    op_moe_free(d);
     memset(d, 0, sizeof *d);
 }
 
@@ -338,6 +346,14 @@ int op_output_make(const struct op_case *c, struct op_output *out, struct quire_
     switch (c->op) {
     case K_OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, 4); break;
     case K_OP_GEMM_GATED: add_output(out, (uint64_t)c->n_rows / 2 * 4, 4); break;
+    case K_OP_MOE_GEMM: add_output(out, (uint64_t)c->moe.n_used * c->n_rows * 4, 4); break;
+    case K_OP_MOE_GEMM_GATED: add_output(out, (uint64_t)c->moe.n_used * (c->n_rows / 2) * 4, 4); break;
+    case K_OP_MOE_ROUTE:
+        add_output(out, c->moe.n_used * UINT64_C(4), 4); /* weights */
+        add_output(out, c->moe.n_used * UINT64_C(4), 4); /* experts */
+        if (c->extra)
+            add_output(out, 4, 4); /* weights of the shared expert */
+        break;
     case K_OP_ROPE_ANGLES: add_output(out, (uint64_t)c->n_cols * 8, 4); break;
     case K_OP_ATTENTION: add_output(out, c->n_q_heads * head * 4, 4); break;
     case K_OP_SAMPLE: add_output(out, sizeof(struct k_sample_result), sizeof(struct k_sample_result)); break;

@@ -6,6 +6,14 @@
 #include "kernels/args/sample.h"
 #include "kernels/cases/op_table.h"
 
+struct op_moe_data { /* of operations on experts; NULL: the operation has none */
+    float *router; /* [E, H] */
+    float *correction; /* [E] */
+    float *gate; /* [H] of the shared expert */
+    float *weights; /* [T, C] */
+    float *shared, *shared_weights; /* [T, H], [T] */
+};
+
 struct op_data {
     float *x;         /* [T, x_width] input of the op for each token (logits for sampling) */
     uint32_t x_width;
@@ -16,7 +24,8 @@ struct op_data {
     float *cos_sin;           /* [T, D] */
     unsigned char *weights;   /* [N, K] as stored, if they are plain */
     struct k_weight_view parts[K_WEIGHT_MAX_PARTS]; /* if they are quantized; consecutive rows */
-    uint32_t *ids;            /* [T] token ids, positions, blocks copied; [N] rows picked by gather */
+    struct op_moe_data moe;
+    uint32_t *ids;            /* [T] token ids, positions, blocks copied; [N] rows picked by gather; [T, C] experts */
     void *k, *v;              /* attention: [sum of the sequences' ends, KV, D] as stored; a copy: [N] blocks */
     float *k_scales, *v_scales; /* attention on an 8-bit cache: [sum of the sequences' ends, KV] */
     uint32_t kv_start[OP_MAX_SEQS]; /* a sequence's first row of k and v */
@@ -52,6 +61,16 @@ uint32_t op_token_position(const struct op_case *c, uint32_t token, uint32_t *se
 /* op_quant.c: makes the parts of a quantized weight. Returns false if memory is out; op_quant_free() frees what there is. */
 bool op_quant_make(const struct op_case *c, struct op_data *d, uint64_t *state);
 void op_quant_free(struct op_data *d);
+
+/* op_moe.c: makes the inputs of operations on experts, but for their matrices: those are one below the other in `weights` or
+ * in parts[0]. Returns false if memory is out; op_moe_free() frees what there is. */
+bool op_moe_make(const struct op_case *c, struct op_data *d, uint64_t *state);
+void op_moe_free(struct op_data *d);
+/* One expert's rows of a view of all. */
+struct k_weight_view op_expert_view(const struct op_case *c, const struct k_weight_view *all, uint32_t expert);
+/* The GEMM of one choice as a case of its own, whose data are parts of d. */
+void op_moe_choice(const struct op_case *c, const struct op_data *d, uint64_t choice, struct op_case *one,
+                   struct op_data *of);
 
 /* op_kv.c: make the rows of an 8-bit cache, and the scales of n rows. NULL: memory is out. */
 void *op_kv_bytes(uint64_t n, enum k_dtype kind, uint64_t *state);

@@ -1,11 +1,10 @@
-#include "kernels/cases/op_run.h"
+#include "kernels/cases/op_binding.h"
 
 #include "kernels/args/attention.h"
 #include "kernels/args/gemm.h"
 #include "kernels/args/kv_copy.h"
 #include "kernels/args/norm.h"
 #include "kernels/args/rope.h"
-#include "kernels/cases/op_sample.h"
 #include "kernels/planner.h"
 
 #include <assert.h>
@@ -15,53 +14,6 @@
 
 #define GUARD_BYTES 256u
 #define FILL 0xA5
-#define MAX_BUFFERS 12
-
-struct buffer {
-    unsigned char *base; /* guard, data, guard */
-    uint64_t bytes;
-    bool is_host;     /* memory from alloc_host() */
-    const void *host; /* the expected contents after the call; NULL: an output */
-};
-
-/* The KV cache of an operation, and how attention reads it. */
-struct op_cache {
-    struct k_kv_shape kv;
-    struct k_kv_layer layer; /* layer that the op writes or reads; the destination of a block copy */
-    struct k_kv_layer source;     /* block copy only */
-    struct k_block_pair *pairs;   /* [T], block copy only */
-    uint64_t kv_bytes, n_blocks;
-    uint32_t *host_slots;  /* [all positions of all sequences] */
-    uint32_t slot_start[OP_MAX_SEQS];
-    uint32_t *token_slots; /* [T] */
-    uint32_t *host_tables; /* block tables of the sequences, concatenated */
-    uint32_t table_start[OP_MAX_SEQS];
-    unsigned char *host_k, *host_v; /* the cache before the op */
-    struct k_attn_row *rows, *rows_dev;
-    uint32_t n_rows;       /* of the last call */
-    void *plan, *plan_dev; /* of these rows, on the host, and its device copy */
-    uint64_t plan_bytes;
-};
-
-struct op_binding {
-    struct k_backend *b;
-    const struct op_case *c;
-    const struct op_data *d;
-    struct op_variant variant;
-    struct buffer buffers[MAX_BUFFERS];
-    uint32_t n_buffers;
-    uint32_t n_tokens;
-    int status; /* the first failure, and err says why */
-    struct quire_error err;
-    struct k_weight *weight;
-    unsigned char *weight_memory;
-    float *x, *add, *vector, *bias, *q_norm, *k_norm, *cos_sin, *out, *gate_up;
-    uint32_t *ids, *slots, *tables;
-    struct k_pool_row *texts; /* pooling only */
-    void *workspace;
-    struct op_cache *cache;     /* zeros if the op has no KV cache; follows this struct */
-    struct op_sampler *sampler; /* zeros if the op does not sample; follows the cache */
-};
 
 /* Keeps the first failure. After it, the binding reads and writes nothing more, and its owner releases it. */
 static void keep(struct op_binding *n, int status)
@@ -115,8 +67,8 @@ static void *new_buffer_in(struct op_binding *n, bool is_host, const void *host,
         keep(n, (is_host ? n->b->ops->alloc_host : n->b->ops->alloc)(n->b, bytes + 2 * GUARD_BYTES, &base, &n->err));
     if (!is_ok(n))
         return NULL;
-    struct buffer *buffer = &n->buffers[n->n_buffers++];
-    *buffer = (struct buffer){base, bytes, is_host, is_input ? host : NULL};
+    struct op_buffer *buffer = &n->buffers[n->n_buffers++];
+    *buffer = (struct op_buffer){base, bytes, is_host, is_input ? host : NULL};
     fill(n, is_host, base, host ? GUARD_BYTES : bytes + 2 * GUARD_BYTES);
     if (host) {
         write_to(n, is_host, buffer->base + GUARD_BYTES, host, bytes);
@@ -151,7 +103,7 @@ static void expect(struct op_binding *n, bool same, const char *what)
         keep(n, quire_fail(&n->err, QUIRE_INTERNAL, "%s: %s", op_name(n->c), what));
 }
 
-static void check_buffer(struct op_binding *n, const struct buffer *buffer)
+static void check_buffer(struct op_binding *n, const struct op_buffer *buffer)
 {
     unsigned char guards[2 * GUARD_BYTES];
     bool same = true;
@@ -284,13 +236,13 @@ static size_t copy_weights(struct op_binding *n, unsigned char **start)
     const struct op_case *c = n->c;
     size_t size = k_dtype_bytes(c->dtype), row_bytes = c->n_cols * size;
     size_t stride = n->variant.as_checkpoint ? row_bytes : row_bytes + 3 * size;
-    size_t before = n->variant.as_checkpoint ? 0 : size, bytes = before + c->n_rows * stride;
+    size_t before = n->variant.as_checkpoint ? 0 : size, bytes = before + op_all_rows(c) * stride;
     n->weight_memory = made(n, aligned_alloc(LINE_BYTES, (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES));
     if (!is_ok(n))
         return 0;
     memset(n->weight_memory, 0xff, bytes);
     *start = n->weight_memory + before;
-    for (uint32_t r = 0; r < c->n_rows; r++)
+    for (uint64_t r = 0; r < op_all_rows(c); r++)
         memcpy(*start + r * stride, n->d->weights + r * row_bytes, row_bytes);
     return stride;
 }
@@ -322,12 +274,25 @@ static void copy_parts(struct op_binding *n, struct k_weight_view views[K_WEIGHT
     }
 }
 
+/* all: the rows of every expert */
+static void create_experts(struct op_binding *n, const struct k_weight_view *all)
+{
+    struct k_weight_view *views = made(n, malloc(n->c->moe.n_experts * sizeof *views));
+    for (uint32_t e = 0; views && e < n->c->moe.n_experts; e++)
+        views[e] = op_expert_view(n->c, all, e);
+    if (is_ok(n))
+        keep(n, n->b->ops->weight_create(n->b, views, n->c->moe.n_experts, 1, &n->weight, &n->err));
+    free(views);
+}
+
 static void bind_quantized(struct op_binding *n)
 {
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
     const uint32_t n_parts = n->c->n_parts ? n->c->n_parts : 1;
     copy_parts(n, views, n_parts);
-    if (is_ok(n))
+    if (is_ok(n) && op_is_moe_gemm(n->c))
+        create_experts(n, &views[0]);
+    else if (is_ok(n))
         keep(n, n->b->ops->weight_create(n->b, views, 1, n_parts, &n->weight, &n->err));
 }
 
@@ -342,6 +307,11 @@ static void bind_weight(struct op_binding *n)
     if (!is_ok(n))
         return;
     struct k_weight_view views[K_WEIGHT_MAX_PARTS];
+    if (op_is_moe_gemm(c)) {
+        views[0] = k_plain_view(start, c->dtype, (uint32_t)op_all_rows(c), c->n_cols, stride);
+        create_experts(n, &views[0]);
+        return;
+    }
     for (uint32_t p = 0; p < n_parts; p++) {
         uint32_t rows = op_part_rows(c, p);
         views[p] = k_plain_view(start + first * stride, c->dtype, rows, c->n_cols, stride);
@@ -411,10 +381,17 @@ static void bind_workspace(struct op_binding *n)
         .max_model_len = longest,
         .max_gemm_cols = op_is_gemm(c) ? c->n_cols : 0,
         .n_threads = n->variant.n_threads ? n->variant.n_threads : 4,
+        .n_experts = c->moe.n_experts,
+        .n_used = c->moe.n_used,
+        .expert_rows = c->n_rows,
     };
     struct k_plan_bytes bytes;
     n->b->ops->planner->workspace(&dims, &bytes);
-    n->workspace = new_buffer(n, NULL, op_is_gemm(c) ? bytes.gemm : bytes.attention, false);
+    n->workspace = new_buffer(n, NULL,
+                              c->moe.n_used > 0 ? bytes.moe
+                              : op_is_gemm(c)   ? bytes.gemm
+                                                : bytes.attention,
+                              false);
     n->cache->plan_bytes = bytes.attention_plan;
     if (c->op == K_OP_ATTENTION) {
         n->cache->plan_dev = new_buffer(n, NULL, n->cache->plan_bytes, false);
@@ -432,6 +409,24 @@ static void bind_texts(struct op_binding *n)
     write_to(n, false, n->texts, rows, n_texts * sizeof *rows);
 }
 
+static void bind_moe(struct op_binding *n)
+{
+    const struct op_case *c = n->c;
+    const struct op_moe_data *d = &n->d->moe;
+    const uint64_t t = n->n_tokens, n_choices = t * c->moe.n_used;
+    n->moe->router = input(n, d->router, (uint64_t)c->moe.n_experts * c->n_cols * 4);
+    n->moe->correction = input(n, d->correction, c->moe.n_experts * UINT64_C(4));
+    n->moe->gate = input(n, d->gate, c->n_cols * UINT64_C(4));
+    n->moe->weights = input(n, d->weights, n_choices * 4);
+    n->moe->shared = input(n, d->shared, t * c->n_cols * 4);
+    n->moe->shared_weights = input(n, d->shared_weights, t * 4);
+    if (c->op != K_OP_MOE_ROUTE)
+        return;
+    n->moe->experts_out = new_buffer(n, NULL, n_choices * 4, false);
+    if (c->extra)
+        n->moe->shared_out = new_buffer(n, NULL, t * 4, false);
+}
+
 /* Binds the arrays of op_data. */
 static void bind_arrays(struct op_binding *n)
 {
@@ -442,13 +437,20 @@ static void bind_arrays(struct op_binding *n)
     if (x_bytes > 0)
         n->x = new_buffer(n, d->x, x_bytes, !x_written);
     n->add = c->into ? NULL : input(n, d->add, t * c->n_cols * 4);
-    uint32_t n_vector = op_is_gemm(c) ? c->n_rows : c->op == K_OP_ATTENTION ? c->n_q_heads : c->n_cols;
-    n->vector = input(n, d->vector, n_vector * (uint64_t)4);
+    const uint64_t n_vector = op_is_gemm(c)             ? op_all_rows(c)
+                              : c->op == K_OP_MOE_ROUTE ? c->moe.n_experts
+                              : c->op == K_OP_ATTENTION ? c->n_q_heads
+                                                        : c->n_cols;
+    n->vector = input(n, d->vector, n_vector * 4);
     n->bias = input(n, d->bias, c->n_cols * (uint64_t)4);
     n->q_norm = input(n, d->q_norm, c->head_dim * 4);
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * (c->head_dim - c->n_fixed) * 4);
-    n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : t) * 4);
+    n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : op_is_moe_gemm(c) ? t * c->moe.n_used : t) * 4);
+    if (c->moe.n_used > 0)
+        bind_moe(n);
+    if (c->op == K_OP_MOE_GEMM_GATED)
+        n->gate_up = new_buffer(n, NULL, t * c->moe.n_used * c->n_rows * 4, false);
     if (c->op == K_OP_GEMM_GATED)
         n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
     if (c->op == K_OP_ATTENTION) {
@@ -476,7 +478,8 @@ static void bind_output(struct op_binding *n)
         keep(n, op_output_make(c, &shape, &n->err));
         if (!is_ok(n))
             return;
-        n->out = new_buffer(n, c->into ? n->d->add : NULL, shape.n_tokens * shape.arrays[0].token_bytes, false);
+        n->out = new_buffer(n, c->into ? n->d->add : NULL,
+                            /* NULL of a combination */ shape.n_tokens * shape.arrays[0].token_bytes, false);
         op_output_free(&shape);
     }
 }
@@ -484,13 +487,14 @@ static void bind_output(struct op_binding *n)
 int op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *d, const struct op_variant *variant,
             struct op_binding **out, struct quire_error *err)
 {
-    struct op_binding *n = calloc(1, sizeof *n + sizeof *n->cache + sizeof *n->sampler);
+    struct op_binding *n = calloc(1, sizeof *n + sizeof *n->cache + sizeof *n->sampler + sizeof *n->moe);
     *out = NULL;
     if (!n)
         return quire_fail(err, QUIRE_NO_MEMORY, "%s: no memory on the host", op_name(c));
     *n = (struct op_binding){
         .b = b, .c = c, .d = d, .variant = *variant, .n_tokens = op_n_tokens(c), .cache = (struct op_cache *)(n + 1)};
     n->sampler = (struct op_sampler *)(n->cache + 1);
+    n->moe = (struct op_moe_binding *)(n->sampler + 1);
     bind_arrays(n);
     if (is_ok(n) && op_is_quantized(c))
         bind_quantized(n);
@@ -500,7 +504,7 @@ int op_bind(struct k_backend *b, const struct op_case *c, const struct op_data *
         bind_kv(n);
     if (is_ok(n) && c->op == K_OP_KV_COPY)
         bind_copy(n);
-    if (is_ok(n) && (c->op == K_OP_ATTENTION || op_is_gemm(c)))
+    if (is_ok(n) && (c->op == K_OP_ATTENTION || op_is_gemm(c) || c->op == K_OP_MOE_ROUTE))
         bind_workspace(n);
     if (is_ok(n) && c->op == K_OP_SAMPLE)
         bind_sampler(n);
@@ -563,162 +567,6 @@ static int plan_samples(struct op_binding *n, uint32_t first, uint32_t count, st
     return status;
 }
 
-/* ---- each operation on tokens [t, t + count) ---- */
-
-static int call_embed(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    const struct k_embed_args args = {n->weight, n->ids + t, n->out + t * n->c->n_cols, count, n->c->into, n->c->scale};
-    return n->b->ops->embed(n->b, &args, err);
-}
-
-static int call_rmsnorm(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    uint64_t width = n->d->x_width, at = t * width + (width - n->c->n_cols) / 2;
-    const struct k_rmsnorm_args args = {.x_dev = n->x + at,
-                                        .add_dev = n->add ? n->add + at : NULL,
-                                        .weight_dev = n->vector,
-                                        .out_dev = n->out + at,
-                                        .n_tokens = count,
-                                        .n_cols = n->c->n_cols,
-                                        .row_stride = n->c->n_rows,
-                                        .into = n->c->into,
-                                        .eps = OP_EPS};
-    return n->b->ops->rmsnorm(n->b, &args, err);
-}
-
-static struct k_gemm_args gemm_args(const struct op_binding *n, uint64_t t, uint32_t count, float *y)
-{
-    return (struct k_gemm_args){.weight = n->weight,
-                                .x_dev = n->x + t * n->c->n_cols,
-                                .bias_dev = n->vector,
-                                .y_dev = y,
-                                .workspace_dev = n->workspace,
-                                .n_tokens = count,
-                                .unit = n->c->unit};
-}
-
-static int call_gemm(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    const struct op_case *c = n->c;
-    const struct k_gemm_args args = gemm_args(n, t, count, n->out + t * c->n_rows);
-    return n->b->ops->gemm(n->b, &args, err);
-}
-
-static int call_gemm_gated(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    const struct op_case *c = n->c;
-    const struct k_gemm_gated_args args = {
-        .gemm = gemm_args(n, t, count, n->gate_up), .out_dev = n->out + t * (c->n_rows / 2), .gate = op_gate(c)};
-    return n->b->ops->gemm_gated(n->b, &args, err);
-}
-
-static int call_rope_angles(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    const struct op_case *c = n->c;
-    const struct k_rope_angles_args args = {n->ids + t, n->vector, n->out + t * c->n_cols * 2,
-                                            count,      c->n_cols, c->scale != 0 ? c->scale : 1.0f};
-    return n->b->ops->rope_angles(n->b, &args, err);
-}
-
-static int call_rope_kv(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    const struct k_rope_kv_args args = {.qkv_dev = n->x + t * n->d->x_width,
-                                        .q_norm_dev = n->q_norm,
-                                        .k_norm_dev = n->k_norm,
-                                        .eps = OP_EPS,
-                                        .cos_sin_dev = n->cos_sin ? n->cos_sin + t * (n->c->head_dim - n->c->n_fixed)
-                                                                  : NULL,
-                                        .slots_dev = n->slots + t,
-                                        .kv = &n->cache->kv,
-                                        .layer = &n->cache->layer,
-                                        .n_tokens = count,
-                                        .n_q_heads = n->c->n_q_heads,
-                                        .n_fixed = n->c->n_fixed};
-    return n->b->ops->rope_kv(n->b, &args, err);
-}
-
-/* The tokens are those of the rows for which the plan was made. */
-static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    (void)t;
-    (void)count;
-    const struct k_attention_args args = {.qkv_dev = n->x,
-                                          .out_dev = n->out,
-                                          .rows = n->cache->rows,
-                                          .rows_dev = n->cache->rows_dev,
-                                          .plan_dev = n->cache->plan_dev,
-                                          .tables_dev = n->tables,
-                                          .kv = &n->cache->kv,
-                                          .layer = &n->cache->layer,
-                                          .workspace_dev = n->workspace,
-                                          .n_rows = n->cache->n_rows,
-                                          .n_tokens = n->n_tokens,
-                                          .n_q_heads = n->c->n_q_heads,
-                                          .window = n->c->window,
-                                          .whole = n->c->whole,
-                                          .scale = 1.0f / sqrtf((float)n->c->head_dim),
-                                          .softcap = n->c->softcap,
-                                          .sinks_dev = n->vector};
-    return n->b->ops->attention(n->b, &args, err);
-}
-
-static int call_layernorm(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    uint64_t at = t * n->c->n_cols;
-    const struct k_layernorm_args args = {.x_dev = n->x + at,
-                                          .add_dev = n->add ? n->add + at : NULL,
-                                          .weight_dev = n->vector,
-                                          .bias_dev = n->bias,
-                                          .out_dev = n->out + at,
-                                          .n_tokens = count,
-                                          .n_cols = n->c->n_cols,
-                                          .eps = OP_EPS};
-    return n->b->ops->layernorm(n->b, &args, err);
-}
-
-static int call_activate(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    const struct k_activate_args args = {n->x + t * n->c->n_cols, count, n->c->n_cols, n->c->activation, n->c->scale};
-    return n->b->ops->activate(n->b, &args, err);
-}
-
-static int call_pool(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    const struct k_pool_args args = {.x_dev = n->x,
-                                     .rows_dev = n->texts + t,
-                                     .out_dev = n->out + t * n->c->n_cols,
-                                     .n_rows = count,
-                                     .n_cols = n->c->n_cols,
-                                     .pooling = n->c->pooling,
-                                     .normalize = n->c->extra};
-    return n->b->ops->pool(n->b, &args, err);
-}
-
-static int call_gather(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    uint32_t n_cols = n->c->n_cols;
-    const struct k_gather_args args = {
-        .x_dev = n->x, .index_dev = n->ids + t, .out_dev = n->out + t * n_cols, .n_rows = count, .n_cols = n_cols};
-    return n->b->ops->gather(n->b, &args, err);
-}
-
-static int call_kv_copy(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    const struct k_kv_copy_args args = {&n->cache->kv, &n->cache->source, &n->cache->layer, n->cache->pairs + t, count};
-    return n->b->ops->kv_copy(n->b, &args, err);
-}
-
-static int call_sample(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
-{
-    return op_sampler_queue(n->sampler, n->x + t * n->c->n_rows, n->d->rows + t, (uint32_t)t, count, err);
-}
-
-static int (*const calls[])(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err) = {
-#define CALL(NAME, name, text) [K_OP_##NAME] = call_##name,
-    K_RECORDED_OPERATIONS(CALL) K_EAGER_OPERATIONS(CALL)
-#undef CALL
-};
-
 /* ---- the step ---- */
 
 static uint32_t all_tokens(const struct op_binding *n)
@@ -735,7 +583,7 @@ static int call_chunks(struct op_binding *n, struct quire_error *err)
                      : n->c->op == K_OP_SAMPLE  ? plan_samples(n, t, count, err)
                                                 : QUIRE_OK;
         if (status == QUIRE_OK)
-            status = calls[n->c->op](n, t, count, err);
+            status = op_calls[n->c->op](n, t, count, err);
         if (status != QUIRE_OK)
             return status;
     }
@@ -745,13 +593,13 @@ static int call_chunks(struct op_binding *n, struct quire_error *err)
 int op_queue(struct op_binding *n, struct quire_error *err)
 {
     assert(n->variant.chunk == 0);
-    return calls[n->c->op](n, 0, all_tokens(n), err);
+    return op_calls[n->c->op](n, 0, all_tokens(n), err);
 }
 
 int op_rewind(struct op_binding *n, struct quire_error *err)
 {
     uint64_t bytes = (uint64_t)n->n_tokens * n->d->x_width * 4;
-    if (n->c->into) {
+    if (n->c->into && n->d->add) {
         int status = n->b->ops->copy_in(n->b, n->out, n->d->add, (uint64_t)n->n_tokens * n->c->n_cols * 4, err);
         if (status != QUIRE_OK)
             return status;
@@ -852,6 +700,11 @@ int op_fetch(struct op_binding *n, struct op_output *out, struct quire_error *er
         fetch_copies(n, out);
     else
         fetch_rows(n, &out->arrays[0], n->out, out->n_tokens);
+    if (n->c->op == K_OP_MOE_ROUTE) {
+        fetch_rows(n, &out->arrays[1], (const float *)(const void *)n->moe->experts_out, out->n_tokens);
+        if (n->c->extra)
+            fetch_rows(n, &out->arrays[2], n->moe->shared_out, out->n_tokens);
+    }
     if (n->c->op == K_OP_RMSNORM && !n->c->n_rows)
         fetch_rows(n, &out->arrays[1], n->x, out->n_tokens);
     if (is_ok(n))

@@ -23,6 +23,14 @@
         MMA(2048, n, k, .unit = u)
 #define GATED_BATCHES(n, k) GATED_MMA(1, n, k), GATED_MMA(16, n, k), GATED_MMA(64, n, k), GATED_MMA(2048, n, k)
 #define MMA_BATCHES(n, k) MMA(1, n, k), MMA(8, n, k), MMA(16, n, k), MMA(512, n, k)
+/* Experts: n rows of each, or n of gate and of up, e experts of which a token uses u. */
+#define MOE(dt, t, n, k, e, u, ...) \
+    {.op = K_OP_MOE_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, .moe = {.n_experts = e, .n_used = u, __VA_ARGS__}
+#define MOE_GATED(dt, t, n, k, e, u, ...) \
+    {.op = K_OP_MOE_GEMM_GATED, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, .moe = {.n_experts = e, .n_used = u}, __VA_ARGS__}
+#define ROUTE(t, k, e, u, ...) \
+    {.op = K_OP_MOE_ROUTE, .n_tokens = t, .n_cols = k, .moe = {.n_experts = e, .n_used = u, __VA_ARGS__}
+#define COMBINE(t, n, u, ...) {.op = K_OP_MOE_COMBINE, .n_tokens = t, .n_cols = n, .moe = {.n_used = u}, __VA_ARGS__}
 #define LAYER(t, n, ...) {.op = K_OP_LAYERNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
 #define POOL(how, n, ...) {.op = K_OP_POOL, .pooling = how, .n_cols = n, __VA_ARGS__}
 #define NORM(t, n, ...) {.op = K_OP_RMSNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
@@ -171,6 +179,25 @@ const struct op_case op_test_cases[] = {
     /* Parts of several formats; gate and up. */
     QUANT(Q4_K, 9, 90, 512, .n_parts = 3, .other = Q6_K, .extra = true), QUANT(Q8_0, 5, 60, 288, .n_parts = 2, .other = K_FORMAT_F16),
     QUANT(Q5_0, 17, 70, 256, .n_parts = 4, .other = Q8_0), QUANT(INT4(64), 5, 60, 256, .n_parts = 3, .other = INT8(0)),
+    /* Experts: one token and several, more than a batch of 256, an expert without tokens, segments, every form. */
+    MOE(K_F16, 1, 33, 100, 8, 2)}, MOE(K_BF16, 5, 17, 96, 4, 4, .per_choice = true)}, MOE(K_F32, 9, 31, 80, 1, 1)},
+    MOE(K_F16, 70, 19, 100, 9, 3), .extra = true}, MOE(K_BF16, 300, 7, 48, 5, 2), .unit = 16},
+    MOE(K_F32, 6, 33, 250, 8, 2, .per_choice = true), .unit = 16, .extra = true}, MOE(K_F16, 400, 5, 32, 3, 2)},
+    MOE(K_BF16, 1, 40, 96, 8, 3), .form = K_FORM_TILE}, MOE(K_BF16, 37, 33, 100, 6, 2), .form = K_FORM_TILE, .extra = true},
+    MOE(K_F16, 21, 20, 224, 4, 2, .per_choice = true), .form = K_FORM_TILE, .unit = 64}, MOE(K_BF16, 19, 33, 97, 4, 2), .form = K_FORM_TILE_BF16},
+    MOE(K_F16, 1, 37, 512, 4, 2), .format = Q4_K}, MOE(K_F16, 9, 20, 288, 4, 2), .format = Q8_0}, MOE(K_F16, 70, 19, 256, 3, 2), .format = Q6_K, .form = K_FORM_INT8},
+    MOE(K_F16, 1, 37, 288, 5, 3), .format = Q8_0, .form = K_FORM_INT8}, MOE(K_F16, 17, 21, 512, 4, 2), .format = Q4_K, .form = K_FORM_INT8, .extra = true},
+    MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), .has_zeros = true}, MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), .has_zeros = true, .form = K_FORM_INT8},
+    MOE(K_F16, 5, 21, 192, 4, 2), .format = E4M3(64)}, MOE(K_F16, 7, 19, 256, 4, 2), .format = INT8(0), .form = K_FORM_INT8},
+    MOE_GATED(K_F16, 1, 33, 96, 8, 2), MOE_GATED(K_BF16, 30, 24, 100, 5, 2, .extra = true), MOE_GATED(K_BF16, 300, 5, 64, 4, 3, .form = K_FORM_TILE),
+    MOE_GATED(K_F16, 9, 33, 100, 5, 2, .gate = K_GATE_GELU_TANH), MOE_GATED(K_BF16, 30, 24, 96, 4, 2, .extra = true, .gate = K_GATE_CLAMPED, .scale = 0.7f),
+    MOE_GATED(K_F16, 12, 24, 256, 4, 2, .format = Q4_K, .form = K_FORM_INT8), MOE_GATED(K_F16, 3, 24, 256, 4, 2, .format = Q5_K),
+    ROUTE(1, 96, 8, 2)}, ROUTE(9, 100, 60, 8, .normalize = true)}, ROUTE(70, 33, 128, 8), .extra = true}, ROUTE(5, 15, 5, 5)}, ROUTE(3, 64, 1, 1)},
+    ROUTE(9, 100, 32, 4, .score = K_ROUTE_TOP_SOFTMAX), .extra = true}, ROUTE(9, 100, 33, 4, .score = K_ROUTE_TOP_SOFTMAX, .normalize = true)},
+    ROUTE(12, 100, 64, 6, .score = K_ROUTE_SIGMOID, .normalize = true), .extra = true, .scale = 2.5f}, ROUTE(7, 50, 16, 4, .score = K_ROUTE_SIGMOID)},
+    ROUTE(12, 100, 64, 6, .score = K_ROUTE_SIGMOID, .n_groups = 8, .n_groups_used = 3, .normalize = true), .extra = true},
+    ROUTE(12, 100, 40, 4, .n_groups = 5, .n_groups_used = 2, .group_by_best = true)}, ROUTE(6, 200, 24, 3), .values = VALUES_WIDE},
+    COMBINE(1, 96, 2), COMBINE(9, 100, 8, .extra = true), COMBINE(33, 17, 1, .into = true), COMBINE(5, 200, 3, .into = true, .extra = true),
     GATED(K_F16, 5, 33, 288, .format = Q8_0, .n_parts = 2), GATED(K_F16, 17, 24, 256, .format = Q4_K, .form = K_FORM_INT8, .extra = true),
     /* Segments that divide groups and pairs in a byte, segments longer than groups, and empty ones. */
     QUANT(Q8_0, 7, 37, 896, .unit = 64, .extra = true), QUANT(Q8_0, 9, 21, 1280, .unit = 80), QUANT(Q4_0, 9, 21, 640, .unit = 80), QUANT(Q4_K, 9, 37, 1280, .unit = 80),
@@ -456,7 +483,17 @@ uint32_t op_n_tokens(const struct op_case *c)
 
 bool op_is_gemm(const struct op_case *c)
 {
-    return c->op == K_OP_GEMM || c->op == K_OP_GEMM_GATED;
+    return c->op == K_OP_GEMM || c->op == K_OP_GEMM_GATED || op_is_moe_gemm(c);
+}
+
+bool op_is_moe_gemm(const struct op_case *c)
+{
+    return c->op == K_OP_MOE_GEMM || c->op == K_OP_MOE_GEMM_GATED;
+}
+
+uint64_t op_all_rows(const struct op_case *c)
+{
+    return (uint64_t)c->n_rows * (op_is_moe_gemm(c) ? c->moe.n_experts : 1);
 }
 
 struct k_gate op_gate(const struct op_case *c)
@@ -512,7 +549,7 @@ uint64_t op_weight_bytes(const struct op_case *c)
                  (k_format_bytes(format, c->n_cols) + (has_planes ? groups * k_dtype_bytes(format.scale) : 0) +
                   (has_planes && c->has_zeros ? groups : 0));
     }
-    return bytes;
+    return bytes * (op_is_moe_gemm(c) ? c->moe.n_experts : 1);
 }
 
 bool op_is_fill(const struct op_case *c, uint64_t token)
@@ -555,6 +592,7 @@ static void append_format(const struct op_case *c)
 const char *op_name(const struct op_case *c)
 {
     static const char *const values[] = {"", " wide", " tiny", " sharp", " broken", " full"};
+    static const char *const scores[] = {"softmax", "top softmax", "sigmoid"};
     static const char *const forms[] = {"", " tile", " tile-bf16", " mma", " int8"};
     name[0] = '\0';
     append("%s", k_operation_name(c->op));
@@ -585,6 +623,15 @@ const char *op_name(const struct op_case *c)
         append(" N%u", c->n_rows);
     if (c->n_cols > 0)
         append(" K%u", c->n_cols);
+    if (c->moe.n_used > 0)
+        append(" C%u", c->moe.n_used);
+    if (c->moe.n_experts > 0)
+        append(" E%u", c->moe.n_experts);
+    if (c->moe.n_groups > 1)
+        append(" of %u/%u groups%s", c->moe.n_groups_used, c->moe.n_groups, c->moe.group_by_best ? " by best" : "");
+    append("%s%s", c->moe.per_choice ? " per choice" : "", c->moe.normalize ? " normalized" : "");
+    if (c->op == K_OP_MOE_ROUTE)
+        append(" %s", scores[c->moe.score]);
     if (c->n_parts > 1)
         append(" in %u parts", c->n_parts);
     if (c->unit > 0)

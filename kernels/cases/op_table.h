@@ -4,6 +4,7 @@
 #define QUIRE_KERNELS_OP_TABLE_H
 
 #include "kernels/args/gemm.h"
+#include "kernels/args/moe.h"
 #include "kernels/args/rows.h"
 #include "kernels/backend.h"
 #include "kernels/format.h"
@@ -33,6 +34,14 @@ struct op_seq { /* a sequence's tokens in the step: n_tokens from this position 
     uint32_t n_tokens, position;
 };
 
+struct op_moe { /* of operations on experts */
+    uint32_t n_experts, n_used; /* 0: the operation has none */
+    bool per_choice; /* moe_gemm: each choice has an input of its own */
+    enum k_route_score score;
+    uint32_t n_groups, n_groups_used;
+    bool group_by_best, normalize;
+};
+
 struct op_case {
     enum k_operation op;
     enum op_values values;
@@ -48,19 +57,20 @@ struct op_case {
      * a copy; rmsnorm: the width of rows that contain its row in their middle, in place. */
     uint32_t n_rows;
     uint32_t n_cols; /* K of a GEMM, H, frequencies of the angles */
+    struct op_moe moe; /* n_rows is N of one expert */
     uint32_t n_parts; /* parts of a weight; 0 counts as 1 */
     uint32_t unit; /* columns per unit of a GEMM that is summed in segments; 0: no segments */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
     uint32_t n_fixed; /* RoPE: the last numbers of a head that are not rotated */
     uint32_t n_fill; /* RoPE: the last tokens of the step, which only pad it: their slot is K_NO_SLOT */
     enum op_sampling sampling;
-    bool into; /* rmsnorm, embed: adds to the existing values */
+    bool into; /* rmsnorm, embed: adds to the existing values; combine: the shared expert has weights */
     enum k_activation activation;
     enum k_gate_kind gate;
     enum k_pooling pooling; /* how to pool the texts in seqs */
     bool whole; /* attention: tokens read their row up to its end */
-    bool extra; /* bias, residual add, head norms, sinks; pool: normalized to length 1 */
-    float scale; /* scale of the angles or of an embedding, factor or cap of an activation,
+    bool extra; /* bias, residual add, head norms, sinks, shared expert; pool: normalized to length 1 */
+    float scale; /* scale of the angles, of an embedding or of experts' weights, factor or cap of an activation,
                   * limit of a gate; 0 counts as 1 */
     float softcap; /* attention's softcap; 0: off */
     struct op_seq seqs[OP_MAX_SEQS];
@@ -75,6 +85,8 @@ uint32_t op_n_seqs(const struct op_case *c);
 uint32_t op_n_tokens(const struct op_case *c);
 bool op_is_gemm(const struct op_case *c); /* whether it has a weight, a bias and a form */
 struct k_gate op_gate(const struct op_case *c);
+bool op_is_moe_gemm(const struct op_case *c); /* whether it is a GEMM of experts */
+uint64_t op_all_rows(const struct op_case *c); /* rows of the matrices of all experts; n_rows of others */
 bool op_is_quantized(const struct op_case *c); /* whether its weights are quantized */
 bool op_has_cache(const struct op_case *c);
 bool op_has_byte_cache(const struct op_case *c); /* whether its KV cache has 8 bits and scales */

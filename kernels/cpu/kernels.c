@@ -81,7 +81,8 @@ const struct k_kernel_table cpu_attention_kernels = K_KERNEL_TABLE(attention_row
 
 const struct k_kernel *cpu_kernel_at(enum k_operation operation, uint32_t i)
 {
-    if (operation == K_OP_GEMM || operation == K_OP_GEMM_GATED)
+    if (operation == K_OP_GEMM || operation == K_OP_GEMM_GATED || operation == K_OP_MOE_GEMM ||
+        operation == K_OP_MOE_GEMM_GATED)
         return k_kernel_at(&cpu_gemm_kernels, i);
     return operation == K_OP_ATTENTION ? k_kernel_at(&cpu_attention_kernels, i) : NULL;
 }

@@ -48,9 +48,16 @@ static inline const unsigned char *host_row(const struct host_part *part, uint64
 struct k_weight {
     uint32_t n_rows, n_cols, n_parts; /* of each expert */
     uint32_t n_experts;
+    struct k_weight **experts; /* NULL, or [n_experts] weights of one expert each; owned by the weight, which has no
+                                * parts of its own then */
     void *repacked; /* the repacked rows of all parts, or NULL; owned by the weight */
-    struct host_part parts[]; /* [n_experts][n_parts] */
+    struct host_part parts[]; /* [n_parts] */
 };
+
+static inline const struct k_weight *host_expert(const struct k_weight *w, uint32_t expert)
+{
+    return w->experts ? w->experts[expert] : w;
+}
 
 static inline struct host_backend *host_of(struct k_backend *b)
 {

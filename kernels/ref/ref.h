@@ -44,6 +44,9 @@ extern const struct k_backend_ops ref_ops;
 /* Finishes gemm_gated() after the GEMM has written y. */
 void ref_gate(struct k_backend *b, const struct k_gemm_gated_args *a);
 
+/* Computes the n outputs of one row of gate and up. */
+void ref_gate_row(struct k_gate how, const float *gate_up, float *out, uint32_t n);
+
 /* Computes the rows of one part of quantized weights. */
 void ref_gemm_quant(struct k_backend *b, const struct k_gemm_args *a, const struct host_part *part);
 

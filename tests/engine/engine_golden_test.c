@@ -161,6 +161,12 @@ TILE(qwen2_window)
 TILE(qwen3)
 TILE(qwen3_f16)
 TILE(olmo2)
+LANE(mixtral)
+LANE(qwen3_moe)
+LANE(olmoe)
+LANE(qwen2_moe)
+TILE(mixtral)
+TILE(qwen3_moe)
 #endif
 
 #ifndef TEST_DEVICE
@@ -227,8 +233,10 @@ int main(void)
         cmocka_unit_test(mma_gemma2),        cmocka_unit_test(mma_gemma3),
 #else
         cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
-        cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(lane_quantized),
-        cmocka_unit_test(lane_gguf),
+        cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
+        cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),    cmocka_unit_test(lane_gguf),
+        cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),    cmocka_unit_test(lane_olmoe),
+        cmocka_unit_test(lane_qwen2_moe),
 #endif
     };
 #ifdef TEST_DEVICE

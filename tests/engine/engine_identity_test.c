@@ -133,6 +133,30 @@ static void frequencies(void **state)
     assert_false(moves(&plain, &linear));
 }
 
+static struct model_experts *experts_of(struct described *d, uint32_t layer)
+{
+    assert_int_equal(d->layers[layer].blocks[1].kind, BLOCK_EXPERTS);
+    return &d->layers[layer].blocks[1].experts;
+}
+
+static void experts(void **state)
+{
+    static struct described first;
+    (void)state;
+    describe(MODELS "qwen3_moe", &first);
+    for (uint32_t l = 1; l < first.config.n_layers; l++) { /* the first is dense */
+        MOVES(experts_of(&d, l)->n_experts++);
+        MOVES(experts_of(&d, l)->n_used++);
+        MOVES(experts_of(&d, l)->inner_size++);
+        MOVES(experts_of(&d, l)->shared_size++);
+        MOVES(experts_of(&d, l)->router = ROUTER_SOFTMAX + 1);
+        MOVES(experts_of(&d, l)->normalize ^= true);
+        MOVES(experts_of(&d, l)->scale *= 1.0000002f);
+        MOVES(d.layers[l].blocks[1] = d.layers[0].blocks[1]);
+        STAYS(experts_of(&d, l)->names = EXPERTS_W1);
+    }
+}
+
 static void weights_and_ends(void **state)
 {
     static struct described first;
@@ -185,7 +209,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sizes_and_layers), cmocka_unit_test(windows_by_layer), cmocka_unit_test(frequencies),
-        cmocka_unit_test(weights_and_ends), cmocka_unit_test(vectors),
+        cmocka_unit_test(experts),          cmocka_unit_test(weights_and_ends), cmocka_unit_test(vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -507,6 +507,12 @@ static void olmo2(void **state)
     check_model(&(struct model){.name = "olmo2", .form = "lane", .n_vocab = 320});
 }
 
+static void qwen3_moe(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "qwen3_moe", .form = "lane", .n_vocab = 320});
+}
+
 #endif
 
 /* Factors of what blocks add, which ranks apply to whole sums, and of logits. */
@@ -657,7 +663,7 @@ int main(void)
         cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
         cmocka_unit_test(gemma3),        cmocka_unit_test(granite),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
-        cmocka_unit_test(olmo2),
+        cmocka_unit_test(olmo2),         cmocka_unit_test(qwen3_moe),
 #endif
 #endif
     };

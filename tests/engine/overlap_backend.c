@@ -6,6 +6,7 @@
 #include "kernels/args/gemm.h"
 #include "kernels/args/group.h"
 #include "kernels/args/kv_copy.h"
+#include "kernels/args/moe.h"
 #include "kernels/args/norm.h"
 #include "kernels/args/rope.h"
 #include "kernels/args/rows.h"

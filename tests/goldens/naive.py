@@ -11,6 +11,9 @@ import torch
 from safetensors import safe_open
 
 MASKED = float("-inf")
+# A router's logits follow its input, which the rounding of K and V moves by 2^-11 of itself a layer: the logits, a few
+# units in size, by about 2^-9. Where the last expert chosen and the first one left out are closer, either may win.
+ROUTE_ERROR = 2.0**-9
 
 
 def read_weights(directory):
@@ -118,6 +121,8 @@ class Model:
         self.head_dim = self.config.get("head_dim") or self.config["hidden_size"] // self.n_q
         kind = self.config["architectures"][0]
         self.norms_follow = kind in ("Olmo2ForCausalLM", "Olmo3ForCausalLM")
+        self.norms_all_heads = self.norms_follow or kind == "OlmoeForCausalLM"
+        self.route_margins, self.route_error = [], ROUTE_ERROR
         self.gemma = kind.startswith("Gemma")
         self.norms_around = kind in ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
         if self.norms_around:
@@ -173,12 +178,12 @@ class Model:
     def attention(self, x, prefix, window, cos, sin, kv_dtype):
         n, d = x.shape[0], self.head_dim
         q, k = self.linear(x, prefix + "q_proj"), self.linear(x, prefix + "k_proj")
-        if self.norms_follow: # over all heads
+        if self.norms_all_heads:
             q = self.norm(q, prefix + "q_norm.weight")
             k = self.norm(k, prefix + "k_norm.weight")
         q, k = q.view(n, self.n_q, d), k.view(n, self.n_kv, d)
         v = self.linear(x, prefix + "v_proj").view(n, self.n_kv, d)
-        if prefix + "q_norm.weight" in self.weights and not self.norms_follow:
+        if prefix + "q_norm.weight" in self.weights and not self.norms_all_heads:
             q = self.norm(q, prefix + "q_norm.weight")
             k = self.norm(k, prefix + "k_norm.weight")
         q, k = self.rotate(q, cos, sin), self.rotate(k, cos, sin)
@@ -195,9 +200,43 @@ class Model:
             out[:, h] = torch.softmax(scores.masked_fill(~readable, MASKED), dim=-1) @ v[:, g]
         return self.linear(out.reshape(n, -1), prefix + "o_proj")
 
+    def mlp(self, x, prefix, names=("gate_proj", "up_proj", "down_proj")):
+        gate, up = self.linear(x, prefix + names[0]), self.linear(x, prefix + names[1])
+        gate = (torch.nn.functional.gelu(gate, approximate="tanh") if self.gemma else
+                torch.nn.functional.silu(gate))
+        return self.linear(gate * up, prefix + names[2])
+
+    def experts(self, x, prefix, names):
+        """docs/internals/numerics.md §20, a token at a time."""
+        n_used = self.config["num_experts_per_tok"]
+        scores = torch.softmax(self.linear(x, prefix + "gate"), dim=-1)
+        out = torch.zeros_like(x)
+        for t in range(x.shape[0]):
+            order = sorted(range(scores.shape[1]), key=lambda e: (-scores[t, e].item(), e))
+            chosen = sorted(order[:n_used])
+            if len(order) > n_used:
+                a, b = scores[t, order[n_used - 1]], scores[t, order[n_used]]
+                self.route_margins.append((a.log() - b.log()).item())
+            w = scores[t, chosen]
+            if self.config.get("norm_topk_prob") or self.config["architectures"][0] == "MixtralForCausalLM":
+                w = w / w.sum()
+            for e, weight in zip(chosen, w):
+                out[t] += weight * self.mlp(x[t], f"{prefix}experts.{e}.", names)
+        if prefix + "shared_expert_gate.weight" in self.weights:
+            out += torch.sigmoid(self.linear(x, prefix + "shared_expert_gate")) * self.mlp(x, prefix + "shared_expert.")
+        return out
+
+    def feed_forward(self, x, layer):
+        if layer + "block_sparse_moe.gate.weight" in self.weights:
+            return self.experts(x, layer + "block_sparse_moe.", ("w1", "w3", "w2"))
+        if layer + "mlp.gate.weight" in self.weights:
+            return self.experts(x, layer + "mlp.", ("gate_proj", "up_proj", "down_proj"))
+        return self.mlp(x, layer + "mlp.")
+
     def forward(self, ids, dtype, kv_dtype=None):
         """Logits [n, vocab] of every position, in dtype."""
         self.dtype = dtype
+        self.route_margins = []
         h = self.weight("model.embed_tokens.weight")[torch.tensor(ids)]
         h = h * (math.sqrt(h.shape[1]) if self.gemma else self.config.get("embedding_multiplier", 1.0))
         residual = self.config.get("residual_multiplier", 1.0)
@@ -214,11 +253,7 @@ class Model:
                 for name in names]
             h = h + residual * after(self.attention(before(h), layer + "self_attn.", window, cos, sin,
                                                     kv_dtype or self.kv_dtype))
-            a = before_mlp(h)
-            gate, up = self.linear(a, layer + "mlp.gate_proj"), self.linear(a, layer + "mlp.up_proj")
-            gate = (torch.nn.functional.gelu(gate, approximate="tanh") if self.gemma else
-                    torch.nn.functional.silu(gate))
-            h = h + residual * after_mlp(self.linear(gate * up, layer + "mlp.down_proj"))
+            h = h + residual * after_mlp(self.feed_forward(before_mlp(h), layer))
         h = self.norm(h, "model.norm.weight")
         head = "lm_head.weight" if "lm_head.weight" in self.weights else "model.embed_tokens.weight"
         logits = h @ self.weight(head).T / self.config.get("logits_scaling", 1.0)

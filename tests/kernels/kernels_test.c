@@ -324,8 +324,12 @@ static bool check_two_steps(struct k_backend *b, const struct op_case *c, struct
 static bool check_case(const struct backends *all, const struct op_case *c, bool exact, double *worst)
 {
     struct k_backend *const *b = all->b[c->form];
-    if (!b[0] || ((op_is_gemm(c) || c->op == K_OP_EMBED || op_has_cache(c)) &&
-                  !b[0]->ops->supports(b[0], c->op, c->form, op_format(c, 0)))) {
+    /* A backend without experts takes no format of theirs. */
+    const bool lacks_experts = b[0] && c->moe.n_used > 0 &&
+                               !b[0]->ops->supports(b[0], K_OP_MOE_GEMM, c->form, op_format(c, 0));
+    if (!b[0] || lacks_experts ||
+        ((op_is_gemm(c) || c->op == K_OP_EMBED || op_has_cache(c)) &&
+         !b[0]->ops->supports(b[0], c->op, c->form, op_format(c, 0)))) {
         printf("%-60s not supported\n", op_name(c));
         return true;
     }

@@ -252,6 +252,88 @@ static void check_gemm_gated(const struct op_case *c, const struct op_data *d, c
     }
 }
 
+/* Each choice is a GEMM of its own. */
+static void check_moe_gemm(const struct op_case *c, const struct op_data *d, const struct op_array *out,
+                           struct verdict *v)
+{
+    const uint64_t n_choices = (uint64_t)c->n_tokens * c->moe.n_used;
+    struct op_array rows = *out;
+    struct op_case one;
+    struct op_data of;
+    for (uint64_t i = 0; i < n_choices; i++, rows.bytes += out->token_bytes / c->moe.n_used) {
+        op_moe_choice(c, d, i, &one, &of);
+        (c->op == K_OP_MOE_GEMM ? check_gemm : check_gemm_gated)(&one, &of, &rows, v);
+    }
+}
+
+/* A product and a fma for each choice but the first, and the shared expert's. */
+static void check_moe_combine(const struct op_case *c, const struct op_data *d, const struct op_array *out,
+                              struct verdict *v)
+{
+    for (uint64_t t = 0; t < c->n_tokens; t++)
+        for (uint64_t i = 0; i < c->n_cols; i++) {
+            const double g = c->into ? d->moe.shared_weights[t] : 1;
+            double sum = c->into || c->extra ? g * d->moe.shared[t * c->n_cols + i] : 0, magnitude = fabs(sum);
+            for (uint32_t k = 0; k < c->moe.n_used; k++) {
+                const double o = d->x[(t * c->moe.n_used + k) * c->n_cols + i];
+                sum += d->moe.weights[t * c->moe.n_used + k] * o;
+                magnitude += fabs(d->moe.weights[t * c->moe.n_used + k] * o);
+            }
+            judge(v, t, i, output(out, t * c->n_cols + i), sum, gamma_n(c->moe.n_used + 1) * magnitude);
+        }
+}
+
+/* A router's logit in f64, and the tolerance of it: ⌈H/16⌉ fmas in a lane, 4 additions, and the bias. */
+static struct bound route_bound(const struct op_case *c, const struct op_data *d, uint64_t t, const float *row,
+                                double bias)
+{
+    double sum = 0, magnitude = fabs(bias);
+    for (uint32_t k = 0; k < c->n_cols; k++) {
+        sum += (double)row[k] * d->x[t * c->n_cols + k];
+        magnitude += fabs((double)row[k] * d->x[t * c->n_cols + k]);
+    }
+    return (struct bound){sum + bias, gamma_n((c->n_cols + 15) / 16 + 5) * magnitude, false};
+}
+
+/* The experts that the answer names have the weights that their logits give; whether they are the best is the page's
+ * matter, since the order of two that are close is rounding's. An error δ of every logit moves a softmax or a sigmoid by
+ * 2 δ of itself at most. */
+static void check_moe_route(const struct op_case *c, const struct op_data *d, const struct op_output *out,
+                            struct verdict *v)
+{
+    const struct op_moe *m = &c->moe;
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        const uint32_t *experts = (const uint32_t *)(const void *)out->arrays[1].bytes + t * m->n_used;
+        double logits[K_MOE_MAX_EXPERTS], most = -INFINITY, all = 0, used = 0, worst = 0;
+        for (uint32_t e = 0; e < m->n_experts; e++) {
+            const struct bound b = route_bound(c, d, t, d->moe.router + (uint64_t)e * c->n_cols,
+                                               d->vector ? d->vector[e] : 0);
+            logits[e] = b.want;
+            most = fmax(most, b.want);
+            worst = fmax(worst, b.tolerance);
+        }
+        for (uint32_t e = 0; e < m->n_experts; e++)
+            all += exp(logits[e] - most);
+        for (uint32_t i = 0; i < m->n_used; i++) {
+            v->n_bad += experts[i] >= m->n_experts || (i > 0 && experts[i] <= experts[i - 1]);
+            used += m->score == K_ROUTE_SIGMOID ? 1 / (1 + exp(-logits[experts[i]])) : exp(logits[experts[i]] - most);
+        }
+        for (uint32_t i = 0; i < m->n_used; i++) {
+            const double l = logits[experts[i]];
+            const double s = m->score == K_ROUTE_SIGMOID ? 1 / (1 + exp(-l)) : exp(l - most);
+            const bool is_shared = m->normalize || m->score == K_ROUTE_TOP_SOFTMAX;
+            const double sum = is_shared ? used : m->score == K_ROUTE_SOFTMAX ? all : 1;
+            const double want = s / sum * (c->scale != 0 ? c->scale : 1);
+            judge(v, t, i, output(&out->arrays[0], t * m->n_used + i), want,
+                  want * (expm1(4 * worst) + 2 * EXP + (m->n_experts + 8) * U + fabs(l - most) * 4 * U));
+        }
+        if (c->extra) {
+            const struct bound b = route_bound(c, d, t, d->moe.gate, 0);
+            judge(v, t, m->n_used, output(&out->arrays[2], t), 1 / (1 + exp(-b.want)), b.tolerance + EXP + 3 * U);
+        }
+    }
+}
+
 /* Relative error of a normalized element: the sum of squares has ⌈n/16⌉ + 4 roundings, all of one sign, and the
  * division and the addition of eps have 2 more. The square root halves them and adds 1; then a reciprocal and two
  * products. */
@@ -674,6 +756,10 @@ bool oracle_check(const struct op_case *c, const struct op_data *d, const struct
     case K_OP_ROPE_KV: check_rope_kv(c, d, out, &v); break;
     case K_OP_ATTENTION: check_attention(c, d, &out->arrays[0], &v); break;
     case K_OP_GEMM_GATED: check_gemm_gated(c, d, &out->arrays[0], &v); break;
+    case K_OP_MOE_ROUTE: check_moe_route(c, d, out, &v); break;
+    case K_OP_MOE_GEMM:
+    case K_OP_MOE_GEMM_GATED: check_moe_gemm(c, d, &out->arrays[0], &v); break;
+    case K_OP_MOE_COMBINE: check_moe_combine(c, d, &out->arrays[0], &v); break;
     case K_OP_SAMPLE: check_sample(c, d, out, &v); break;
     case K_OP_KV_COPY: check_copy(c, d, out, &v); break;
     case K_OP_ATTENTION_PLAN:

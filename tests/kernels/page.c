@@ -514,6 +514,154 @@ static void page_gemm_gated(const struct op_case *c, const struct op_data *d, fl
     free(y);
 }
 
+/* ---- §20 ------------------------------------------------------------------------------------- */
+
+static void page_moe_gemm(const struct op_case *c, const struct op_data *d, float *y)
+{
+    const uint32_t width = c->op == K_OP_MOE_GEMM ? c->n_rows : c->n_rows / 2;
+    struct op_case one;
+    struct op_data of;
+    for (uint64_t i = 0; i < (uint64_t)c->n_tokens * c->moe.n_used; i++) {
+        op_moe_choice(c, d, i, &one, &of);
+        if (c->op == K_OP_MOE_GEMM)
+            gemm_of (&one)(&one, &of, y + i * width);
+        else
+            page_gemm_gated(&one, &of, y + i * width);
+    }
+}
+
+static void page_moe_combine(const struct op_case *c, const struct op_data *d, float *out)
+{
+    for (uint64_t t = 0; t < c->n_tokens; t++)
+        for (uint64_t i = 0; i < c->n_cols; i++) {
+            const float *w = d->moe.weights + t * c->moe.n_used, *o = d->x + t * c->moe.n_used * c->n_cols + i;
+            float y = w[0] * o[0];
+            for (uint32_t k = 1; k < c->moe.n_used; k++)
+                y = fmaf(w[k], o[(uint64_t)k * c->n_cols], y);
+            if (c->into)
+                y = fmaf(d->moe.shared_weights[t], d->moe.shared[t * c->n_cols + i], y);
+            else if (c->extra)
+                y = y + d->moe.shared[t * c->n_cols + i];
+            out[t * c->n_cols + i] = y;
+        }
+}
+
+/* How many of n numbers come before c[i]: the larger ones, and the equal ones with a lower index. */
+static uint32_t page_rank(const float *c, uint32_t n, uint32_t i)
+{
+    uint32_t rank = 0;
+    for (uint32_t j = 0; j < n; j++)
+        rank += c[j] > c[i] || (c[j] == c[i] && j < i);
+    return rank;
+}
+
+static float page_sigmoid(float x)
+{
+    return 1.0f / (1.0f + page_exp(-x));
+}
+
+static void page_divide(float *w, uint32_t n, bool is_sigmoid)
+{
+    float sum = w[0];
+    for (uint32_t i = 1; i < n; i++)
+        sum = sum + w[i];
+    if (is_sigmoid)
+        sum = sum + 1e-20f;
+    for (uint32_t i = 0; i < n; i++)
+        w[i] = w[i] / sum;
+}
+
+/* c of the experts of groups that are left out becomes -inf: no score is. */
+static void page_groups(const struct op_moe *m, float *c)
+{
+    const uint32_t size = m->n_experts / m->n_groups;
+    float group[1024];
+    for (uint32_t g = 0; g < m->n_groups; g++)
+        for (uint32_t i = 0; i < size; i++) {
+            const uint32_t rank = page_rank(c + g * size, size, i);
+            if (rank == 0)
+                group[g] = c[g * size + i];
+        }
+    for (uint32_t g = 0; g < m->n_groups && !m->group_by_best; g++)
+        for (uint32_t i = 0; i < size; i++)
+            if (page_rank(c + g * size, size, i) == 1) {
+                group[g] = group[g] + c[g * size + i];
+                break;
+            }
+    for (uint32_t g = 0; g < m->n_groups; g++)
+        for (uint32_t i = 0; page_rank(group, m->n_groups, g) >= m->n_groups_used && i < size; i++)
+            c[g * size + i] = -INFINITY;
+}
+
+static void page_scores(const struct op_moe *m, const float *logits, float *s)
+{
+    float most = logits[0], lanes[16] = {0};
+    for (uint32_t e = 0; e < m->n_experts; e++)
+        most = logits[e] > most ? logits[e] : most;
+    for (uint32_t e = 0; e < m->n_experts; e++) {
+        s[e] = m->score == K_ROUTE_SOFTMAX   ? page_exp(logits[e] - most)
+               : m->score == K_ROUTE_SIGMOID ? page_sigmoid(logits[e])
+                                             : logits[e];
+        lanes[e % 16] = lanes[e % 16] + s[e];
+    }
+    const float sum = fold(lanes);
+    for (uint32_t e = 0; e < m->n_experts && m->score == K_ROUTE_SOFTMAX; e++)
+        s[e] = s[e] / sum;
+}
+
+static void page_choose(const struct op_case *c, const struct op_data *d, const float *s, uint32_t *experts, float *w)
+{
+    const struct op_moe *m = &c->moe;
+    float by[1024], most = -INFINITY;
+    uint32_t n = 0;
+    for (uint32_t e = 0; e < m->n_experts; e++)
+        by[e] = d->moe.correction ? s[e] + d->moe.correction[e] : s[e];
+    if (m->n_groups > 1)
+        page_groups(m, by);
+    for (uint32_t e = 0; e < m->n_experts; e++)
+        if (page_rank(by, m->n_experts, e) < m->n_used) {
+            experts[n] = e;
+            w[n++] = s[e];
+            most = s[e] > most ? s[e] : most;
+        }
+    if (m->score == K_ROUTE_TOP_SOFTMAX) {
+        for (uint32_t i = 0; i < n; i++)
+            w[i] = page_exp(w[i] - most);
+        page_divide(w, n, false);
+    }
+    if (m->normalize)
+        page_divide(w, n, m->score == K_ROUTE_SIGMOID);
+    for (uint32_t i = 0; c->scale != 0 && i < n; i++)
+        w[i] = w[i] * c->scale;
+}
+
+static void page_moe_route(const struct op_case *c, const struct op_data *d, struct op_output *out)
+{
+    const struct op_moe *m = &c->moe;
+    for (uint64_t t = 0; t < c->n_tokens; t++) {
+        const float *x = d->x + t * c->n_cols;
+        float logits[1024], s[1024], *w = (float *)(void *)out->arrays[0].bytes + t * m->n_used;
+        uint32_t *experts = (uint32_t *)(void *)out->arrays[1].bytes + t * m->n_used;
+        bool is_nan = false;
+        for (uint32_t e = 0; e < m->n_experts; e++) {
+            logits[e] = page_dot((const unsigned char *)(d->moe.router + (uint64_t)e * c->n_cols), K_F32, x, c->n_cols);
+            logits[e] = d->vector ? logits[e] + d->vector[e] : logits[e];
+            is_nan = is_nan || isnan(logits[e]);
+        }
+        for (uint32_t i = 0; is_nan && i < m->n_used; i++) {
+            experts[i] = i;
+            w[i] = NAN;
+        }
+        if (!is_nan) {
+            page_scores(m, logits, s);
+            page_choose(c, d, s, experts, w);
+        }
+        if (c->extra)
+            ((float *)(void *)out->arrays[2].bytes)[t] = page_sigmoid(
+                page_dot((const unsigned char *)d->moe.gate, K_F32, x, c->n_cols));
+    }
+}
+
 /* ---- §10 ------------------------------------------------------------------------------------- */
 
 struct page_state {
@@ -655,6 +803,10 @@ void page_run(const struct op_case *c, const struct op_data *d, struct op_output
         (c->form == K_FORM_MMA && c->dtype == K_F16 ? page_attention_mma : page_attention)(c, d, first);
         break;
     case K_OP_GEMM_GATED: page_gemm_gated(c, d, first); break;
+    case K_OP_MOE_ROUTE: page_moe_route(c, d, out); break;
+    case K_OP_MOE_GEMM:
+    case K_OP_MOE_GEMM_GATED: page_moe_gemm(c, d, first); break;
+    case K_OP_MOE_COMBINE: page_moe_combine(c, d, first); break;
     case K_OP_KV_COPY: page_copy_blocks(d, out); break;
     case K_OP_SAMPLE:
         for (uint64_t t = 0; t < out->n_tokens; t++)

@@ -41,7 +41,7 @@ struct inspected {
 };
 
 static const char *const owners[WEIGHTS_OWNERS] = {
-    [OF_ATTENTION] = "attention", [OF_MLP] = "mlp", [OF_MODEL] = "embeddings_and_head"};
+    [OF_ATTENTION] = "attention", [OF_MLP] = "mlp", [OF_EXPERTS] = "experts", [OF_MODEL] = "embeddings_and_head"};
 
 static const char *activations_of(const struct inspected *x)
 {
@@ -75,6 +75,19 @@ static uint64_t n_parameters(const struct inspected *x)
     uint64_t n = x->stored->contents.n_vector_weights;
     for (uint32_t i = 0; i < WEIGHTS_OWNERS; i++)
         n += n_parameters_of(x, i);
+    return n;
+}
+
+/* Parameters that one token uses: not those of the experts that are not its own. */
+static uint64_t n_active(const struct inspected *x)
+{
+    uint64_t n = n_parameters(x);
+    for (uint32_t l = 0; l < x->desc->config->n_layers; l++) {
+        const struct model_block *block = model_block_of(x->desc, l, BLOCK_EXPERTS);
+        if (block)
+            n -= (uint64_t)(block->experts.n_experts - block->experts.n_used) * block->experts.inner_size * 3 *
+                 x->desc->config->hidden_size;
+    }
     return n;
 }
 
@@ -168,6 +181,7 @@ static void print_json(const struct inspected *x)
     }
     if (x->reached >= REACHED_WEIGHTS) {
         set_number(root, "parameters", n_parameters(x));
+        set_number(root, "active_parameters", n_active(x));
         set_number(root, "vector_parameters", x->stored->contents.n_vector_weights);
         json_object_set_new(root, "matrices", formats_json(x));
         json_object_set_new(root, "unused_tensors", unused_json(x));
@@ -187,14 +201,18 @@ static void print_weights(const struct inspected *x)
            ", norms and biases %" PRIu64 "\n",
            "parameters", n_parameters(x), n_parameters_of(x, OF_ATTENTION), n_parameters_of(x, OF_MLP),
            n_parameters_of(x, OF_MODEL), x->stored->contents.n_vector_weights);
+    if (n_parameters_of(x, OF_EXPERTS) > 0)
+        printf("  %-12s %" PRIu64 "; a token uses %u of %u experts of a layer, and %" PRIu64 " parameters\n", "experts",
+               n_parameters_of(x, OF_EXPERTS), model_largest_whole(x->desc, SIZE_USED),
+               model_largest_whole(x->desc, SIZE_EXPERTS), n_active(x));
     for (uint32_t i = 0; i < x->stored->contents.n; i++) {
         const struct weights_of_format *f = &x->stored->contents.of[i];
         char group[32] = "";
         if (f->format.group)
             snprintf(group, sizeof group, ", groups of %u", f->format.group);
         printf("  %-12s %" PRIu64 " in layers, %" PRIu64 " in addition, %s%s\n", k_format_name(f->format),
-               f->n_weights[OF_ATTENTION] + f->n_weights[OF_MLP], f->n_weights[OF_MODEL], quire_size(f->bytes).text,
-               group);
+               f->n_weights[OF_ATTENTION] + f->n_weights[OF_MLP] + f->n_weights[OF_EXPERTS], f->n_weights[OF_MODEL],
+               quire_size(f->bytes).text, group);
     }
 }
 

@@ -8,6 +8,8 @@ bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_
 {
     (void)b;
     bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_GATED;
+    if (operation == K_OP_MOE_GEMM || operation == K_OP_MOE_GEMM_GATED) /* moe.c refuses them */
+        return false;
     const bool is_plain = k_format_is_plain(format);
     bool has_form = form == K_FORM_LANE || (form == K_FORM_MMA && is_plain && format.kind != K_F32) ||
                     (form == K_FORM_INT8 && (is_plain || format.kind == K_INT));

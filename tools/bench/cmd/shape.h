@@ -4,9 +4,9 @@
 
 #include "kernels/cases/op_table.h"
 
-/* " embed rmsnorm ...": operations with cases. */
+/* " embed rmsnorm ...": operations with cases, except those on experts, whose shape has more numbers. */
 #define BENCH_SHAPE_OP(NAME, name, text) " " #name
-#define BENCH_SHAPE_OPS K_RECORDED_OPERATIONS(BENCH_SHAPE_OP) K_EAGER_OPERATIONS(BENCH_SHAPE_OP)
+#define BENCH_SHAPE_OPS K_DENSE_OPERATIONS(BENCH_SHAPE_OP) K_EAGER_OPERATIONS(BENCH_SHAPE_OP)
 
 struct bench_shape { /* the options as given; NULL or 0: not given */
     const char *op;     /* "gemm": the beginning of op_name() */

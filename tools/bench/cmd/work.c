@@ -28,6 +28,16 @@ void bench_work(const struct op_case *c, double *bytes, double *flops)
         *bytes = (double)op_weight_bytes(c) + 4 * t * (n / 2 + k);
         *flops = 2 * t * n * k;
         break;
+    case K_OP_MOE_GEMM:
+    case K_OP_MOE_GEMM_GATED: /* of the experts that the tokens use, as if all were */
+        *bytes = (double)op_weight_bytes(c) + 4 * t * c->moe.n_used * (n + k);
+        *flops = 2 * t * c->moe.n_used * n * k;
+        break;
+    case K_OP_MOE_ROUTE:
+        *bytes = 4 * (t + c->moe.n_experts) * k;
+        *flops = 2 * t * k * c->moe.n_experts;
+        break;
+    case K_OP_MOE_COMBINE: *bytes = 4 * t * k * (c->moe.n_used + 1); break;
     case K_OP_ATTENTION:
         *bytes = 2 * read * c->n_kv_heads * (double)op_cache_row_bytes(c);
         *flops = 4 * pairs * c->n_q_heads * c->head_dim;
@@ -51,6 +61,8 @@ uint64_t bench_work_cold_bytes(const struct op_case *c)
     switch (c->op) {
     case K_OP_GEMM:
     case K_OP_GEMM_GATED:
+    case K_OP_MOE_GEMM:
+    case K_OP_MOE_GEMM_GATED:
     case K_OP_EMBED: return op_weight_bytes(c);
     case K_OP_ATTENTION: return 2 * (uint64_t)read * c->n_kv_heads * op_cache_row_bytes(c);
     case K_OP_KV_COPY: return 2 * (uint64_t)c->n_rows * c->n_kv_heads * c->block_tokens * op_cache_row_bytes(c);

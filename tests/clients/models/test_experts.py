@@ -1,0 +1,56 @@
+"""Mixtures of experts: what inspect tells, experts in one tensor, and files and options that are refused by one line."""
+
+import json
+
+from conftest import ROOT
+from test_commands import quire
+from test_unused import changed, inspected, tensors_of, write
+
+MODEL = ROOT / "tests" / "goldens" / "models" / "qwen3_moe"
+PART = "model.layers.1.mlp.experts."
+
+
+def joined(tensors, part):
+    """The tensors with one matrix of all experts of layer 1 in one tensor, and without those of one each."""
+    names = [f"{PART}{e}.{part}.weight" for e in range(18)]
+    dtype, shape, _ = tensors[names[0]]
+    all_of = (dtype, [18, *shape], b"".join(tensors[name][2] for name in names))
+    return {name: t for name, t in tensors.items() if name not in names} | {f"{PART}{part}.weight": all_of}
+
+
+def refused(copy, *words, command="inspect", options=()):
+    got = quire(command, copy, *options)
+    assert got.returncode == 1 and got.stderr.count("\n") == 1 and all(w in got.stderr for w in words), got.stderr
+
+
+def test_parameters_that_a_token_uses():
+    _, about, _ = inspected(MODEL)
+    expert = 3 * 96 * 22
+    assert about["parameters"] - about["active_parameters"] == 2 * (18 - 4) * expert
+
+
+def test_experts_in_one_tensor_or_in_one_each(tmp_path):
+    copy = changed(tmp_path, MODEL)
+    write(copy / "model.safetensors", joined(tensors_of(MODEL / "model.safetensors"), "up_proj"))
+    assert inspected(copy)[1]["parameters"] == inspected(MODEL)[1]["parameters"]
+
+
+def test_experts_that_do_not_add_up(tmp_path):
+    tensors = tensors_of(MODEL / "model.safetensors")
+    copy = changed(tmp_path, MODEL, num_experts=19)
+    refused(copy, "experts.18.")
+    refused(changed(tmp_path, MODEL, num_experts=17), "experts.17.")
+    copy = changed(tmp_path, MODEL)
+    name = f"{PART}7.down_proj.weight"
+    write(copy / "model.safetensors", {n: t for n, t in tensors.items() if n != name})
+    refused(copy, name)
+    write(copy / "model.safetensors", tensors | joined(tensors, "up_proj"))
+    refused(copy, "model.safetensors", f"{PART}up_proj.weight", "a second time")
+    refused(changed(tmp_path, MODEL, num_experts_per_tok=19), "num_experts_per_tok: is 19, but there are 18 experts")
+
+
+def test_devices_and_ranks_without_experts():
+    refused(MODEL, "--tensor-parallel-size 2", "mixture of experts", command="plan", options=("--tensor-parallel-size", "2"))
+    got = quire("plan", MODEL, "--pipeline-parallel-size", "2", "--json")
+    assert len(json.loads(got.stdout)["ranks"]) == 2, got.stdout
+    refused(MODEL, "mixture of experts", "--device cpu", command="plan", options=("--device", "h100"))
