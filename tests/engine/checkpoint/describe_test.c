@@ -653,9 +653,11 @@ static void directories(void **state)
     scratch_write(&s, "config.json", config, strlen(config));
     assert_int_equal(model_describe(s.dir, &config_read, &sampling, &err), QUIRE_OK);
     assert_false(sampling.has_temperature);
+    model_config_free(config_read);
     scratch_write(&s, "generation_config.json", generation, strlen(generation));
     assert_int_equal(model_describe(s.dir, &config_read, &sampling, &err), QUIRE_OK);
     assert_true(sampling.has_temperature);
+    model_config_free(config_read);
     scratch_write(&s, "generation_config.json", "{", 1);
     assert_int_equal(model_describe(s.dir, &config_read, &sampling, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "generation_config.json: not valid JSON"));
