@@ -75,7 +75,7 @@ struct k_backend_ops {
     const struct k_kernel *(*kernel_at)(enum k_operation operation, uint32_t i);
     /* Makes the backend a rank of the group. After that, K_GROUP_OPERATIONS may be called, by all ranks in the same
      * order. Call it once, by all ranks at the same time, before any graph is recorded. *group is copied; its context
-     * must live as long as the backend. Afterwards the graph functions may be NULL, so check them again. Returns
+     * must live as long as the backend. Afterwards b->ops may be another table, whose graph functions may be NULL. Returns
      * QUIRE_UNSUPPORTED if the peers' memory is not accessible and no library can transfer data. */
     int (*join)(struct k_backend *b, const struct k_group *group, struct quire_error *err);
     /* Call it before the group ends. The backend does not use the group afterwards. Does nothing if the backend has not

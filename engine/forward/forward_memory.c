@@ -176,13 +176,14 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
 
 int forward_ready(struct forward *f, bool graphs, struct quire_error *err)
 {
-    const struct k_backend_ops *ops = f->backend->ops;
-    int status = forward_is_shared(f) ? ops->join(f->backend, &f->group.stage, err) : QUIRE_OK;
+    struct k_backend *b = f->backend;
+    int status = forward_is_shared(f) ? b->ops->join(b, &f->group.stage, err) : QUIRE_OK;
     if (status == QUIRE_OK && forward_is_shared(f))
         status = forward_clear_digest(f, err);
     if (status == QUIRE_OK)
         status = forward_clear_stage(f, err);
-    if (status == QUIRE_OK && graphs && f->desc->config->outputs.kind == OUTPUT_TOKENS && ops->graph_begin)
+    /* join() may have replaced the operations by those without graphs. */
+    if (status == QUIRE_OK && graphs && f->desc->config->outputs.kind == OUTPUT_TOKENS && b->ops->graph_begin)
         status = forward_graphs_create(f, f->max_decoding, err);
     return status;
 }
