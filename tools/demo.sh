@@ -50,7 +50,7 @@ That was build/quire, serving a model of a few million parameters that comes wit
 To go on:
   build/quire generate $model              chat with it here
   build/quire serve $model                 an OpenAI server on http://127.0.0.1:8000/v1, a page to try it on /ui
-  build/quire serve /path/to/Qwen2.5-1.5B-Instruct     any Llama, Mistral, Qwen2, Qwen3 or OLMo2 checkpoint
+  build/quire serve /path/to/Qwen2.5-1.5B-Instruct     any checkpoint of docs/start/models.md
   build/quire plan /path/to/model          what memory it will take, to the byte
   bash tools/test.sh                       every test
 END
