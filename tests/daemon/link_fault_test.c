@@ -66,10 +66,13 @@ static void join(struct rig *rig, struct heard *h)
 static int call_all(struct heard *h, struct stream *s, uint32_t *n_called)
 {
     static const uint32_t words[3] = {1, 0, 2};
+    static const uint32_t many[1 << 16]; /* more than the buffer of frames has: it grows, and that may fail */
     struct request_spec what;
     struct quire_error err;
     const struct completion_source source = engine_client_source(h->client);
     submit_of(&what);
+    what.allowed_token_ids = many;
+    what.n_allowed_token_ids = sizeof many / sizeof *many;
     int status = submit_to(h->client, &what, &stream_events, s, &s->id, &err);
     if (status)
         return status;
