@@ -63,7 +63,7 @@ void pins_expire(struct sched *s, uint64_t now_us);
 void pins_keep(struct sched *s, const struct sequence *q);
 /* The correct value of n_kept_blocks, for checks. O(n_kept²). */
 uint32_t pins_kept_blocks(const struct sched *s);
-/* Drops the cached answer of lowest rank. Returns false if there is none. */
+/* Drops the cached answer of lowest rank. Returns false if no answer is cached. */
 bool pins_drop_kept(struct sched *s);
 /* Drops the cached answer of lowest rank, or the pin that expires first. Returns false if there is no pin. */
 bool pins_drop_one(struct sched *s);

@@ -64,7 +64,8 @@ struct quire_grammar_reasoning {
     enum quire_grammar_begins begins;
     const char *open; /* empty or NULL if it begins inside */
     const char *end; /* for example "</think>" */
-    const char *force; /* NULL: end. What an exhausted budget writes: end, and more text if the form is FREE */
+    const char
+        *force; /* the text that an exhausted budget forces: end, and more text if the form is FREE; NULL means end */
     const char *then; /* NULL, or text between end and the form, whose parts <|…|> are special tokens */
     int64_t budget; /* the most tokens between open and end; negative: any number */
 };

@@ -1,10 +1,11 @@
 /* What config.json and the files next to it say about a model: a constant once it is described.
  *
  * model_describe() allocates it, and model_config_free() releases it with its arrays. Everything else borrows it as
- * const, so any thread may read it. What the weight files add is in facts.h, and one rank's part in shard.h.
+ * const, so any thread may read it. facts.h has the facts of the weight files, and shard.h
+ * one rank's part.
  *
  * Differences between architectures are fields here, never branches on a name in the forward pass. Only
- * describe.c knows the names of architectures. */
+ * architectures/architecture.c knows the names of architectures. */
 #ifndef QUIRE_ENGINE_MODEL_CONFIG_H
 #define QUIRE_ENGINE_MODEL_CONFIG_H
 

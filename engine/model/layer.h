@@ -59,7 +59,7 @@ enum model_expert_names {
 struct model_experts {
     uint32_t n_experts, n_used; /* of each layer, and of each token */
     uint32_t inner_size; /* of an expert */
-    uint32_t shared_size; /* the inner size of the shared expert; 0: there is none. It has a gate. */
+    uint32_t shared_size; /* the inner size of the shared expert, which has a gate; 0: the layer has no shared expert */
     enum model_router router;
     enum model_expert_names names;
     bool normalize; /* a token's weights are divided by their sum */

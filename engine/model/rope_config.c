@@ -252,7 +252,7 @@ struct kind {
     bool partial;
 };
 
-/* Finds the object that says more than rope_theta: *says is NULL if there is none. */
+/* Finds the object that says more than rope_theta: *says is NULL if the config has no such object. */
 static int find_parameters(const json_t *config, const struct kind *kind, const char **where, const json_t **says,
                            struct quire_error *err)
 {

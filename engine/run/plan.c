@@ -540,7 +540,8 @@ static int fit_model_len(const struct engine_options *o, const struct model_desc
                           " %s gives %llu blocks; raise %s",
                           p->block_tokens, quire_size(p->kv_block_bytes).text, flag, (unsigned long long)n,
                           o->num_kv_blocks ? flag : "--kv-cache-memory");
-    /* Whole texts would be cut: see fit_whole_texts(). Of a long RoPE the length chooses the factors, for all ranks. */
+    /* Whole texts would be cut: see fit_whole_texts(). The length chooses the factors of a
+     * long RoPE for all ranks, so it must not shrink here. */
     if (o->max_model_len || model_reads_whole(desc->config) || desc->config->ropes[0].is_long)
         return quire_fail(err, QUIRE_INVALID,
                           "--max-model-len %u needs %u blocks of %u tokens, %s gives %llu: lower it"

@@ -30,7 +30,7 @@ struct chat_variable {
     const char *name, *json; /* json: its value */
 };
 /* Appends the chat's variables to an empty buffer, as a JSON object: chat_template_kwargs; what it does not have comes from
- * `more`, and the rest from the fields reasoning_effort and enable_thinking. Appends nothing if there are none. Returns
+ * `more`, and the rest from the fields reasoning_effort and enable_thinking. Without variables it appends nothing. Returns
  * false with an error in e. */
 bool chat_variables_add(struct buffer *o, const struct quire_doc *body, const struct chat_variable *more, size_t n_more,
                         struct api_error *e);

@@ -25,7 +25,7 @@ struct sim_settings {
     uint32_t num_host_blocks, overlap_depth, max_tokens;
     uint32_t n_ranks, n_stages; /* ranks per stage, and stages */
     bool has_service_time, oracle_lengths, predict, json;
-    const char *given[SIM_OWN_FLAGS_MAX + SCHEDULE_FLAGS_MAX]; /* the options on the command line, by name */
+    const char *given[SIM_OWN_FLAGS_MAX + SCHEDULE_FLAGS_MAX]; /* names of the options that the user gave */
     size_t n_given;
     struct cost_shape shape; /* of the model of the cost model */
     struct cost_link own_link;
