@@ -60,7 +60,7 @@ enum model_division { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
 enum model_condition {
     ALWAYS,
     IF_SPLIT, /* not fused */
-    IF_FUSED, /* neighbouring rows of one name and site are parts of one tensor, from top to bottom */
+    IF_FUSED,
     IF_Q_BIAS,
     IF_K_BIAS,
     IF_V_BIAS,
@@ -89,7 +89,9 @@ struct model_tensor {
     enum model_tensor_kind kind;
     uint32_t place;   /* enum model_site, of a vector enum model_vector */
     /* As transformers saves it, BERT's for RoBERTa's. '*' is the layer's number, a second '*' the matrix's among `count`.
-     * A file that has all of them in one tensor [count, rows, cols] calls it so without the second "*.". */
+     * A file that has all of them in one tensor [count, rows, cols] calls it so without the second "*.". Without a second '*'
+     * no file has them otherwise. Neighbouring rows of one name, site and condition are parts of one tensor, from top to
+     * bottom. */
     const char *name;
     enum model_size count; /* matrices of one shape: SIZE_ONE, or experts */
     enum model_size rows, cols; /* SIZE_ONE columns of a bias or a vector; else a vector is a matrix in the file */

@@ -142,11 +142,38 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
     return block && condition_holds(desc, block, tensor->when);
 }
 
+/* Of neighbouring rows. */
+static bool are_fused(const struct model_tensor *a, const struct model_tensor *b)
+{
+    return a->kind != TENSOR_VECTOR && a->kind == b->kind && a->place == b->place && a->when == b->when &&
+           strcmp(a->name, b->name) == 0;
+}
+
+const struct model_tensor *model_part_above(const struct model_tensor *row)
+{
+    return row > model_tensors && are_fused(row - 1, row) ? row - 1 : NULL;
+}
+
+const struct model_tensor *model_part_below(const struct model_tensor *row)
+{
+    return row + 1 < model_tensors + model_n_tensors && are_fused(row, row + 1) ? row + 1 : NULL;
+}
+
+static bool is_fused(const struct model_tensor *row)
+{
+    return model_part_above(row) || model_part_below(row);
+}
+
+bool model_is_numbered(const struct model_tensor *row)
+{
+    const char *first = strchr(row->name, '*');
+    return first && strchr(first + 1, '*');
+}
+
 static bool same_object(const struct model_tensor *a, const struct model_tensor *b)
 {
-    return a == b ||
-           (a->kind == b->kind && a->place == b->place && a->kind != TENSOR_VECTOR &&
-            (a->when >= IF_ENCODER) == (b->when >= IF_ENCODER) && (a->when == IF_FUSED) == (b->when == IF_FUSED));
+    return a == b || (a->kind == b->kind && a->place == b->place && a->kind != TENSOR_VECTOR &&
+                      (a->when >= IF_ENCODER) == (b->when >= IF_ENCODER) && is_fused(a) == is_fused(b));
 }
 
 /* Whether a stage computes with this tensor of the model. */

@@ -1,5 +1,6 @@
 #include "engine/model/weights.h"
 
+#include "engine/checkpoint/slice.h"
 #include "engine/model/quantization/block_scales.h"
 #include "engine/model/quantization/quantize.h"
 #include "engine/model/quantization/quantized.h"
@@ -40,18 +41,6 @@ struct matrix_at {
     uint32_t layer, index;
 };
 
-/* Makes one matrix of a tensor that holds `count` of them. */
-static void take_one(struct checkpoint_tensor *t, uint32_t index)
-{
-    const uint64_t bytes = t->shape[1] * k_format_bytes(t->format, t->shape[2]);
-    if (t->data)
-        t->data = (const char *)t->data + index * bytes;
-    t->n_bytes = bytes;
-    t->n_dims = 2;
-    t->shape[0] = t->shape[1];
-    t->shape[1] = t->shape[2];
-}
-
 /* Experts that a file has twice: one tensor each, and one for all. */
 static int refuse_both(const struct binder *b, struct matrix_at at, const struct checkpoint_tensor *one)
 {
@@ -69,24 +58,34 @@ static int refuse_both(const struct binder *b, struct matrix_at at, const struct
 static uint32_t rows_before(const struct model_desc *desc, uint32_t layer, const struct model_tensor *row,
                             uint64_t *all)
 {
-    const struct model_tensor *first = row, *end = model_tensors + model_n_tensors;
     uint32_t before = 0;
-    while (row->when == IF_FUSED && first > model_tensors && strcmp(first[-1].name, row->name) == 0)
-        before += model_whole_size(desc, layer, (--first)->rows);
-    *all = 0;
-    for (; first <= row || (row->when == IF_FUSED && first < end && strcmp(first->name, row->name) == 0); first++)
-        *all += model_whole_size(desc, layer, first->rows);
+    for (const struct model_tensor *part = model_part_above(row); part; part = model_part_above(part))
+        before += model_whole_size(desc, layer, part->rows);
+    *all = before;
+    for (const struct model_tensor *part = row; part; part = model_part_below(part))
+        *all += model_whole_size(desc, layer, part->rows);
     return before;
 }
 
-/* Makes rows [first, first + n) of a matrix. */
-static void take_rows(struct checkpoint_tensor *t, uint32_t first, uint32_t n)
+/* Finds the tensor of a matrix or a vector, whose name it gives. *is_stacked: it has all `count` matrices. */
+static int find_tensor(const struct binder *b, struct matrix_at at, struct checkpoint_tensor *out, bool *is_stacked,
+                       char name[MODEL_NAME_BYTES])
 {
-    const uint64_t row_bytes = k_format_bytes(t->format, t->shape[1]);
-    if (t->data)
-        t->data = (const char *)t->data + first * row_bytes;
-    t->n_bytes = n * row_bytes;
-    t->shape[0] = n;
+    const struct model_tensor *row = at.row;
+    char all[MODEL_NAME_BYTES];
+    model_tensor_name(b->desc, row, at.layer, at.index, b->bare, name);
+    int status = checkpoint_find(b->checkpoint, name, out, b->err);
+    *is_stacked = row->count != SIZE_ONE && !model_is_numbered(row);
+    if (row->count == SIZE_ONE || *is_stacked)
+        return status;
+    if (status == QUIRE_OK)
+        return at.index == 0 ? refuse_both(b, at, out) : QUIRE_OK;
+    model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, all);
+    if (status != QUIRE_NOT_FOUND || checkpoint_find(b->checkpoint, all, out, NULL) == QUIRE_NOT_FOUND)
+        return status; /* a missing one is called by its own name */
+    *is_stacked = true;
+    memcpy(name, all, sizeof all);
+    return checkpoint_find(b->checkpoint, name, out, b->err);
 }
 
 /* Finds a matrix or a vector in the checkpoint and checks its shape. Several matrices of one shape are tensors of their
@@ -95,20 +94,8 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
 {
     const struct model_tensor *row = at.row;
     char name[MODEL_NAME_BYTES], expected[64], got[192];
-    model_tensor_name(b->desc, row, at.layer, at.index, b->bare, name);
-    int status = checkpoint_find(b->checkpoint, name, out, b->err);
-    const bool is_stacked = status == QUIRE_NOT_FOUND && row->count != SIZE_ONE;
-    if (status == QUIRE_OK && row->count != SIZE_ONE && at.index == 0)
-        status = refuse_both(b, at, out);
-    if (is_stacked) {
-        char all[MODEL_NAME_BYTES];
-        model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, all);
-        const int found = checkpoint_find(b->checkpoint, all, out, NULL);
-        if (found != QUIRE_NOT_FOUND) { /* a missing one is called by its own name */
-            status = checkpoint_find(b->checkpoint, all, out, b->err);
-            memcpy(name, all, sizeof name);
-        }
-    }
+    bool is_stacked;
+    int status = find_tensor(b, at, out, &is_stacked, name);
     if (status == QUIRE_NOT_FOUND && row->when >= IF_DENSE)
         return quire_fail(b->err, status, "%s/model.safetensors: tensor '%s' is missing",
                           b->desc->config->outputs.dense.folder, name + strlen(MODEL_DENSE_PREFIX));
@@ -119,12 +106,13 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
     const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count), rows,
                                model_whole_size(b->desc, at.layer, row->cols)};
     const uint64_t *want = is_stacked ? shape : shape + 1;
-    const uint32_t n_dims = is_stacked ? 3 : row->kind == TENSOR_MATRIX || row->cols != SIZE_ONE ? 2 : 1;
+    const uint32_t n_dims = (row->kind == TENSOR_MATRIX || row->cols != SIZE_ONE ? 2 : 1) + (is_stacked ? 1 : 0);
     if (out->n_dims == n_dims && memcmp(out->shape, want, n_dims * sizeof *want) == 0) {
         if (is_stacked)
-            take_one(out, at.index);
-        if (row->when == IF_FUSED)
-            take_rows(out, first_row, model_whole_size(b->desc, at.layer, row->rows));
+            checkpoint_take(out, at.index);
+        const uint32_t own_rows = model_whole_size(b->desc, at.layer, row->rows);
+        if (own_rows < rows)
+            checkpoint_take_rows(out, first_row, own_rows);
         return QUIRE_OK;
     }
     shape_text(want, n_dims, expected, sizeof expected);

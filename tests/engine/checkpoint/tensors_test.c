@@ -197,12 +197,28 @@ static void names_of_several_matrices(void **state)
     assert_string_equal(name, "model.layers.12.mlp.experts.up_proj.weight");
 }
 
+/* The parts of one tensor are found from each of them, and no other rows. */
+static void parts_are_neighbours(void **state)
+{
+    (void)state;
+    uint32_t n_fused = 0;
+    for (size_t i = 0; i < model_n_tensors; i++) {
+        const struct model_tensor *row = &model_tensors[i], *above = model_part_above(row);
+        if (above)
+            assert_ptr_equal(model_part_below(above), row);
+        assert_true(!above || strcmp(above->name, row->name) == 0);
+        n_fused += above != NULL;
+        assert_int_equal(model_is_numbered(row), strstr(row->name, "experts.*.") != NULL);
+    }
+    assert_int_equal(n_fused, 3); /* k and v behind q, up behind gate */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_walk_is_the_checkpoint), cmocka_unit_test(each_object_comes_once),
         cmocka_unit_test(shards_fit_together),        cmocka_unit_test(columns_know_their_rows),
-        cmocka_unit_test(names_of_several_matrices),
+        cmocka_unit_test(names_of_several_matrices),  cmocka_unit_test(parts_are_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
