@@ -165,8 +165,14 @@ LANE(mixtral)
 LANE(qwen3_moe)
 LANE(olmoe)
 LANE(qwen2_moe)
+LANE(gpt_oss)
+LANE(granite_moe)
+LANE(granite_moe_shared)
+LANE(glm4_moe)
 TILE(mixtral)
 TILE(qwen3_moe)
+TILE(gpt_oss)
+TILE(glm4_moe)
 #endif
 
 #ifndef TEST_DEVICE
@@ -236,7 +242,9 @@ int main(void)
         cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
         cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),    cmocka_unit_test(lane_gguf),
         cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),    cmocka_unit_test(lane_olmoe),
-        cmocka_unit_test(lane_qwen2_moe),
+        cmocka_unit_test(lane_qwen2_moe),    cmocka_unit_test(lane_gpt_oss),      cmocka_unit_test(lane_granite_moe),
+        cmocka_unit_test(lane_glm4_moe),     cmocka_unit_test(tile_gpt_oss),      cmocka_unit_test(tile_glm4_moe),
+        cmocka_unit_test(lane_granite_moe_shared),
 #endif
     };
 #ifdef TEST_DEVICE

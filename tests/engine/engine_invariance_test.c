@@ -513,6 +513,13 @@ static void qwen3_moe(void **state)
     check_model(&(struct model){.name = "qwen3_moe", .form = "lane", .n_vocab = 320});
 }
 
+/* Sinks, layers with a window and without one, and biases of experts; most prompts go beyond the window. */
+static void gpt_oss(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "gpt_oss", .form = "lane", .n_vocab = 320, .no_policies = true});
+}
+
 #endif
 
 /* Factors of what blocks add, which ranks apply to whole sums, and of logits. */
@@ -664,6 +671,7 @@ int main(void)
         cmocka_unit_test(gemma3),        cmocka_unit_test(granite),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
         cmocka_unit_test(olmo2),         cmocka_unit_test(qwen3_moe),
+        cmocka_unit_test(gpt_oss),
 #endif
 #endif
     };
