@@ -220,6 +220,7 @@ static void lane_gguf(void **state)
     check_model("gguf", "llama", NULL);
     check_model("gguf", "qwen3", NULL);
     check_model("gguf", "olmo2", NULL);
+    check_model("gguf", "codes", NULL);
 }
 #endif
 

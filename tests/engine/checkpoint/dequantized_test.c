@@ -136,7 +136,7 @@ static void check_tensor(const struct checkpoint *st, const char *name, const ch
 static void every_block(void **state)
 {
     (void)state;
-    static const char *const models[] = {"qwen2", "llama", "qwen3", "olmo2"};
+    static const char *const models[] = {"qwen2", "llama", "qwen3", "olmo2", "codes"};
     char path[512], name[128], want[65];
     struct checkpoint *st;
     struct quire_error err;
@@ -153,7 +153,7 @@ static void every_block(void **state)
         fclose(f);
         checkpoint_close(st);
     }
-    assert_int_equal(n, 34);
+    assert_int_equal(n, 43);
 }
 
 int main(void)
