@@ -183,12 +183,24 @@ static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_te
     return QUIRE_OK;
 }
 
+static struct quantized_place place_of(const struct model_desc *desc, struct matrix_at at)
+{
+    if (!is_transposed(at.row))
+        return (struct quantized_place){.count = 0};
+    const struct transpose_rows rows = rows_in_turn(desc, at.layer, at.row);
+    return (struct quantized_place){.count = model_whole_size(desc, at.layer, at.row->count),
+                                    .index = at.index,
+                                    .first = rows.first,
+                                    .step = rows.step};
+}
+
 static struct quantized_matrix quantized_of(const struct binder *b, struct matrix_at at)
 {
     struct quantized_matrix m = {.checkpoint = b->checkpoint,
                                  .how = &b->desc->facts->quantization,
                                  .n_rows = model_whole_size(b->desc, at.layer, at.row->rows),
                                  .n_cols = model_whole_size(b->desc, at.layer, at.row->cols),
+                                 .place = place_of(b->desc, at),
                                  .n_threads = b->backend ? b->backend->n_threads : 1,
                                  .is_read = b->backend != NULL};
     char name[MODEL_NAME_BYTES];
@@ -202,11 +214,11 @@ static struct quantized_matrix quantized_of(const struct binder *b, struct matri
 /* Explains a missing tensor whose matrix is quantized although config.json does not mention quantization. */
 static int explain_missing(const struct binder *b, const struct quantized_matrix *m, int status)
 {
-    static const char *const suffixes[] = {"qweight", "weight_packed"};
-    for (size_t i = 0; status == QUIRE_NOT_FOUND && i < 2; i++) {
+    static const char *const suffixes[] = {".qweight", ".weight_packed", "_blocks"};
+    for (size_t i = 0; status == QUIRE_NOT_FOUND && i < sizeof suffixes / sizeof *suffixes; i++) {
         char name[QUANTIZED_NAME_BYTES + 24];
         struct checkpoint_tensor t;
-        snprintf(name, sizeof name, "%s.%s", m->name, suffixes[i]);
+        snprintf(name, sizeof name, "%s%s", m->name, suffixes[i]);
         if (checkpoint_find_any(b->checkpoint, name, &t, NULL) == QUIRE_OK)
             return quire_fail(
                 b->err, QUIRE_INVALID,
@@ -290,10 +302,12 @@ static int bind_part(struct binder *b, struct matrix_at at, struct site_weight *
     int status = view_matrix(b, at, view);
     if (status != QUIRE_OK)
         return status;
-    if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, view->format))
-        return quire_fail(b->err, QUIRE_INVALID,
-                          "%.150s.weight is %s: the GEMM form %s does not take such weights on %s", m.name,
-                          k_format_name(view->format), k_form_name(b->form), b->backend->ops->planner->name);
+    if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, view->format)) {
+        char name[MODEL_NAME_BYTES];
+        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
+        return quire_fail(b->err, QUIRE_INVALID, "%.150s is %s: the GEMM form %s does not take such weights on %s",
+                          name, k_format_name(view->format), k_form_name(b->form), b->backend->ops->planner->name);
+    }
     status = model_share_cut(b->desc, at.layer, at.row, m.name, view, &site->cut, b->err);
     view->is_table = is_table(b->desc, at.row);
     if (view->permutation) /* K is one segment then (numerics.md §19) */
@@ -571,7 +585,9 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     if ((!k_format_is_plain(v.format) || v.format.kind == K_F32) && !f->needs_lanes) {
         f->needs_lanes = true;
         f->lanes_format = v.format;
-        snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.88s.weight", m.name);
+        char name[MODEL_NAME_BYTES];
+        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
+        snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.95s", name);
     }
     f->repacked_bytes += b->planner ? b->planner->weight_bytes(v.format, v.n_rows, v.n_cols) : 0;
     return QUIRE_OK;

@@ -177,13 +177,19 @@ TILE(glm4_moe)
 
 #ifndef TEST_DEVICE
 static const char *const quantized[] = {
-    "gptq_4_32",     "gptq_4_64_zeros",   "gptq_4_128_order", "gptq_4_32_order_zeros_v2",
-    "gptq_4_row_v2", "gptq_8_128_zeros",  "gptq_8_32_order",  "gptq_8_row",
-    "awq_32",        "awq_128",           "packed_4_128",     "packed_4_32_zeros",
-    "packed_4_row",  "packed_4_32_order", "packed_8_64",      "w8a16",
-    "w8a8_dynamic",  "w8a8_static",       "floats_tensor",    "floats_row",
-    "floats_block",  "fp8_block",         "fp8_block_bf16",   "fp8_tensor",
-    "fp8_e5m2",
+    "gptq_4_32",        "gptq_4_64_zeros",
+    "gptq_4_128_order", "gptq_4_32_order_zeros_v2",
+    "gptq_4_row_v2",    "gptq_8_128_zeros",
+    "gptq_8_32_order",  "gptq_8_row",
+    "awq_32",           "awq_128",
+    "packed_4_128",     "packed_4_32_zeros",
+    "packed_4_row",     "packed_4_32_order",
+    "packed_8_64",      "w8a16",
+    "w8a8_dynamic",     "w8a8_static",
+    "floats_tensor",    "floats_row",
+    "floats_block",     "fp8_block",
+    "fp8_block_bf16",   "fp8_tensor",
+    "fp8_e5m2",         "mxfp4",
 };
 
 static void lane_quantized(void **state)

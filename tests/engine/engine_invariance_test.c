@@ -616,6 +616,13 @@ static void w8a8(void **state)
 }
 
 #ifndef TEST_RANKS
+/* Experts in codes with powers of two, in place; sinks and windows. */
+static void mxfp4(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "../quantized/mxfp4", .n_vocab = 96, .no_policies = true});
+}
+
 static void fp8_blocks(void **state)
 {
     (void)state;
@@ -658,6 +665,7 @@ int main(void)
         cmocka_unit_test(w8a8),
 #ifndef TEST_RANKS /* two ranks have rows of one scale, which is refused */
         cmocka_unit_test(fp8_blocks),
+        cmocka_unit_test(mxfp4),
 #endif
         cmocka_unit_test(made_int8),
         cmocka_unit_test(gguf),

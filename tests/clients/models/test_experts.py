@@ -90,6 +90,27 @@ def test_shapes_of_all_experts(tmp_path):
     refused(changed(tmp_path, GRANITE, reshaped(tensors, name, [11, 96, 68])), name, "expected [11, 68, 96]")
 
 
+MXFP4 = ROOT / "tests" / "goldens" / "quantized" / "mxfp4"
+STACK = "model.layers.0.mlp.experts.gate_up_proj"
+
+
+def test_mxfp4_that_does_not_add_up(tmp_path):
+    tensors = tensors_of(MXFP4 / "model.safetensors")
+    blocks, scales = tensors[f"{STACK}_blocks"], tensors[f"{STACK}_scales"]
+    refused(changed(tmp_path, MXFP4, {f"{STACK}_blocks": ("U8", [5, 64, 48], blocks[2])}), f"{STACK}_blocks",
+            "must be [5, 64, 3, 16]")
+    refused(changed(tmp_path, MXFP4, {f"{STACK}_scales": ("I8", *scales[1:])}), f"{STACK}_scales", "needs U8")
+    refused(without(tmp_path, MXFP4, f"{STACK}_scales"), f"{STACK}_scales")
+    refused(without(tmp_path, MXFP4, f"{STACK}_blocks"), STACK)
+    refused(changed(tmp_path, MXFP4, {STACK: ("BF16", [5, 96, 64], bytes(5 * 96 * 64 * 2))}), STACK, "in addition")
+    refused(changed(tmp_path, MXFP4, quantization_config=None), f"{STACK}_blocks", "quantization_config is missing")
+    refused(changed(tmp_path, MXFP4, num_local_experts=6), "must be [6, 64, 3, 16]")
+    wider = {f"{STACK}_blocks": ("U8", [5, 96, 3, 16], bytes(5 * 96 * 48)), f"{STACK}_scales": ("U8", [5, 96, 3], bytes(1440))}
+    refused(changed(tmp_path, MXFP4, wider, intermediate_size=48), "rows of 48 columns are not whole groups of 32")
+    bad = scales[2][:100] + b"\xff" + scales[2][101:]
+    not_opened(changed(tmp_path, MXFP4, {f"{STACK}_scales": (*scales[:2], bad)}), f"{STACK}_scales", "element 100 is 255")
+
+
 def test_devices_and_ranks_without_experts():
     refused(MODEL, "--tensor-parallel-size 2", "mixture of experts", command="plan", options=("--tensor-parallel-size", "2"))
     got = quire("plan", MODEL, "--pipeline-parallel-size", "2", "--json")
