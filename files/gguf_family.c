@@ -139,8 +139,8 @@ static void set_pattern(struct gguf_maker *m, uint64_t window)
     }
     json_t *types = json_array();
     for (uint64_t l = 0; l < n_layers && l < MAX_LAYERS; l++)
-        json_array_append_new(types, json_string(window && slides(&flags, pattern, l) ? "sliding_attention"
-                                                                                      : "full_attention"));
+        json_array_append_new(
+            types, json_string(window && slides(&flags, pattern, l) ? "sliding_attention" : "full_attention"));
     maker_set(m, "layer_types", types);
 }
 
@@ -290,9 +290,10 @@ static void set_long_rope(struct gguf_maker *m)
     json_decref(of[1]);
     for (size_t i = 0; i < 2 && m->status == QUIRE_OK; i++)
         if (maker_has_tensor(m, names[i]) || maker_has_tensor(m, names[1 - i]))
-            m->status = quire_fail(m->err, QUIRE_INVALID,
-                                   "%s: tensor '%s': must be there with the other list of factors, and hold F32 numbers",
-                                   gguf_name(m->g), names[i]);
+            m->status = quire_fail(
+                m->err, QUIRE_INVALID,
+                "%s: tensor '%s': must be there with the other list of factors, and hold F32 numbers", gguf_name(m->g),
+                names[i]);
 }
 
 void gguf_family_config(struct gguf_maker *m)

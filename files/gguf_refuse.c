@@ -145,8 +145,8 @@ static void refuse_switches(struct gguf_maker *m)
     for (size_t i = 0; i < sizeof switches / sizeof *switches; i++) {
         double value;
         char why[48];
-        if ((m->family->reads & switches[i].unless) || !find(m, switches[i].key, &value) || value == switches[i].neutral[0] ||
-            (switches[i].n > 1 && value == switches[i].neutral[1]))
+        if ((m->family->reads & switches[i].unless) || !find(m, switches[i].key, &value) ||
+            value == switches[i].neutral[0] || (switches[i].n > 1 && value == switches[i].neutral[1]))
             continue;
         snprintf(why, sizeof why, ", got %g", value);
         refuse(m, switches[i].key, why);

@@ -77,7 +77,7 @@ CASES = {
               "olmo2", "Q8_0 Q8_0 Q8_0 Q8_0 Q8_0 Q8_0 Q8_0 Q8_0 Q8_0"),
     "smollm3": (dict(architectures=["SmolLM3ForCausalLM"], model_type="smollm3", hidden_size=128, intermediate_size=96,
                      num_hidden_layers=4, tie_word_embeddings=True, attention_bias=False, mlp_bias=False, pad_token_id=2,
-                     use_sliding_window=False, sliding_window=None),
+                     no_rope_layers=[1, 1, 1, 0], use_sliding_window=False, sliding_window=None),
                 "smollm3", "Q8_0 Q8_0 Q8_0 Q8_0 Q8_0 Q5_1 Q5_1 Q8_0 -"),
     # Four scales.
     "granite": (dict(architectures=["GraniteForCausalLM"], model_type="granite", hidden_size=128, intermediate_size=160,
@@ -102,7 +102,7 @@ CASES = {
                "gemma3", "F16 Q8_0 Q8_0 Q8_0 F16 Q8_0 Q8_0 Q8_0 -"),
     # q, k and v in one matrix, and gate and up; factors of long texts; half of a head turns.
     "phi3": (dict(architectures=["Phi3ForCausalLM"], model_type="phi3", hidden_size=128, intermediate_size=96,
-                  num_hidden_layers=2, max_position_embeddings=512, original_max_position_embeddings=64, sliding_window=40,
+                  num_hidden_layers=2, max_position_embeddings=512, original_max_position_embeddings=32, sliding_window=40,
                   pad_token_id=0, partial_rotary_factor=0.5, rms_norm_eps=1e-5,
                   rope_scaling=dict(type="longrope", short_factor=[1.0 + i / 8 for i in range(8)],
                                     long_factor=[1.5 + 0.75 * i for i in range(8)])),
@@ -174,6 +174,18 @@ def rope_factors(config, head_dim):
         smooth = min(max((turns - low) / (high - low), 0.0), 1.0)
         out.append(1.0 / ((1.0 - smooth) / scaling["factor"] + smooth))
     return np.array(out, dtype=np.float32)
+
+
+def enliven_gemma(state, config):
+    """Gemma's head is its embeddings, which are scaled on their way in: the blocks add so much that a token does not predict
+    itself."""
+    state["model.embed_tokens.weight"] *= math.sqrt(config["hidden_size"])
+    for key, value in state.items():
+        if ".o_proj." in key or ".down_proj." in key:
+            value *= 6.0
+        elif key.endswith("post_feedforward_layernorm.weight") or (
+                config["model_type"] != "gemma" and key.endswith("post_attention_layernorm.weight")):
+            value += 8.0
 
 
 # ---- files -----------------------------------------------------------------------------------------------------------
@@ -311,6 +323,8 @@ def make(name, attempt):
         (source / "config.json").write_text(json.dumps(config))
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(source), dtype=torch.float32)
         state = make_goldens.draw_weights(model, generator)
+        if arch.startswith("gemma"):
+            enliven_gemma(state, config)
         plain, sums = write(directory / "model.gguf", config, arch, types.split(), state, np.random.default_rng(seed))
         if name in DEQUANTIZED:
             (directory / "dequantized.txt").write_text("".join(sums))
