@@ -81,8 +81,10 @@ const char *gguf_type_name(uint32_t type); /* "Q4_K"; NULL: it is no type */
 /* false: no such key. */
 bool gguf_find(const struct gguf *g, const char *key, struct gguf_value *out);
 /* If the key is absent, *out stays unchanged, as with base/encoding/json.h. Returns QUIRE_INVALID if the value has another
- * kind. */
+ * kind. Integers have any width and sign, where a floating-point number is read, too; an array of equal numbers, one a
+ * layer, is that number. */
 int gguf_u64(const struct gguf *g, const char *key, uint64_t *out, struct quire_error *err);
+int gguf_i64(const struct gguf *g, const char *key, int64_t *out, struct quire_error *err);
 int gguf_f64(const struct gguf *g, const char *key, double *out, struct quire_error *err);
 int gguf_bool(const struct gguf *g, const char *key, bool *out, struct quire_error *err);
 int gguf_string(const struct gguf *g, const char *key, struct gguf_text *out, struct quire_error *err);

@@ -11,36 +11,76 @@
 /* A tensor's name in GGUF and in transformers, both without prefix and suffix. */
 struct name_pair {
     const char *gguf, *ours;
+    const char *arch; /* of this architecture alone; NULL: of all. The first that fits counts */
 };
 static const struct name_pair beside[] = {
-    {"token_embd", "model.embed_tokens"}, {"output_norm", "model.norm"}, {"output", "lm_head"}};
+    {"token_embd", "model.embed_tokens", NULL}, {"output_norm", "model.norm", NULL}, {"output", "lm_head", NULL}};
 static const struct name_pair of_layers[] = {
-    {"attn_norm", "input_layernorm"},
-    {"attn_q", "self_attn.q_proj"},
-    {"attn_k", "self_attn.k_proj"},
-    {"attn_v", "self_attn.v_proj"},
-    {"attn_output", "self_attn.o_proj"},
-    {"attn_q_norm", "self_attn.q_norm"},
-    {"attn_k_norm", "self_attn.k_norm"},
-    {"ffn_norm", "post_attention_layernorm"},
-    {"post_attention_norm", "post_attention_layernorm"},
-    {"post_ffw_norm", "post_feedforward_layernorm"},
-    {"ffn_gate", "mlp.gate_proj"},
-    {"ffn_up", "mlp.up_proj"},
-    {"ffn_down", "mlp.down_proj"},
+    {"attn_norm", "input_layernorm", NULL},
+    {"attn_q", "self_attn.q_proj", NULL},
+    {"attn_k", "self_attn.k_proj", NULL},
+    {"attn_v", "self_attn.v_proj", NULL},
+    {"attn_qkv", "self_attn.qkv_proj", NULL},
+    {"attn_output", "self_attn.o_proj", NULL},
+    {"attn_q_norm", "self_attn.q_norm", NULL},
+    {"attn_k_norm", "self_attn.k_norm", NULL},
+    {"ffn_norm", "pre_feedforward_layernorm", "gemma2"},
+    {"ffn_norm", "pre_feedforward_layernorm", "gemma3"},
+    {"ffn_norm", "post_attention_layernorm", NULL},
+    {"post_attention_norm", "post_attention_layernorm", NULL},
+    {"post_ffw_norm", "post_feedforward_layernorm", NULL},
+    {"ffn_gate", "mlp.gate_proj", NULL},
+    {"ffn_up", "mlp.gate_up_proj", "phi3"},
+    {"ffn_up", "mlp.up_proj", NULL},
+    {"ffn_down", "mlp.down_proj", NULL},
+    {"ffn_gate_inp", "mlp.gate", NULL},
+    {"ffn_gate_exps", "mlp.experts.gate_proj", NULL},
+    {"ffn_up_exps", "mlp.experts.up_proj", NULL},
+    {"ffn_down_exps", "mlp.experts.down_proj", NULL},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", NULL},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", NULL},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj", NULL},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj", NULL},
 };
+/* Files of before 2024 have an expert's number behind these. */
+static const struct name_pair of_experts[] = {
+    {"ffn_gate", "gate_proj", NULL}, {"ffn_up", "up_proj", NULL}, {"ffn_down", "down_proj", NULL}};
+/* Architectures whose converter puts the rows of q and k where RoPE turns neighbours; the others leave them. */
+static const char *const interleaved[] = {"llama", "granite", "smollm3"};
 
-static const char *find_name(const struct name_pair *pairs, size_t n_pairs, const char *text, size_t n)
+static bool is_arch(struct gguf_text arch, const char *what)
+{
+    return arch.n == strlen(what) && memcmp(arch.data, what, arch.n) == 0;
+}
+
+static const char *find_name(const struct name_pair *pairs, size_t n_pairs, struct gguf_text arch, const char *text,
+                             size_t n)
 {
     for (size_t i = 0; i < n_pairs; i++)
-        if (strlen(pairs[i].gguf) == n && memcmp(pairs[i].gguf, text, n) == 0)
+        if (strlen(pairs[i].gguf) == n && memcmp(pairs[i].gguf, text, n) == 0 &&
+            (!pairs[i].arch || is_arch(arch, pairs[i].arch)))
             return pairs[i].ours;
     return NULL;
 }
 
+/* "model.layers.3.mlp.experts.7.up_proj" of "ffn_up.7", n bytes; NULL: it is no such name, or there is no memory. */
+static char *expert_name(unsigned layer, struct gguf_text arch, const char *name, size_t n)
+{
+    const char *dot = memchr(name, '.', n);
+    unsigned expert = 0;
+    int used = 0;
+    char *out;
+    const char *found = dot ? find_name(of_experts, sizeof of_experts / sizeof *of_experts, arch, name,
+                                        (size_t)(dot - name))
+                            : NULL;
+    if (!found || sscanf(dot + 1, "%5u%n", &expert, &used) != 1 || dot + 1 + used != name + n)
+        return NULL;
+    return asprintf(&out, "model.layers.%u.mlp.experts.%u.%s%s", layer, expert, found, name + n) < 0 ? NULL : out;
+}
+
 /* "model.layers.3.self_attn.q_proj.weight" of "blk.3.attn_q.weight". A name that the table does not list stays
  * unchanged. */
-static char *our_name(const char *gguf)
+static char *our_name(const char *gguf, struct gguf_text arch)
 {
     const char *end = strrchr(gguf, '.'), *name = gguf, *found;
     unsigned layer = 0;
@@ -51,8 +91,11 @@ static char *our_name(const char *gguf)
         name = gguf + used;
     if (!end || end < name)
         return strdup(gguf);
-    found = of_layer ? find_name(of_layers, sizeof of_layers / sizeof *of_layers, name, (size_t)(end - name))
-                     : find_name(beside, sizeof beside / sizeof *beside, name, (size_t)(end - name));
+    const size_t n = (size_t)(end - name);
+    if (of_layer && (out = expert_name(layer, arch, name, n)))
+        return out;
+    found = of_layer ? find_name(of_layers, sizeof of_layers / sizeof *of_layers, arch, name, n)
+                     : find_name(beside, sizeof beside / sizeof *beside, arch, name, n);
     if (!found)
         return strdup(gguf);
     if (of_layer ? asprintf(&out, "model.layers.%u.%s%s", layer, found, end) < 0
@@ -61,19 +104,20 @@ static char *our_name(const char *gguf)
     return out;
 }
 
-static bool is_llama(const struct gguf *g)
+static struct gguf_text arch_of(const struct gguf *g)
 {
     struct gguf_text arch = {"", 0};
-    return gguf_string(g, "general.architecture", &arch, NULL) == QUIRE_OK && arch.n == 5 &&
-           memcmp(arch.data, "llama", 5) == 0;
+    return gguf_string(g, "general.architecture", &arch, NULL) == QUIRE_OK ? arch : (struct gguf_text){"", 0};
 }
 
-/* llama's converter puts the rows of q and k where RoPE turns neighbours; the others leave them. */
-static bool is_interleaved(const struct gguf *first, const char *ours)
+static bool is_interleaved(struct gguf_text arch, const char *ours)
 {
-    if (!is_llama(first))
+    if (!strstr(ours, ".self_attn.q_proj.") && !strstr(ours, ".self_attn.k_proj."))
         return false;
-    return strstr(ours, ".self_attn.q_proj.") || strstr(ours, ".self_attn.k_proj.");
+    for (size_t i = 0; i < sizeof interleaved / sizeof *interleaved; i++)
+        if (is_arch(arch, interleaved[i]))
+            return true;
+    return false;
 }
 
 /* ---- formats ---------------------------------------------------------------------------------------- */
@@ -106,10 +150,10 @@ static bool format_of(uint32_t type, struct k_format *out)
 
 /* ---- the table -------------------------------------------------------------------------------------- */
 
-static int add_tensor(struct checkpoint_table *table, const struct gguf *g, const struct gguf *first,
+static int add_tensor(struct checkpoint_table *table, const struct gguf *g, struct gguf_text arch,
                       const struct gguf_tensor *t, uint32_t file, struct quire_error *err)
 {
-    char *name = our_name(t->name);
+    char *name = our_name(t->name, arch);
     struct checkpoint_entry *entry = name ? checkpoint_table_append(table, name) : NULL;
     free(name);
     if (!entry)
@@ -117,7 +161,7 @@ static int add_tensor(struct checkpoint_table *table, const struct gguf *g, cons
     entry->file = file;
     entry->dtype_name = gguf_type_name(t->type);
     entry->usable = format_of(t->type, &entry->format);
-    entry->interleaved = is_interleaved(first, entry->name);
+    entry->interleaved = is_interleaved(arch, entry->name);
     /* Rows first, as everywhere else. */
     entry->n_dims = t->n_dims;
     for (uint32_t i = 0; i < t->n_dims; i++)
@@ -131,8 +175,9 @@ static int add_tensor(struct checkpoint_table *table, const struct gguf *g, cons
 int checkpoint_add_gguf(struct checkpoint_table *table, const struct gguf *g, const struct gguf *first, uint32_t file,
                         struct quire_error *err)
 {
+    const struct gguf_text arch = arch_of(first);
     int status = QUIRE_OK;
     for (size_t i = 0; status == QUIRE_OK && i < gguf_n_tensors(g); i++)
-        status = add_tensor(table, g, first, gguf_tensor(g, i), file, err);
+        status = add_tensor(table, g, arch, gguf_tensor(g, i), file, err);
     return status;
 }

@@ -503,7 +503,7 @@ static int read_generation(const json_t *generation, struct model_config *model,
     int64_t top_k = 0;
     int status = read_token_ids(generation, GENERATION, model, err);
     if (status == QUIRE_OK)
-        status = read_default(generation, "temperature", 0.0, 100.0, &s->has_temperature, &s->temperature, err);
+        status = read_default(generation, "temperature", 0.0, 1000.0, &s->has_temperature, &s->temperature, err);
     if (status == QUIRE_OK)
         status = read_default(generation, "top_p", 0.0, 1.0, &s->has_top_p, &s->top_p, err);
     if (status == QUIRE_OK)
@@ -681,6 +681,16 @@ static int name_file(const char *model, int status, struct quire_error *err)
     return quire_fail(err, status, "%.100s: its keys, as a %.300s", slash ? slash + 1 : model, made.text);
 }
 
+/* GGUF has one set of names for experts, and norms' weights as they are used. */
+static void take_gguf(struct model_config *model)
+{
+    model->norms_add_one = false;
+    for (uint32_t l = 0; l < model->n_layers; l++)
+        for (uint32_t i = 0; i < model->layers[l].n_blocks; i++)
+            if (model->layers[l].blocks[i].kind == BLOCK_EXPERTS)
+                model->layers[l].blocks[i].experts.names = EXPERTS_GATE_PROJ;
+}
+
 int model_describe(const char *model_dir, struct model_config **out, struct sampling_defaults *sampling,
                    struct quire_error *err)
 {
@@ -691,6 +701,8 @@ int model_describe(const char *model_dir, struct model_config **out, struct samp
         status = read_json(model_dir, GENERATION, true, &generation, err);
     if (status == QUIRE_OK)
         status = name_file(model_dir, describe(config, generation, out, sampling, err), err);
+    if (status == QUIRE_OK && model_is_gguf(model_dir))
+        take_gguf(*out);
     json_decref(config);
     json_decref(generation);
     if (status == QUIRE_OK && (*out)->is_encoder)

@@ -100,7 +100,9 @@ static int find_all(const struct look *l, struct quire_error *err)
 static bool is_used(const struct look *l, const char *name)
 {
     char whole[MODEL_NAME_BYTES];
-    if (model_uses_name(l->desc, l->bare, name) || strcmp(name, "rope_freqs.weight") == 0)
+    const bool is_long = l->desc->config->ropes[0].kind == MODEL_ROPE_LONG; /* its factors are in the description */
+    if (model_uses_name(l->desc, l->bare, name) || strcmp(name, "rope_freqs.weight") == 0 ||
+        (is_long && strncmp(name, "rope_factors_", strlen("rope_factors_")) == 0))
         return true;
     return whole_name(l, name, whole) && model_uses_name(l->desc, l->bare, whole);
 }

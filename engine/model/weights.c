@@ -103,6 +103,21 @@ static int find_tensor(const struct binder *b, struct matrix_at at, struct check
     return checkpoint_find(b->checkpoint, name, out, b->err);
 }
 
+/* GGUF may leave out dimensions of 1, or add them: then *t gets those that are wanted. */
+static bool has_shape(const struct binder *b, struct checkpoint_tensor *t, const uint64_t *want, uint32_t n_dims)
+{
+    uint32_t n = t->n_dims, n_want = n_dims;
+    while (checkpoint_is_gguf(b->checkpoint) && n > 0 && t->shape[t->n_dims - n] == 1)
+        n--;
+    while (checkpoint_is_gguf(b->checkpoint) && n_want > 0 && want[n_dims - n_want] == 1)
+        n_want--;
+    if (n != n_want || memcmp(t->shape + t->n_dims - n, want + n_dims - n_want, n * sizeof *want) != 0)
+        return false;
+    t->n_dims = n_dims;
+    memcpy(t->shape, want, n_dims * sizeof *want);
+    return true;
+}
+
 /* Finds a matrix or a vector in the checkpoint and checks its shape. Several matrices of one shape are tensors of their
  * own, or one tensor [count, rows, cols]. */
 static int find(const struct binder *b, struct matrix_at at, struct checkpoint_tensor *out)
@@ -125,7 +140,7 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
                                is_turned && row->kind == TENSOR_MATRIX ? rows : cols};
     const uint64_t *want = is_stacked ? shape : shape + 1;
     const uint32_t n_dims = (row->kind == TENSOR_MATRIX || row->cols != SIZE_ONE ? 2 : 1) + (is_stacked ? 1 : 0);
-    if (out->n_dims == n_dims && memcmp(out->shape, want, n_dims * sizeof *want) == 0) {
+    if (has_shape(b, out, want, n_dims)) {
         if (is_stacked)
             checkpoint_take(out, at.index);
         const uint32_t own_rows = model_whole_size(b->desc, at.layer, row->rows);

@@ -252,7 +252,7 @@ def test_scales_that_are_no_numbers(tmp_path):
 
 
 BAD_KEYS = [
-    ({"general.architecture": text_value("gemma3")}, "general.architecture: 'gemma3' is not supported; supported: llama"),
+    ({"general.architecture": text_value("gemma9")}, "general.architecture: 'gemma9' is not supported; supported: llama"),
     ({"llama.block_count": u32(2)}, "tensor 'model.layers.1.self_attn.q_proj.weight' is missing"),
     ({"llama.block_count": u32(1 << 31)}, "num_hidden_layers"),
     ({"llama.attention.head_count": u32(0)}, "num_attention_heads"),

@@ -643,6 +643,15 @@ static void gguf(void **state)
     (void)state;
     check_model(&(struct model){.name = "../gguf/llama/model.gguf", .n_vocab = 96, .no_policies = true});
 }
+
+#ifndef TEST_RANKS /* experts are refused */
+/* Experts in blocks of three types. */
+static void gguf_experts(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "../gguf/qwen3_moe/model.gguf", .n_vocab = 96, .no_policies = true});
+}
+#endif
 #endif
 
 int main(void)
@@ -669,6 +678,9 @@ int main(void)
 #endif
         cmocka_unit_test(made_int8),
         cmocka_unit_test(gguf),
+#ifndef TEST_RANKS
+        cmocka_unit_test(gguf_experts),
+#endif
 #endif
 #ifndef TEST_EMULATED /* there the lane form is compared with a CPU's bits, which is enough */
 #ifdef TEST_DEVICE
