@@ -177,8 +177,9 @@ static void put_in_order(struct binder *b, uint32_t layer, struct checkpoint_ten
     t->data = copy;
 }
 
-/* Makes a matrix [cols, all rows] the rows of a part, in room. */
-static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_tensor *t)
+/* Makes a matrix [cols, all rows] the rows of a part: in room, or where they are only read once in *scratch, which the
+ * caller frees. */
+static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_tensor *t, void **scratch)
 {
     const struct transpose_rows rows = rows_in_turn(b->desc, at.layer, at.row);
     if (!k_format_is_plain(t->format))
@@ -188,8 +189,13 @@ static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_te
             "bfloat16",
             t->file, t->name, k_format_name(t->format));
     const uint64_t bytes = rows.n * t->shape[0] * k_dtype_bytes(t->format.kind);
-    void *copy = quantized_take(&b->arena, bytes);
-    if (copy && quantized_fills(&b->arena))
+    const bool fills = quantized_fills(&b->arena);
+    void *copy = scratch ? (fills ? malloc(bytes) : NULL) : quantized_take(&b->arena, bytes);
+    if (scratch)
+        *scratch = copy;
+    if (scratch && fills && !copy)
+        return quire_fail(b->err, QUIRE_NO_MEMORY, "weights: out of memory");
+    if (fills)
         transpose_take(t, rows, b->backend ? b->backend->n_threads : 1, copy);
     t->data = copy;
     t->n_bytes = bytes;
@@ -269,12 +275,17 @@ static int view_matrix(struct binder *b, struct matrix_at at, struct k_weight_vi
         return explain_missing(b, &m, status);
     if (m.is_read && (status = block_scales_check(&t, m.n_threads, b->err)) != QUIRE_OK)
         return status;
-    if (is_transposed(at.row) && (status = transpose(b, at, &t)) != QUIRE_OK)
-        return status;
-    put_in_order(b, at.layer, &t);
     const struct quantize making = quantize_of(b, at, &t, &m);
-    if (making.to.bits)
-        return quantize_view(&making, &b->arena, out, b->err);
+    void *scratch = NULL;
+    if (is_transposed(at.row))
+        status = transpose(b, at, &t, making.to.bits ? &scratch : NULL);
+    else
+        put_in_order(b, at.layer, &t);
+    if (status == QUIRE_OK && making.to.bits)
+        status = quantize_view(&making, &b->arena, out, b->err);
+    free(scratch);
+    if (status != QUIRE_OK || making.to.bits)
+        return status;
     *out = (struct k_weight_view){
         .data = t.data,
         .format = t.format,

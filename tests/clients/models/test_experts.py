@@ -77,6 +77,14 @@ def test_parts_that_gpt_oss_lacks(tmp_path):
         not_opened(copy, f"model.layers.1.{name}")
 
 
+def test_memory_of_experts_that_are_quantized():
+    """Put in order and quantized they take room once; down's rows of 26 columns stay as they are."""
+    got = quire("plan", GPT_OSS, "--quantization", "int8", "--json")
+    experts = 7 * (2 * 2688 + 96 * 26 * 2)  # rows of gate, and of up, on 64 bytes
+    attention = (192 + 2 * 64) * 102 + 96 * 204
+    assert json.loads(got.stdout)["regrouped_bytes"] == 3 * (experts + attention) + 320 * 102, got.stdout
+
+
 def test_shapes_of_all_experts(tmp_path):
     tensors = tensors_of(GPT_OSS / "model.safetensors")
     name = "model.layers.0.mlp.experts.gate_up_proj"
