@@ -279,7 +279,8 @@ static int bind_views(struct binder *b, const struct model_stack *stack, struct 
     const bool is_shared = b->desc->shard.n_ranks > 1, is_head = makes_logits(b, stack);
     site->unit = model_unit_of(b->desc, stack->layer, stack->parts);
     for (uint32_t i = 0; i < stack->count * stack->n_parts; i++) {
-        const struct matrix_at at = {&stack->parts[i % stack->n_parts], stack->layer, i / stack->n_parts};
+        const struct matrix_at at = {&stack->parts[i % stack->n_parts], stack->layer,
+                                     stack->first + i / stack->n_parts};
         int status = bind_part(b, at, site, &views[i]);
         if (status == QUIRE_OK && is_head && is_shared)
             status = bind_head(b, quantized_of(b, at).name, &views[i], stack->parts->place == SITE_EMBED, w);
@@ -544,7 +545,7 @@ static int count_part(struct binder *b, const struct model_stack *stack, const s
 {
     int status = QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < stack->count; i++)
-        status = count_matrix(b, (struct matrix_at){row, stack->layer, i}, f);
+        status = count_matrix(b, (struct matrix_at){row, stack->layer, stack->first + i}, f);
     return status;
 }
 

@@ -49,8 +49,32 @@ def test_experts_that_do_not_add_up(tmp_path):
     refused(changed(tmp_path, MODEL, num_experts_per_tok=19), "num_experts_per_tok: is 19, but there are 18 experts")
 
 
-def test_devices_and_ranks_without_experts():
-    refused(MODEL, "--tensor-parallel-size 2", "mixture of experts", command="plan", options=("--tensor-parallel-size", "2"))
-    got = quire("plan", MODEL, "--pipeline-parallel-size", "2", "--json")
-    assert len(json.loads(got.stdout)["ranks"]) == 2, got.stdout
+def planned(model, *options):
+    got = quire("plan", model, "--json", "--threads", "1", *options)
+    assert got.returncode == 0, got.stderr
+    return json.loads(got.stdout)
+
+
+def test_ranks_hold_parts_of_experts_or_whole_ones():
+    """Two layers of 18 experts of 22 inner columns, and one MLP of 118: the first rank has 16 of 22 and 64 of 118; BF16."""
+    one, columns, whole = (planned(MODEL, *options) for options in (
+        (), ("-tp", "2"), ("-tp", "2", "--enable-expert-parallel")))
+    assert len(planned(MODEL, "--pipeline-parallel-size", "2")["ranks"]) == 2
+    per_column = 3 * 96 * 2
+    first, second = (r["weight_bytes"] for r in columns["ranks"])
+    even, also = (r["weight_bytes"] for r in whole["ranks"])
+    assert even - also == (64 - 54) * per_column
+    assert first - even == 2 * 18 * (16 - 11) * per_column and second - also == 2 * 18 * (6 - 11) * per_column
+    alone = planned(MODEL, "--enable-expert-parallel")
+    assert alone["weight_bytes"] == one["weight_bytes"] and alone["total_bytes"] == one["total_bytes"]
+
+
+def test_devices_and_ranks_without_experts(tmp_path):
     refused(MODEL, "mixture of experts", "--device cpu", command="plan", options=("--device", "h100"))
+    refused(ROOT / "tests" / "goldens" / "models" / "qwen3", "--enable-expert-parallel", "not a mixture", command="plan",
+            options=("--enable-expert-parallel",))
+    few = changed(tmp_path, MODEL, num_experts=1, num_experts_per_tok=1)
+    tensors = tensors_of(MODEL / "model.safetensors")
+    gates = {n: (d, [1, 96], raw[:192]) for n, (d, _, raw) in tensors.items() if n.endswith("mlp.gate.weight")}
+    write(few / "model.safetensors", {n: t for n, t in (tensors | gates).items() if "experts." not in n or ".experts.0." in n})
+    refused(few, "num_experts 1", "ranks: 1", command="plan", options=("-tp", "2", "--enable-expert-parallel"))
