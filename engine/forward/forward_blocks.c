@@ -343,7 +343,9 @@ static int route(struct pass *p, const struct model_experts *e, const float *in)
         .normalize = e->normalize,
         .scale = e->scale,
     };
-    return f->backend->ops->moe_route(f->backend, &a, p->err);
+    TRY(f->backend->ops->moe_route(f->backend, &a, p->err));
+    forward_count_experts(f, p->layer, a.experts_dev, p->n * e->n_used);
+    return QUIRE_OK;
 }
 
 /* A site's matrix of each token's experts. */

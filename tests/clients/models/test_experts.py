@@ -1,7 +1,10 @@
 """Mixtures of experts: what inspect tells, experts in one tensor, and files and options that are refused by one line."""
 
 import json
+import re
+import urllib.request
 
+from conftest import MODEL as DEMO
 from conftest import ROOT
 from test_commands import quire
 from test_unused import changed, inspected, tensors_of, write
@@ -78,3 +81,35 @@ def test_devices_and_ranks_without_experts(tmp_path):
     gates = {n: (d, [1, 96], raw[:192]) for n, (d, _, raw) in tensors.items() if n.endswith("mlp.gate.weight")}
     write(few / "model.safetensors", {n: t for n, t in (tensors | gates).items() if "experts." not in n or ".experts.0." in n})
     refused(few, "num_experts 1", "ranks: 1", command="plan", options=("-tp", "2", "--enable-expert-parallel"))
+
+
+def demo_of_experts(tmp_path):
+    """The demo model with its MLP as each of four experts. Routers of zeros choose the first two, with equal weights."""
+    tensors, layers = tensors_of(DEMO / "model.safetensors"), range(4)
+    for layer in layers:
+        mlp = f"model.layers.{layer}.mlp."
+        for part in ("gate_proj", "up_proj", "down_proj"):
+            dtype, shape, data = tensors.pop(f"{mlp}{part}.weight")
+            for e in range(4):
+                tensors[f"{mlp}experts.{e}.{part}.weight"] = (dtype, shape, data)
+            tensors[f"{mlp}shared_expert.{part}.weight"] = (dtype, shape, bytes(len(data)))
+        tensors[f"{mlp}gate.weight"] = ("F16", [4, 256], bytes(2 * 4 * 256))
+        tensors[f"{mlp}shared_expert_gate.weight"] = ("F16", [1, 256], bytes(2 * 256))
+    copy = changed(tmp_path, DEMO, architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", num_experts=4,
+                   num_experts_per_tok=2, moe_intermediate_size=640, shared_expert_intermediate_size=640, norm_topk_prob=True)
+    write(copy / "model.safetensors", tensors)
+    return copy
+
+
+def test_the_load_of_experts_in_metrics(tmp_path, start):
+    model, texts = demo_of_experts(tmp_path), set()
+    for options in (), ("-tp", "2"), ("-tp", "2", "--enable-expert-parallel"), ("-pp", "2"):
+        server = start("serve", model, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1", *options)
+        got = server.client().completions.create(model="demo", prompt="Once upon a time", max_tokens=40, temperature=0, logprobs=3)
+        texts.add((got.choices[0].text, got.choices[0].logprobs.model_dump_json()))
+        text = urllib.request.urlopen(server.url + "/metrics").read().decode()
+        load = {int(e): float(n) for e, n in re.findall(r'quire:expert_tokens_total\{[^}]*expert="(\d+)"\} ([0-9.e+]+)', text)}
+        assert load[0] == load[1] > 0 and load[2] == load[3] == 0 and len(load) == 4, load
+        assert re.search(r"quire:expert_imbalance\{[^}]*\} 2\b", text), text
+        assert server.stop() == 0
+    assert len(texts) == 1

@@ -92,10 +92,33 @@ static void blocks_that_ranks_cannot_divide(void **state)
     check_format("int8", "float32");
 }
 
+/* Two of five experts for each token of a prompt in two layers, but in the last one for the token alone whose logits
+ * are wanted. A rank counts the choices whose experts others hold, too, but not those of other stages. */
+static void the_load_is_counted(void **state)
+{
+    const struct shape shapes[] = {{1, 1, false, NULL, NULL}, {2, 1, true, NULL, NULL}, {1, 2, false, NULL, NULL}};
+    const uint64_t counted[] = {2 * (N_PROMPT + 1), 2 * (N_PROMPT + 1), 2 * N_PROMPT};
+    (void)state;
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct client *c = open_shape(&shapes[i]);
+        const struct request_spec r = client_request(prompt, N_PROMPT, 1);
+        client_ask(c, &r);
+        const struct engine_stats stats = client_idle_stats(c);
+        uint64_t sum = 0;
+        for (uint32_t e = 0; e < stats.n_experts; e++)
+            sum += stats.expert_tokens[e];
+        assert_int_equal(stats.n_experts, N_EXPERTS);
+        assert_int_equal(sum, counted[i]);
+        assert_true(stats.expert_imbalance >= 1 && stats.expert_imbalance <= 2.5);
+        client_close(c);
+    }
+}
+
 int main(void)
 {
     if (engine_is_rank())
         return rank_main();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(blocks_that_ranks_cannot_divide)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(plain), cmocka_unit_test(blocks_that_ranks_cannot_divide),
+                                       cmocka_unit_test(the_load_is_counted)};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
