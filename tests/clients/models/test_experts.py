@@ -42,13 +42,22 @@ def test_experts_that_do_not_add_up(tmp_path):
     tensors = tensors_of(MODEL / "model.safetensors")
     copy = changed(tmp_path, MODEL, num_experts=19)
     refused(copy, "experts.18.")
-    refused(changed(tmp_path, MODEL, num_experts=17), "experts.17.")
+    refused(changed(tmp_path, MODEL, num_experts=17), "mlp.gate.weight", "expected [17, 96]")
     copy = changed(tmp_path, MODEL)
     name = f"{PART}7.down_proj.weight"
     write(copy / "model.safetensors", {n: t for n, t in tensors.items() if n != name})
     refused(copy, name)
     write(copy / "model.safetensors", tensors | joined(tensors, "up_proj"))
     refused(copy, "model.safetensors", f"{PART}up_proj.weight", "a second time")
+    name = "model.layers.1.mlp.gate.weight"
+    dtype, _, data = tensors[name]
+    for n in 17, 19:
+        write(copy / "model.safetensors", tensors | {name: (dtype, [n, 96], (data + data)[:n * 96 * 2])})
+        refused(copy, "model.safetensors", name, "expected [18, 96]", f"got [{n}, 96]")
+    write(copy / "model.safetensors", {n: t for n, t in tensors.items() if n != name})
+    refused(copy, "model.safetensors", name, "missing")
+    write(copy / "model.safetensors", tensors | {f"{PART}3.up_proj.weight": ("BF16", [1 << 32, 1 << 32, 2], b"")})
+    refused(copy, "model.safetensors", f"{PART}3.up_proj.weight", "shape: the product overflows")
     refused(changed(tmp_path, MODEL, num_experts_per_tok=19), "num_experts_per_tok: is 19, but there are 18 experts")
 
 
