@@ -46,6 +46,8 @@ struct forward {
     uint8_t *stage_buffer; /* [stage_buffer_bytes] stage buffer in host memory, used if the stage computes elsewhere */
     uint64_t stage_buffer_bytes, taken; /* taken: ticket of the last copy from there, 0 before the first */
     uint64_t n_begun;
+    uint32_t n_experts; /* the most of a layer; 0: not counted */
+    uint64_t *expert_tokens; /* [n_layers, n_experts] computed so far */
     struct forward_graphs *graphs; /* owned; NULL while no step is recorded */
     uint8_t *arena_dev; /* layout->total */
     float *logits_dev;
@@ -95,6 +97,12 @@ static inline bool forward_narrows(const struct forward *f)
 /* Computes everything between the embedding and the logits, or the vectors in their place. A stage computes its
  * layers, from the residual stream of the previous stage to its own. logits: those of the batch's first. */
 int forward_compute(struct forward *f, const struct forward_batch *batch, float *logits, struct quire_error *err);
+
+/* ---- forward_experts.c: how much each expert computes ---- */
+
+int forward_alloc_expert_load(struct forward *f, struct quire_error *err);
+/* Of a layer's router, which has run. */
+void forward_count_experts(struct forward *f, uint32_t layer, const uint32_t *experts, uint32_t n_choices);
 
 /* ---- forward_share.c: what ranks bring together ---- */
 

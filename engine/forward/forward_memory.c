@@ -164,6 +164,8 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
         status = alloc_buffers(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_kv(f, plan, err);
+    if (status == QUIRE_OK)
+        status = forward_alloc_expert_load(f, err);
     f->max_decoding = plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs
                                                                         : plan->max_num_batched_tokens;
     if (status != QUIRE_OK) {
@@ -231,6 +233,7 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->vectors[0]);
     free_dev(f, f->vectors[1]);
     free_dev(f, f->digest);
+    free(f->expert_tokens);
     free(f->layout);
     free(f);
 }

@@ -15,7 +15,7 @@
 
 struct writer {
     const struct tiny_spec *spec;
-    char header[8192];
+    char header[32768];
     size_t n_header;
     float *data;
     size_t n_data; /* floats */
@@ -60,6 +60,25 @@ static void add(struct writer *w, const char *name, uint32_t rows, uint32_t cols
                                     w->n_header > 1 ? "," : "", name, shape, begin, w->n_data * sizeof(float));
 }
 
+static void add_matrix(struct writer *w, uint32_t layer, const char *part, uint32_t rows, uint32_t cols)
+{
+    char name[128];
+    snprintf(name, sizeof name, "%slayers.%u.%s.weight", w->spec->prefix, layer, part);
+    const bool norm = cols == 0;
+    add(w, name, rows, cols, norm ? 0.1f : 1.2f / sqrtf((float)cols), norm ? 1 : 0);
+}
+
+static void add_experts(struct writer *w, uint32_t layer)
+{
+    char part[64];
+    add_matrix(w, layer, "block_sparse_moe.gate", w->spec->n_experts, HIDDEN);
+    for (uint32_t e = 0; e < w->spec->n_experts; e++)
+        for (uint32_t i = 1; i <= 3; i++) {
+            snprintf(part, sizeof part, "block_sparse_moe.experts.%u.w%u", e, i);
+            add_matrix(w, layer, part, i == 2 ? HIDDEN : TINY_EXPERT_INNER, i == 2 ? TINY_EXPERT_INNER : HIDDEN);
+        }
+}
+
 static void add_layer(struct writer *w, uint32_t layer)
 {
     static const struct {
@@ -72,12 +91,11 @@ static void add_layer(struct writer *w, uint32_t layer)
         {"mlp.down_proj", HIDDEN, INNER},        {"input_layernorm", HIDDEN, 0},
         {"post_attention_layernorm", HIDDEN, 0},
     };
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
-        char name[128];
-        snprintf(name, sizeof name, "%slayers.%u.%s.weight", w->spec->prefix, layer, parts[i].part);
-        bool norm = parts[i].cols == 0;
-        add(w, name, parts[i].rows, parts[i].cols, norm ? 0.1f : 1.2f / sqrtf((float)parts[i].cols), norm ? 1 : 0);
-    }
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
+        if (!w->spec->n_experts || strncmp(parts[i].part, "mlp.", 4) != 0)
+            add_matrix(w, layer, parts[i].part, parts[i].rows, parts[i].cols);
+    if (w->spec->n_experts)
+        add_experts(w, layer);
 }
 
 static void write_file(const char *dir, const char *name, const void *a, size_t n_a, const void *b, size_t n_b)
@@ -104,14 +122,16 @@ static void write_weights(struct writer *w, const char *dir)
 void tiny_model_write(const struct tiny_spec *spec, struct tiny_model *out)
 {
     static const char format[] =
-        "{\"architectures\":[\"LlamaForCausalLM\"],\"model_type\":\"llama\",\"dtype\":\"float32\","
-        "\"vocab_size\":%u,\"hidden_size\":32,\"intermediate_size\":48,\"num_hidden_layers\":2,"
+        "{\"architectures\":[\"%s\"],\"dtype\":\"float32\",\"num_local_experts\":%u,"
+        "\"vocab_size\":%u,\"hidden_size\":32,\"intermediate_size\":%u,\"num_hidden_layers\":2,"
         "\"num_attention_heads\":2,\"num_key_value_heads\":1,\"head_dim\":16,"
         "\"max_position_embeddings\":256,\"rms_norm_eps\":1e-5,\"tie_word_embeddings\":false,"
         "\"bos_token_id\":0,\"eos_token_id\":1}";
-    char config[sizeof format + 16];
+    char config[sizeof format + 64];
     const uint32_t n_vocab = spec->n_vocab ? spec->n_vocab : TINY_VOCAB;
-    size_t n_config = (size_t)snprintf(config, sizeof config, format, n_vocab);
+    size_t n_config = (size_t)snprintf(config, sizeof config, format,
+                                       spec->n_experts ? "MixtralForCausalLM" : "LlamaForCausalLM", spec->n_experts,
+                                       n_vocab, spec->n_experts ? TINY_EXPERT_INNER : INNER);
     struct writer *w = calloc(1, sizeof *w);
     if (!w)
         fail("memory");

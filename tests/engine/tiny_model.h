@@ -1,4 +1,4 @@
-/* Writes a random Llama-architecture checkpoint (f32, untied) into a fresh temporary directory. */
+/* Writes a random checkpoint of Llama's or Mixtral's architecture (f32, untied) into a fresh temporary directory. */
 #ifndef QUIRE_TESTS_ENGINE_TINY_MODEL_H
 #define QUIRE_TESTS_ENGINE_TINY_MODEL_H
 
@@ -6,6 +6,7 @@
 
 #define TINY_VOCAB 200u
 #define TINY_EOS 1u
+#define TINY_EXPERT_INNER 96u /* two ranks have 48 each, so blocks of 32 columns cannot be divided */
 
 struct tiny_spec {
     uint64_t seed;
@@ -14,6 +15,7 @@ struct tiny_spec {
     const char *break_shape; /* this tensor gets a wrong shape; NULL = none */
     const char *omit;    /* this tensor is left out; NULL = none */
     uint32_t n_vocab;    /* 0 = TINY_VOCAB */
+    uint32_t n_experts;  /* of which a token uses two; 0 = a dense model */
     const char *tokenizer; /* the text of its tokenizer.json; NULL: no tokenizer */
 };
 
