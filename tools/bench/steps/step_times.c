@@ -125,7 +125,8 @@ int bench_step_times_committed(struct bench_step_times *t, const struct engine_w
     struct step *s = &t->steps[commit->plan->step % 2];
     s->goes_on = sched_stats(commit->sched).n_running > 0;
     if (t->recording && t->overlaps && s->step > 0)
-        status = record(t, s, commit->launched_us > t->done_us ? commit->launched_us : t->done_us, commit->done_us, err);
+        status = record(t, s, commit->launched_us > t->done_us ? commit->launched_us : t->done_us, commit->done_us,
+                        err);
     t->done_us = commit->done_us;
     return status;
 }
