@@ -18,6 +18,13 @@ struct forward_graphs {
     uint64_t bytes; /* device memory that recording used; allocations of other processes can distort it */
 };
 
+/* Host memory through which a stage passes data to the next. */
+struct forward_stage_buffer {
+    uint8_t *bytes; /* [n_bytes] */
+    uint64_t n_bytes;
+    uint64_t taken; /* ticket of the last copy from there, 0 before the first */
+};
+
 /* The first failure ends the pass. */
 #define TRY(call) \
     do { \
@@ -43,8 +50,7 @@ struct forward {
     float *vectors[2]; /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
     bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
-    uint8_t *stage_buffer; /* [stage_buffer_bytes] stage buffer in host memory, used if the stage computes elsewhere */
-    uint64_t stage_buffer_bytes, taken; /* taken: ticket of the last copy from there, 0 before the first */
+    struct forward_stage_buffer *stage_buffer; /* owned; NULL without stages, or if they compute in host memory */
     uint64_t n_begun;
     uint32_t n_experts; /* the most of a layer; 0: not counted */
     uint64_t *expert_tokens; /* [n_layers, n_experts] computed so far */

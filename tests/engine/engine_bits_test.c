@@ -4,7 +4,7 @@
  * tests/engine/bits.txt holds, for each golden model and form, the BLAKE2b-256 over every event of one greedy and
  * one sampled request. A difference is a changed answer for every user: it needs a reason in numerics.md and a line
  * in CHANGELOG.md. With --write the program prints the new content of the file. */
-#include "client.h"
+#include "tests/engine/fixtures/client.h"
 #include "base/hash.h"
 #include "tests/sample.h"
 #include "engine/engine.h"

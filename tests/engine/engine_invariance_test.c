@@ -3,11 +3,11 @@
  * must give the same bits: alone or all at once, small chunks or one, prefix hit, miss or no cache, a pool so small
  * that sequences are preempted and swapped, other block sizes, other numbers of threads, batches of every kind,
  * every scheduling policy, and every kind, source and length of drafts. */
-#include "tests/engine/step_options.h"
+#include "tests/engine/fixtures/step_options.h"
 #include "engine/engine.h"
 #include "engine/model/describe.h"
-#include "guesser.h"
-#include "toy_grammar.h"
+#include "tests/engine/fixtures/guesser.h"
+#include "tests/engine/fixtures/toy_grammar.h"
 
 #include "memory/kv_cache.h"
 
@@ -54,7 +54,7 @@ static struct sample guesses_sample; /* a sample of their ways with drafts */
 struct drafting {
     const char *name;
     enum draft_method method;
-    bool watch; /* tests/engine/guesser.h does, so: */
+    bool watch; /* tests/engine/fixtures/guesser.h does, so: */
     enum guesses guesses;
     bool predicts; /* the request itself, nine tokens of ten right */
     bool is_late; /* when it is submitted */

@@ -1,8 +1,8 @@
 /* The life of requests: refused, queued, cancelled, broken, cut short by drain and close. */
-#include "client.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "kernels/args/gemm.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/run/state.h"
 
