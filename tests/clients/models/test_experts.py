@@ -125,7 +125,8 @@ def test_mxfp4_that_does_not_add_up(tmp_path):
     refused(changed(tmp_path, MXFP4, {STACK: ("BF16", [5, 96, 64], bytes(5 * 96 * 64 * 2))}), STACK, "in addition")
     refused(changed(tmp_path, MXFP4, quantization_config=None), f"{STACK}_blocks", "quantization_config is missing")
     refused(changed(tmp_path, MXFP4, num_local_experts=6), "must be [6, 64, 3, 16]")
-    wider = {f"{STACK}_blocks": ("U8", [5, 96, 3, 16], bytes(5 * 96 * 48)), f"{STACK}_scales": ("U8", [5, 96, 3], bytes(1440))}
+    wider = {f"{STACK}_blocks": ("U8", [5, 96, 3, 16], bytes(5 * 96 * 48)), f"{STACK}_scales": ("U8", [5, 96, 3], bytes(1440)),
+             f"{STACK}_bias": ("BF16", [5, 96], bytes(2 * 5 * 96))}
     refused(changed(tmp_path, MXFP4, wider, intermediate_size=48), "rows of 48 columns are not whole groups of 32")
     bad = scales[2][:100] + b"\xff" + scales[2][101:]
     not_opened(changed(tmp_path, MXFP4, {f"{STACK}_scales": (*scales[:2], bad)}), f"{STACK}_scales", "element 100 is 255")
