@@ -2,7 +2,7 @@
  *
  * It records the events of the source below and delivers them to each waiter at the waiter's own pace, so that a
  * late waiter first receives the earlier events and then continues with the others. If no other request may join and
- * the answer is not cached, events are passed on without a record (is_direct). */
+ * the answer is not cached, events are passed on without a record (writer is NULL). */
 #include "server/cache/cache_internal.h"
 
 #include "base/clock.h"
@@ -31,7 +31,7 @@ struct flight {
     struct response_cache *cache;
     struct key256 key;
     struct waiter_list waiters;
-    struct answer_writer writer;
+    struct answer_writer *writer; /* owned; the record. NULL: events are passed on without one */
     uint64_t below_id, engine_id;
     struct store_lookup *lookup;
     uint64_t looked_ns;
@@ -45,7 +45,7 @@ struct flight {
     uint32_t ttl_s;
     uint64_t n_clears; /* the cache's n_clears when the flight began */
     bool is_background, is_looking, is_below, is_accepted, is_over;
-    bool is_listed, is_cached, is_direct, is_unseeded, is_unbounded, has_any_length;
+    bool is_listed, is_cached, is_unseeded, is_unbounded, has_any_length;
     unsigned n_busy; /* it is freed when this is 0 */
     bool is_cut[REQUEST_MAX_CHOICES];
     uint32_t n_tokens[REQUEST_MAX_CHOICES];
@@ -110,6 +110,14 @@ static void drop_question(struct flight *f)
     f->question = NULL;
 }
 
+static void drop_record(struct flight *f)
+{
+    if (f->writer)
+        answer_drop(f->writer);
+    free(f->writer);
+    f->writer = NULL;
+}
+
 static void flight_end(struct flight *f)
 {
     unlist(f);
@@ -122,7 +130,7 @@ static void flight_end(struct flight *f)
     drop_question(f);
     if (f->resumed)
         cached_leave(f->resumed);
-    answer_drop(&f->writer);
+    drop_record(f);
     free(f);
 }
 
@@ -160,12 +168,11 @@ static void go_direct(struct flight *f)
 {
     struct waiter *a;
     unlist(f);
-    if (f->is_direct)
+    if (!f->writer)
         return;
     for (a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         waiter_tell(a, true);
-    f->is_direct = true;
-    answer_drop(&f->writer);
+    drop_record(f);
     for (a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         a->written = NULL;
 }
@@ -267,10 +274,10 @@ static void tell_resumed(struct flight *f)
         if (e.kind != ANSWER_TOKEN)
             continue;
         f->n_tokens[0]++;
-        answer_token(&f->writer, &e.token, quire_now_us());
+        answer_token(f->writer, &e.token, quire_now_us());
     }
     cached_leave(k);
-    if (f->writer.bytes.failed)
+    if (f->writer->bytes.failed)
         fail_no_memory(f);
     else
         tell_all(f);
@@ -284,7 +291,7 @@ static void on_accepted(void *context, uint64_t engine_id)
     f->engine_id = engine_id;
     for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         waiter_accepted(a, engine_id);
-    if (f->resumed && !f->is_over)
+    if (f->resumed && f->writer && !f->is_over)
         tell_resumed(f);
     release(f);
 }
@@ -306,17 +313,17 @@ static void take_token(struct flight *f, const struct wire_token *token, bool of
     hold(f);
     if (!of_prompt)
         f->n_tokens[token->choice]++;
-    if (!f->is_direct && f->writer.bytes.n > ANSWER_MAX_BYTES - SPACE_FOR_THE_END)
+    if (f->writer && f->writer->bytes.n > ANSWER_MAX_BYTES - SPACE_FOR_THE_END)
         go_direct(f);
-    if (f->is_direct) {
+    if (!f->writer) {
         for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
             waiter_token(a, token, of_prompt);
     } else {
         if (of_prompt)
-            answer_prompt_logprob(&f->writer, token, quire_now_us());
+            answer_prompt_logprob(f->writer, token, quire_now_us());
         else
-            answer_token(&f->writer, token, quire_now_us());
-        if (f->writer.bytes.failed)
+            answer_token(f->writer, token, quire_now_us());
+        if (f->writer->bytes.failed)
             fail_no_memory(f);
         else
             tell_all(f);
@@ -380,7 +387,7 @@ static void finish(struct flight *f)
     struct cached *k = NULL;
     f->is_below = false;
     unlist(f);
-    if (answer_end(&f->writer, now_ms / 1000, f->is_unseeded, &bytes, &answer))
+    if (answer_end(f->writer, now_ms / 1000, f->is_unseeded, &bytes, &answer))
         k = cached_new(&bytes, &answer, now_ms + (int64_t)ttl_s * 1000);
     if (!k) {
         fail_no_memory(f);
@@ -410,7 +417,7 @@ static void hand_on_done(struct flight *f, const struct wire_done *done)
 /* A waiter that has received nothing may start again after an error, as after a rejection. */
 static bool is_first_word(const struct flight *f, const struct wire_done *done)
 {
-    return done->finish >= WIRE_FINISH_CANCELLED && done->last && !f->is_direct && f->writer.n_generated == 0 &&
+    return done->finish >= WIRE_FINISH_CANCELLED && done->last && f->writer && f->writer->n_generated == 0 &&
            f->waiters.n > 1;
 }
 
@@ -425,7 +432,7 @@ static void on_done(void *context, const struct wire_done *done)
         similar_drafted(f->cache->similar, f->question->match.similarity, done->n_predicted, done->n_predicted_right);
     if (is_first_word(f, done)) {
         fail(f, (struct failure){.done = done});
-    } else if (f->is_direct || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
+    } else if (!f->writer || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
         f->is_cached = false;
         go_direct(f);
         hand_on_done(f, done);
@@ -445,8 +452,8 @@ static void on_done(void *context, const struct wire_done *done)
             said.has_stop_token = false;
             said.stop_token = 0;
         }
-        answer_done(&f->writer, &said, quire_now_us());
-        if (f->writer.bytes.failed)
+        answer_done(f->writer, &said, quire_now_us());
+        if (f->writer->bytes.failed)
             fail_no_memory(f);
         else if (done->last)
             finish(f);
@@ -502,7 +509,7 @@ static int join(struct flight *f, struct waiter *a, const struct request_spec *s
     f->cache->stats.n_joined++;
     a->origin = (struct completion_origin){.from = COMPLETION_JOINED, .layer = "flight", .key = f->key};
     a->flight = f;
-    a->written = &f->writer;
+    a->written = f->writer;
     a->behind = true;
     if (!terms->no_store && terms->ttl_s > f->ttl_s)
         f->ttl_s = terms->ttl_s;
@@ -517,7 +524,7 @@ static int join(struct flight *f, struct waiter *a, const struct request_spec *s
 static void resume(struct flight *f, const struct request_spec *spec)
 {
     struct response_cache *c = f->cache;
-    if (!f->has_any_length || f->is_direct || is_cleared(f))
+    if (!f->has_any_length || !f->writer || is_cleared(f))
         return;
     const uint64_t begun_ns = quire_now_ns();
     f->resumed = resume_find(&c->memory, &f->any_length, spec, cache_wall_ms());
@@ -554,8 +561,8 @@ static int launch(struct flight *f, const struct request_spec *spec, struct quir
     struct response_cache *c = f->cache;
     c->stats.n_computed++;
     const struct question *q = f->question;
-    if (!f->is_direct)
-        answer_begin(&f->writer, f->key, spec->n,
+    if (f->writer)
+        answer_begin(f->writer, f->key, spec->n,
                      q ? (struct answer_question){q->text, q->n} : (struct answer_question){0}, quire_now_us());
     f->is_below = true;
     int status = submit_below(f, spec, err);
@@ -806,12 +813,13 @@ static bool look(struct flight *f, const struct request_spec *spec)
     return false;
 }
 
-static int begin(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
-                 const struct completion_terms *terms, bool looks, struct quire_error *err)
+/* Returns NULL if memory is short. */
+static struct flight *flight_new(struct response_cache *c, const struct key256 *key, const struct request_spec *spec,
+                                 const struct completion_terms *terms, bool looks)
 {
     struct flight *f = calloc(1, sizeof *f);
     if (!f)
-        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+        return NULL;
     f->cache = c;
     f->key = *key;
     f->domain = terms->domain;
@@ -821,14 +829,27 @@ static int begin(struct response_cache *c, struct waiter *a, const struct key256
     f->is_unseeded = cache_is_unseeded(spec);
     f->is_unbounded = !terms->is_bounded;
     f->is_cached = !terms->no_store && (!f->is_unseeded || c->options.unseeded || c->store);
+    waiter_list_init(&f->waiters);
+    f->writer = f->is_cached ? calloc(1, sizeof *f->writer) : NULL;
+    if (f->is_cached && !f->writer) {
+        free(f);
+        return NULL;
+    }
     f->is_listed = f->is_cached && looks && !id_map_find(&c->flights, flight_id(key)) &&
                    id_map_add(&c->flights, flight_id(key), (uintptr_t)f) == QUIRE_OK;
-    f->is_direct = !f->is_cached && !f->is_listed;
-    waiter_list_init(&f->waiters);
+    return f;
+}
+
+static int begin(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
+                 const struct completion_terms *terms, bool looks, struct quire_error *err)
+{
+    struct flight *f = flight_new(c, key, spec, terms, looks);
+    if (!f)
+        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     waiter_move(a, &f->waiters);
     a->origin = (struct completion_origin){.from = COMPLETION_COMPUTED, .layer = "", .key = *key};
     a->flight = f;
-    a->written = f->is_direct ? NULL : &f->writer;
+    a->written = f->writer;
     f->n_prompt = spec->n_prompt;
     f->has_any_length = resume_key(&c->identity, spec, terms, &f->any_length);
     if (looks)
