@@ -222,7 +222,7 @@ static void fail(struct flight *f, struct failure how)
     hold(f);
     f->is_below = false;
     go_direct(f);
-    f->cache->stats.n_not_stored++;
+    f->cache->counts.n_not_stored++;
     struct waiter_list all;
     waiter_list_init(&all);
     while ((a = TAILQ_FIRST(&f->waiters.head)))
@@ -268,8 +268,8 @@ static void tell_resumed(struct flight *f)
     size_t cursor = 0;
     struct cached *k = f->resumed;
     f->resumed = NULL;
-    f->cache->stats.n_resumed++;
-    f->cache->stats.n_tokens_resumed += k->answer.n_generated;
+    f->cache->counts.n_resumed++;
+    f->cache->counts.n_tokens_resumed += k->answer.n_generated;
     while (answer_next(k->answer.events, &cursor, &e)) {
         if (e.kind != ANSWER_TOKEN)
             continue;
@@ -346,15 +346,15 @@ static void keep(struct flight *f, struct cached *k, uint32_t ttl_s)
     struct response_cache *c = f->cache;
     struct answer_store *store = c->store;
     const uint64_t n = k->answer.n_generated;
-    c->stats.n_stored++;
+    c->counts.n_stored++;
     /* One that may not be given again in this process' time has no place in its memory. */
-    if (!f->is_unseeded || c->options.unseeded)
-        memory_layer_add(&c->memory, k);
+    if (!f->is_unseeded || c->unseeded)
+        memory_layer_add(c->memory, k);
     if (store)
         store->ops->put(store, f->key, (const uint8_t *)k->bytes.data, k->bytes.n, k->answer.created_s, ttl_s,
                         n > UINT32_MAX ? UINT32_MAX : (uint32_t)n, f->domain);
     if (f->has_any_length)
-        resume_keep(&c->memory, k, &f->any_length, cache_wall_ms());
+        resume_keep(c->memory, k, &f->any_length, cache_wall_ms());
     if (f->question && f->question->similar)
         similar_keep(c->similar, f->question->similar, &f->key, k->expires_ms);
 }
@@ -381,7 +381,7 @@ static void finish(struct flight *f)
 {
     struct response_cache *c = f->cache;
     const int64_t now_ms = cache_wall_ms();
-    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
+    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->ttl_s;
     struct answer answer;
     struct buffer bytes;
     struct cached *k = NULL;
@@ -396,7 +396,7 @@ static void finish(struct flight *f)
     if (f->is_cached && !is_cleared(f))
         keep(f, k, ttl_s);
     else
-        c->stats.n_not_stored++;
+        c->counts.n_not_stored++;
     hand_over(f, k, false);
     cached_leave(k);
     flight_end(f);
@@ -406,7 +406,7 @@ static void hand_on_done(struct flight *f, const struct wire_done *done)
 {
     if (done->last) {
         f->is_below = false;
-        f->cache->stats.n_not_stored++;
+        f->cache->counts.n_not_stored++;
     }
     for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         waiter_done(a, done);
@@ -479,22 +479,19 @@ static bool serve_from_memory(struct response_cache *c, struct waiter *a, const 
 {
     const uint64_t begun_ns = quire_now_ns();
     const int64_t now_ms = cache_wall_ms();
-    struct cached *k = memory_layer_find(&c->memory, key, now_ms);
+    struct cached *k = memory_layer_find(c->memory, key, now_ms);
     if (k && (!hit_fits(&k->answer, spec) || !hit_is_young(&k->answer, a->max_age_s, now_ms / 1000)))
         k = NULL;
-    c->stats.memory.n_lookups++;
     const uint64_t ended_ns = quire_now_ns();
-    cache_observe(&c->stats.memory.latency, (double)(ended_ns - begun_ns) * 1e-9);
+    memory_layer_looked(c->memory, k, (double)(ended_ns - begun_ns) * 1e-9);
     completion_looked(&a->lookups, (struct completion_lookup){"memory", begun_ns, ended_ns, k});
-    if (!k) {
-        c->stats.memory.n_misses++;
+    if (!k)
         return false;
-    }
     hit_count_memory(c, k);
     hit_begin(c, a, &k->answer, "memory");
     a->cached = k;
     cached_read(k);
-    verifier_served(&c->verifier, k, spec);
+    verifier_served(c->verifier, k, spec);
     waiter_move(a, &c->replays);
     waiter_tell(a, false);
     return true;
@@ -506,7 +503,7 @@ static int join(struct flight *f, struct waiter *a, const struct request_spec *s
     int status = waiter_keep_request(a, spec, terms, err);
     if (status != QUIRE_OK)
         return status;
-    f->cache->stats.n_joined++;
+    f->cache->counts.n_joined++;
     a->origin = (struct completion_origin){.from = COMPLETION_JOINED, .layer = "flight", .key = f->key};
     a->flight = f;
     a->written = f->writer;
@@ -527,12 +524,12 @@ static void resume(struct flight *f, const struct request_spec *spec)
     if (!f->has_any_length || !f->writer || is_cleared(f))
         return;
     const uint64_t begun_ns = quire_now_ns();
-    f->resumed = resume_find(&c->memory, &f->any_length, spec, cache_wall_ms());
+    f->resumed = resume_find(c->memory, &f->any_length, spec, cache_wall_ms());
     waiter_looked(&f->waiters, "beginning", begun_ns, quire_now_ns(), f->resumed);
     if (!f->resumed)
         return;
     cached_read(f->resumed);
-    memory_layer_use(&c->memory, f->resumed);
+    memory_layer_use(c->memory, f->resumed);
 }
 
 /* To the source below. */
@@ -543,9 +540,9 @@ static int submit_below(struct flight *f, const struct request_spec *spec, struc
     uint32_t *prompt = NULL;
     if (f->resumed && !resume_spec(f->resumed, spec, &asked, &prompt))
         return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
-    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
+    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->ttl_s;
     hit_mark(&f->key, f->is_cached ? ttl_s : 0, &asked);
-    hit_report_send(c);
+    hit_report_send(c->hit_report);
     int status = c->below.submit(c->below.self, &asked, NULL, &events, f, &f->below_id, err);
     free(prompt);
     return status;
@@ -559,7 +556,7 @@ static uint32_t max_age_of(const struct flight *f)
 static int launch(struct flight *f, const struct request_spec *spec, struct quire_error *err)
 {
     struct response_cache *c = f->cache;
-    c->stats.n_computed++;
+    c->counts.n_computed++;
     const struct question *q = f->question;
     if (f->writer)
         answer_begin(f->writer, f->key, spec->n,
@@ -594,7 +591,7 @@ static bool may_give(struct flight *f, const struct answer *answer)
         !hit_is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
         return false;
     const enum guard guard = guard_differs(f->question->text, f->question->n, q->text, q->n);
-    f->cache->stats.n_guarded[guard]++;
+    f->cache->counts.n_guarded[guard]++;
     return guard == GUARD_NONE;
 }
 
@@ -658,7 +655,7 @@ static void on_similar_looked(void *context, enum store_found found, const uint8
     struct cached *k = found == STORE_FOUND ? hit_found(f->cache, &f->question->match.answer, &entry, NULL, 0) : NULL;
     waiter_looked(&f->waiters, f->cache->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (k && !is_cleared(f))
-        memory_layer_add(&f->cache->memory, k);
+        memory_layer_add(f->cache->memory, k);
     if (!k && found != STORE_AWAY)
         similar_remove(f->cache->similar, &f->question->match.answer);
     similar_found(f, k);
@@ -676,7 +673,7 @@ static void on_similar(void *context, const struct similar_match *match)
     if (t.looked_ns > 0)
         waiter_looked(&f->waiters, "similar", t.embedded_ns, t.looked_ns, match);
     f->looked_ns = quire_now_ns();
-    struct cached *k = match && !is_cleared(f) ? memory_layer_find(&c->memory, &match->answer, cache_wall_ms()) : NULL;
+    struct cached *k = match && !is_cleared(f) ? memory_layer_find(c->memory, &match->answer, cache_wall_ms()) : NULL;
     if (match)
         waiter_looked(&f->waiters, "memory", f->looked_ns, quire_now_ns(), k);
     if (match)
@@ -698,7 +695,7 @@ static void on_similar(void *context, const struct similar_match *match)
 /* Nothing is computed before it is known whether the answer to a similar question does. */
 static bool may_wait(const struct flight *f)
 {
-    return f->question && f->question->is_compared && similar_options(f->cache->similar)->mode == SIMILAR_ANSWER;
+    return f->question && f->question->is_compared && similar_mode(f->cache->similar) == SIMILAR_ANSWER;
 }
 
 /* A similar question is looked for: before anything is computed where that may spare it, else meanwhile. */
@@ -747,13 +744,13 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     (void)created_s; /* the answer says it itself */
     f->lookup = NULL;
     f->is_looking = false;
-    cache_observe(&c->stats.store.latency, (double)(quire_now_ns() - f->looked_ns) * 1e-9);
+    cache_observe(&c->counts.store.latency, (double)(quire_now_ns() - f->looked_ns) * 1e-9);
     struct cached *k = found == STORE_FOUND ? hit_found(c, &f->key, &(struct store_entry){bytes, n, expires_s, hits},
                                                         f->spec, max_age_of(f))
                                             : NULL;
     waiter_looked(&f->waiters, c->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (!k) {
-        c->stats.store.n_misses++;
+        c->counts.store.n_misses++;
         if (look_similar(f, true))
             return;
         hold(f);
@@ -764,11 +761,11 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
         return;
     }
     hold(f);
-    c->stats.store.n_hits++;
+    c->counts.store.n_hits++;
     c->store->ops->hit(c->store, f->key);
     unlist(f);
     if (!is_cleared(f))
-        memory_layer_add(&c->memory, k);
+        memory_layer_add(c->memory, k);
     for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false)) {
         hit_count(c, &k->answer);
         hit_begin(c, a, &k->answer, c->store->ops->name);
@@ -787,11 +784,11 @@ static bool look_store(struct flight *f)
     /* During a clear the store is not queried, because it would still find the old entries. */
     if (!store || !TAILQ_EMPTY(&c->clearings))
         return false;
-    c->stats.store.n_lookups++;
+    c->counts.store.n_lookups++;
     f->looked_ns = quire_now_ns();
     f->lookup = store->ops->get(store, f->key, on_looked, f);
     f->is_looking = f->lookup != NULL;
-    c->stats.store.n_misses += !f->is_looking;
+    c->counts.store.n_misses += !f->is_looking;
     return f->is_looking;
 }
 
@@ -828,7 +825,7 @@ static struct flight *flight_new(struct response_cache *c, const struct key256 *
     keep_numbers(f, spec);
     f->is_unseeded = cache_is_unseeded(spec);
     f->is_unbounded = !terms->is_bounded;
-    f->is_cached = !terms->no_store && (!f->is_unseeded || c->options.unseeded || c->store);
+    f->is_cached = !terms->no_store && (!f->is_unseeded || c->unseeded || c->store);
     waiter_list_init(&f->waiters);
     f->writer = f->is_cached ? calloc(1, sizeof *f->writer) : NULL;
     if (f->is_cached && !f->writer) {
@@ -875,7 +872,7 @@ static int begin(struct response_cache *c, struct waiter *a, const struct key256
 int flight_ask(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
                const struct completion_terms *terms, struct quire_error *err)
 {
-    const bool looks = !terms->no_cache && (!cache_is_unseeded(spec) || c->options.unseeded);
+    const bool looks = !terms->no_cache && (!cache_is_unseeded(spec) || c->unseeded);
     struct flight *f = looks ? find_flight(c, key, spec->background) : NULL;
     if (looks && serve_from_memory(c, a, key, spec))
         return QUIRE_OK;

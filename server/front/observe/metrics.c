@@ -576,7 +576,7 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
         put_counter(&w, "quire:otlp_spans_dropped_total", "Spans that it did not take.", about->otlp->n_dropped);
     }
     if (about->cache)
-        cache_metrics_text(o, w.labels, about->cache, about->price);
+        cache_metrics_text(o, w.labels, about->cache);
     put_gauge(&w, "quire:http_connections", "Open connections.", about->n_connections);
     put_grammars(&w, &m->grammars);
     put_histograms(&w, m, about);

@@ -70,8 +70,7 @@ struct metrics_about {
     uint64_t n_waiting; /* choices of prompts that were not yet submitted to the engine */
     const struct otlp_counts *otlp; /* NULL: no spans are exported */
     const char *arithmetic; /* identity of the engine's bits; empty: unknown */
-    const struct response_cache_stats *cache; /* NULL: the response cache is off */
-    const struct cache_price *price; /* NULL: not configured */
+    const struct cache_figures *cache; /* NULL: the response cache is off */
     uint32_t max_model_len; /* bounds of token counts end there, as in vLLM; 0: unknown */
 };
 
