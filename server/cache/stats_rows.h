@@ -29,7 +29,7 @@
         "Requests that were computed.", NULL) \
     /* Answers that continue a shorter one, and the tokens of the shorter ones. */ \
     ROW(n_resumed, U64, FIRST, "quire:response_cache_resumed_total", "", \
-        "Of these, those that began as a shorter answer that was kept.", "resumed") \
+        "The part of these that began as a shorter cached answer.", "resumed") \
     ROW(n_tokens_resumed, U64, FIRST, "quire:response_cache_tokens_resumed_total", "", \
         "Tokens that these did not compute.", "tokens_resumed") \
     ROW(n_stored, U64, FIRST, "quire:response_cache_stored_total", "", \
@@ -38,9 +38,9 @@
     ROW(n_unseeded_hits, U64, LAST, NULL, "", NULL, "unseeded_hits") \
     /* The store returned an invalid answer. */ \
     ROW(n_unsound, U64, LAST, "quire:response_cache_unsound_total", "", \
-        "Answers of a store that were none, and thrown away.", "unsound") \
+        "Invalid answers of a store, which were dropped.", "unsound") \
     ROW(n_verified, U64, LAST, "quire:response_cache_verified_total", "", \
-        "Given answers that were computed again and are the same.", "verified") \
+        "Cached answers that were computed again and are the same.", "verified") \
     /* The cached response differed from the computed one and was dropped. */ \
     ROW(n_differing, U64, LAST, "quire:response_cache_differing_total", "", \
         "Those that are not: 0, or a bug.", "differing") \
@@ -51,7 +51,7 @@
     /* Prompt tokens that the prefix cache held when the answers were computed; for their price. */ \
     ROW(n_cached_tokens_saved, U64, LAST, NULL, "", NULL, NULL) \
     ROW(seconds_saved, F64, LAST, "quire:response_cache_seconds_saved_total", "", \
-        "What given answers took when they were computed.", "seconds_saved")
+        "The time that cached answers took when they were computed.", "seconds_saved")
 /* clang-format on */
 
 #endif

@@ -30,7 +30,7 @@ struct queue {
     struct item *first, **end;
 };
 
-/* What the thread says of the file. */
+/* The thread's report about the file. */
 struct file_report {
     bool connected;
     uint64_t n_entries, n_expired, n_bytes, n_reconnects;
