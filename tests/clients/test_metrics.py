@@ -172,7 +172,8 @@ def test_the_dashboard_asks_for_what_there_is(served):
     board = json.loads((ROOT / "docs" / "grafana" / "quire.json").read_text())
     told = {sample.name for family in families(get(served.url + "/metrics")[1]).values() for sample in family.samples}
     # Without a response cache, its metrics are absent.
-    told |= set(re.findall(r"quire:response_cache_\w+", (ROOT / "server" / "front" / "observe" / "cache_metrics.c").read_text()))
+    for source in ("server/front/observe/cache_metrics.c", "server/cache/stats_rows.h"):
+        told |= set(re.findall(r"quire:response_cache_\w+", (ROOT / source).read_text()))
     told.add("quire:rank_wait_seconds_total")  # nor of ranks if there is only one (test_ranks.py)
     asked = set()
     for panel in board["panels"]:
