@@ -139,6 +139,11 @@ void tiny_model_write(const struct tiny_spec *spec, struct tiny_model *out)
     free(w);
 }
 
+void tiny_model_plain(uint64_t seed, struct tiny_model *out)
+{
+    tiny_model_write(&(struct tiny_spec){.seed = seed, .nan_token = -1, .prefix = "model."}, out);
+}
+
 void tiny_model_remove(const struct tiny_model *m)
 {
     char path[128];

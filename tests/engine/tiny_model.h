@@ -22,6 +22,8 @@ struct tiny_model {
 };
 
 void tiny_model_write(const struct tiny_spec *spec, struct tiny_model *out);
+/* Without anything unusual. */
+void tiny_model_plain(uint64_t seed, struct tiny_model *out);
 void tiny_model_remove(const struct tiny_model *m);
 
 #endif
