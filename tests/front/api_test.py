@@ -483,13 +483,13 @@ def test_stop_strings():
 
 
 def test_a_stop_string_ends_the_choice_in_the_engine():
-    with Server("--interval-us", 2000) as s:
+    with Server("--interval-us", 20000) as s:
         long = {"prompt": "Hello there friend", "max_tokens": 4000, "ignore_eos": True, "stop": " friend"}
         for stream in (False, True):
             started = time.monotonic()
             status, _, body = s.request("POST", COMPLETIONS, {**long, "n": 2, "stream": stream})
             assert status == 200 and b" there" in body
-            assert time.monotonic() - started < 3, "the engine went on for 8 seconds"
+            assert time.monotonic() - started < 40, "the engine went on for 80 seconds"
         assert s.metric("vllm:num_requests_running") == 0
 
 

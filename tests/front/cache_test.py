@@ -319,7 +319,7 @@ def test_answers_are_carried_to_another_server():
 
 
 def test_who_ask_the_same_at_once_are_computed_once():
-    with Server("--cache-entries", 8, "--interval-us", 30000) as s:
+    with Server("--cache-entries", 8, "--interval-us", 200000) as s:
         body = {"prompt": "one two three four five six", "max_tokens": 6, "temperature": 0, "stop": "nothing of it"}
         replies = []
 
