@@ -363,7 +363,7 @@ def test_another_model_that_comes_back_ends_live_requests():
     body = {"prompt": "one two three four", "max_tokens": 16, "temperature": 0, "ignore_eos": True, "stream": True}
     for is_another in (False, True):
         more = ["--replaces-weights"] if is_another else []
-        with Server("--cache-entries", 8, "--interval-us", 50000, "--replay-pace", "--late-ms", 300, *more) as s:
+        with Server("--cache-entries", 8, "--interval-us", 100000, "--replay-pace", "--late-ms", 700, *more) as s:
             first = s.request("POST", TEXT, body)
             s.process.send_signal(signal.SIGUSR2)
             assert s.process.stdout.readline() == "attached\n"
