@@ -127,9 +127,10 @@ static bool format_of(uint32_t type, struct k_format *out)
     static const struct {
         uint32_t type;
         enum k_packing packing;
-    } blocks[] = {{2, K_PACKING_Q4_0},  {3, K_PACKING_Q4_1},  {6, K_PACKING_Q5_0},  {7, K_PACKING_Q5_1},
-                  {8, K_PACKING_Q8_0},  {10, K_PACKING_Q2_K}, {11, K_PACKING_Q3_K}, {12, K_PACKING_Q4_K},
-                  {13, K_PACKING_Q5_K}, {14, K_PACKING_Q6_K}};
+    } blocks[] = {{2, K_PACKING_Q4_0},  {3, K_PACKING_Q4_1},  {6, K_PACKING_Q5_0},    {7, K_PACKING_Q5_1},
+                  {8, K_PACKING_Q8_0},  {10, K_PACKING_Q2_K}, {11, K_PACKING_Q3_K},   {12, K_PACKING_Q4_K},
+                  {13, K_PACKING_Q5_K}, {14, K_PACKING_Q6_K}, {20, K_PACKING_IQ4_NL}, {23, K_PACKING_IQ4_XS},
+                  {39, K_PACKING_MXFP4}};
     static const struct {
         uint32_t type;
         enum k_dtype dtype;

@@ -206,7 +206,7 @@ static int read_multipliers(const json_t *config, struct model_config *model, st
 static int read_features(const json_t *config, const struct architecture *arch, struct model_config *model,
                          struct model_layer *layer, struct quire_error *err)
 {
-    bool attention_bias = false, qkv_bias = arch->qkv_bias;
+    bool attention_bias = arch->attention_bias, qkv_bias = arch->qkv_bias, norms_heads = false;
     int status = refuse_whole_texts(config, err);
     model->tied_embeddings = arch->tied;
     model->fused = arch->fused;
@@ -222,9 +222,14 @@ static int read_features(const json_t *config, const struct architecture *arch, 
         status = quire_json_bool(config, CONFIG, "qkv_bias", &qkv_bias, err);
     if (status == QUIRE_OK && arch->experts && json_is_number(json_object_get(config, "clip_qkv")))
         return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": clip_qkv: is not supported: q, k and v are not clipped");
+    if (status == QUIRE_OK && arch->reads_head_norm)
+        status = quire_json_bool(config, CONFIG, "use_qk_norm", &norms_heads, err);
     struct model_attention *a = &layer->blocks[0].attention;
     a->q_bias = a->k_bias = a->v_bias = qkv_bias || attention_bias;
-    a->o_bias = attention_bias;
+    a->o_bias = attention_bias && !arch->no_o_bias;
+    a->sinks = arch->sinks;
+    if (arch->reads_head_norm && !norms_heads)
+        a->head_norm = HEAD_NORM_NONE;
     if (status == QUIRE_OK && arch->gemma)
         status = read_gemma(config, arch, model, a, err);
     return status == QUIRE_OK && arch->reads_multipliers ? read_multipliers(config, model, a, err) : status;
@@ -320,10 +325,10 @@ static int read_encoder(const json_t *config, const struct architecture *arch, s
 
 /* ---- windows ------------------------------------------------------------------------- */
 
-/* sliding_window: absent means 4096, as in the config classes; null means no window, 0 in *out. */
-static int read_window(const json_t *config, uint32_t *out, struct quire_error *err)
+/* sliding_window: absent means the config class' default; null means no window, 0 in *out. */
+static int read_window(const json_t *config, const struct architecture *arch, uint32_t *out, struct quire_error *err)
 {
-    *out = has_key(config, "sliding_window") ? 0 : 4096;
+    *out = has_key(config, "sliding_window") ? 0 : arch->default_window ? arch->default_window : 4096;
     return quire_json_u32(config, CONFIG, "sliding_window", 1, INT32_MAX, out, err);
 }
 
@@ -371,7 +376,7 @@ static int read_pattern(const json_t *config, const struct architecture *arch, s
 {
     json_t *types = NULL;
     uint32_t window = 0, pattern = arch->window_pattern;
-    int status = read_window(config, &window, err);
+    int status = read_window(config, arch, &window, err);
     if (status == QUIRE_OK)
         status = quire_json_u32(config, CONFIG, "sliding_window_pattern", 1, INT32_MAX, &pattern, err);
     if (status == QUIRE_OK)
@@ -400,7 +405,7 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
             status = quire_json_u32(config, CONFIG, "max_window_layers", 0, INT32_MAX, &first, err);
     }
     if (status == QUIRE_OK && use)
-        status = read_window(config, &window, err);
+        status = read_window(config, arch, &window, err);
     if (status == QUIRE_OK)
         status = quire_json_array(config, CONFIG, "layer_types", &types, err);
     if (status != QUIRE_OK)

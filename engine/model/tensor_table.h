@@ -31,7 +31,10 @@ enum model_site {
 enum model_vector {
     VEC_ATTENTION_NORM, /* [H] */
     VEC_MLP_NORM,       /* [H] */
+    VEC_SINKS,          /* [Q heads] */
     VEC_ROUTER,         /* [E, H] */
+    VEC_ROUTER_BIAS,    /* [E] */
+    VEC_CORRECTION,     /* [E]: added to the scores for the choice */
     VEC_SHARED_GATE,    /* [1, H] */
     VEC_Q_NORM,         /* [D], or [Q D] over all heads */
     VEC_K_NORM,         /* [D], or [KV D] */
@@ -72,9 +75,15 @@ enum model_condition {
     IF_NORM_FIRST, /* before the block: NORM_PRE or NORM_BOTH */
     IF_HEAD_NORM_EACH,
     IF_HEAD_NORM_ALL,
+    IF_SINKS,
     IF_EXPERTS_GATE_PROJ,
     IF_EXPERTS_W1,
+    IF_EXPERTS_LINEAR, /* of gate and up: fused */
+    IF_EXPERTS_TRANSPOSED, /* likewise, gate's and up's rows in turn; matrices are [count, cols, rows] */
     IF_SHARED_EXPERT,
+    IF_SHARED_EXPERTS,
+    IF_SHARED_MLP, /* fused */
+    IF_CORRECTION,
     IF_UNTIED,
     IF_ENCODER, /* this and the following apply to encoders only, those above to decoders only */
     IF_SEGMENTS,

@@ -29,6 +29,7 @@ const struct model_tensor model_tensors[] = {
     {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",           SIZE_ONE, SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM_EACH},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_Q_NORM,         L "self_attn.q_norm.weight",           SIZE_ONE, SIZE_Q,        SIZE_ONE,    SHARD_ROWS, IF_HEAD_NORM_ALL},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",           SIZE_ONE, SIZE_K,        SIZE_ONE,    SHARD_ROWS, IF_HEAD_NORM_ALL},
+    {OF_ATTENTION,  TENSOR_VECTOR, VEC_SINKS,          L "self_attn.sinks",                    SIZE_ONE, SIZE_Q_HEADS,  SIZE_ONE,    SHARD_ROWS, IF_SINKS},
     {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_proj.weight",              SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_SPLIT},
     {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.up_proj.weight",                SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_SPLIT},
     {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_up_proj.weight",           SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_FUSED},
@@ -49,10 +50,29 @@ const struct model_tensor model_tensors[] = {
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.experts.*.w3.weight", SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_W1},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_DOWN,          L "block_sparse_moe.experts.*.w2.weight", SIZE_EXPERTS, SIZE_HIDDEN, SIZE_INNER, SHARD_COLS, IF_EXPERTS_W1},
     {OF_EXPERTS,   TENSOR_VECTOR, VEC_ROUTER,         L "block_sparse_moe.gate.weight",      SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_W1},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.input_linear.weight", SIZE_EXPERTS, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_LINEAR},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.input_linear.weight", SIZE_EXPERTS, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_LINEAR},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_DOWN,          L "block_sparse_moe.output_linear.weight", SIZE_EXPERTS, SIZE_HIDDEN,   SIZE_INNER,  SHARD_COLS, IF_EXPERTS_LINEAR},
+    {OF_EXPERTS,    TENSOR_VECTOR, VEC_ROUTER,         L "block_sparse_moe.router.layer.weight", SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_LINEAR},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.gate_up_proj",           SIZE_EXPERTS, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.gate_up_proj",           SIZE_EXPERTS, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.experts.gate_up_proj_bias",      SIZE_EXPERTS, SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.experts.gate_up_proj_bias",      SIZE_EXPERTS, SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_DOWN,          L "mlp.experts.down_proj",              SIZE_EXPERTS, SIZE_HIDDEN,   SIZE_INNER,  SHARD_COLS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_BIAS,   SITE_DOWN,          L "mlp.experts.down_proj_bias",         SIZE_EXPERTS, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_VECTOR, VEC_ROUTER,         L "mlp.router.weight",                  SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_VECTOR, VEC_ROUTER_BIAS,    L "mlp.router.bias",                    SIZE_ONE, SIZE_EXPERTS,  SIZE_ONE,    SHARD_NONE, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_VECTOR, VEC_CORRECTION,     L "mlp.gate.e_score_correction_bias",   SIZE_ONE, SIZE_EXPERTS,  SIZE_ONE,    SHARD_NONE, IF_CORRECTION},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_expert.gate_proj.weight", SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERT},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_expert.up_proj.weight", SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERT},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_SHARED_DOWN,   L "mlp.shared_expert.down_proj.weight", SIZE_ONE, SIZE_HIDDEN, SIZE_SHARED_INNER, SHARD_COLS, IF_SHARED_EXPERT},
     {OF_EXPERTS,   TENSOR_VECTOR, VEC_SHARED_GATE,    L "mlp.shared_expert_gate.weight",     SIZE_ONE, SIZE_ONE,      SIZE_HIDDEN, SHARD_NONE, IF_SHARED_EXPERT},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_experts.gate_proj.weight", SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERTS},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_experts.up_proj.weight",  SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERTS},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_DOWN,   L "mlp.shared_experts.down_proj.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_SHARED_INNER, SHARD_COLS, IF_SHARED_EXPERTS},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "shared_mlp.input_linear.weight",     SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_MLP},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "shared_mlp.input_linear.weight",     SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_MLP},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_DOWN,   L "shared_mlp.output_linear.weight",    SIZE_ONE, SIZE_HIDDEN,   SIZE_SHARED_INNER, SHARD_COLS, IF_SHARED_MLP},
     {OF_EXPERTS,   TENSOR_VECTOR, VEC_MLP_NORM,       L "post_attention_layernorm.weight",   SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_PRE},
     {OF_MODEL,     TENSOR_MATRIX, SITE_EMBED,         "model.embed_tokens.weight",           SIZE_ONE, SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
     {OF_MODEL,     TENSOR_MATRIX, SITE_LM_HEAD,       "lm_head.weight",                      SIZE_ONE, SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, IF_UNTIED},
@@ -97,6 +117,21 @@ const struct model_tensor model_tensors[] = {
 #undef L
 const size_t model_n_tensors = sizeof model_tensors / sizeof model_tensors[0];
 
+static bool experts_have(const struct model_experts *e, enum model_condition condition)
+{
+    switch (condition) {
+    case IF_EXPERTS_GATE_PROJ: return e->names == EXPERTS_GATE_PROJ;
+    case IF_EXPERTS_W1: return e->names == EXPERTS_W1;
+    case IF_EXPERTS_LINEAR: return e->names == EXPERTS_LINEAR;
+    case IF_EXPERTS_TRANSPOSED: return e->names == EXPERTS_TRANSPOSED;
+    case IF_SHARED_EXPERT: return e->names == EXPERTS_GATE_PROJ && e->shared_size > 0 && e->shared_gate;
+    case IF_SHARED_EXPERTS: return e->names == EXPERTS_GATE_PROJ && e->shared_size > 0 && !e->shared_gate;
+    case IF_SHARED_MLP: return e->names == EXPERTS_LINEAR && e->shared_size > 0;
+    case IF_CORRECTION: return e->router == ROUTER_SIGMOID;
+    default: return false;
+    }
+}
+
 /* Checks the condition of the block that owns the tensor. Tensors outside the layers have conditions that do not
  * read block. */
 static bool condition_holds(const struct model_desc *desc, const struct model_block *block,
@@ -125,9 +160,15 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_NORM_FIRST: return block->place == NORM_PRE || block->place == NORM_BOTH;
     case IF_HEAD_NORM_EACH: return block->attention.head_norm == HEAD_NORM_EACH;
     case IF_HEAD_NORM_ALL: return block->attention.head_norm == HEAD_NORM_ALL;
-    case IF_EXPERTS_GATE_PROJ: return block->experts.names == EXPERTS_GATE_PROJ;
-    case IF_EXPERTS_W1: return block->experts.names == EXPERTS_W1;
-    case IF_SHARED_EXPERT: return block->experts.shared_size > 0;
+    case IF_SINKS: return block->attention.sinks;
+    case IF_EXPERTS_GATE_PROJ:
+    case IF_EXPERTS_W1:
+    case IF_EXPERTS_LINEAR:
+    case IF_EXPERTS_TRANSPOSED:
+    case IF_SHARED_EXPERT:
+    case IF_SHARED_EXPERTS:
+    case IF_SHARED_MLP:
+    case IF_CORRECTION: return experts_have(&block->experts, condition);
     case IF_UNTIED: return !desc->config->tied_embeddings && desc->config->outputs.kind == OUTPUT_TOKENS;
     }
     return true;
@@ -330,7 +371,7 @@ static uint64_t align_floats(uint64_t n)
 
 uint64_t model_stack_floats(const struct model_stack *stack)
 {
-    return align_floats((uint64_t)stack->rows * stack->cols);
+    return align_floats((uint64_t)stack->count * stack->rows * stack->cols);
 }
 
 uint64_t model_rope_floats(const struct model_rope *rope)

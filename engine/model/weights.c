@@ -1,6 +1,7 @@
 #include "engine/model/weights.h"
 
 #include "engine/checkpoint/slice.h"
+#include "engine/model/experts/transpose.h"
 #include "engine/model/quantization/block_scales.h"
 #include "engine/model/quantization/quantize.h"
 #include "engine/model/quantization/quantized.h"
@@ -67,6 +68,20 @@ static uint32_t rows_before(const struct model_desc *desc, uint32_t layer, const
     return before;
 }
 
+/* Whether the rows of a tensor's parts stand in turn, and those of a matrix are the file's columns. */
+static bool is_transposed(const struct model_tensor *row)
+{
+    return row->when == IF_EXPERTS_TRANSPOSED && row->kind != TENSOR_VECTOR;
+}
+
+/* The parts of such a tensor have the same number of rows. */
+static struct transpose_rows rows_in_turn(const struct model_desc *desc, uint32_t layer, const struct model_tensor *row)
+{
+    uint64_t all;
+    const uint32_t before = rows_before(desc, layer, row, &all), own = model_whole_size(desc, layer, row->rows);
+    return (struct transpose_rows){before / own, (uint32_t)(all / own), own};
+}
+
 /* Finds the tensor of a matrix or a vector, whose name it gives. *is_stacked: it has all `count` matrices. */
 static int find_tensor(const struct binder *b, struct matrix_at at, struct checkpoint_tensor *out, bool *is_stacked,
                        char name[MODEL_NAME_BYTES])
@@ -118,15 +133,18 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
         return status;
     uint64_t rows;
     const uint32_t first_row = rows_before(b->desc, at.layer, row, &rows);
-    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count), rows,
-                               model_whole_size(b->desc, at.layer, row->cols)};
+    const bool is_turned = is_transposed(row);
+    const uint64_t cols = model_whole_size(b->desc, at.layer, row->cols);
+    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count),
+                               is_turned && row->kind == TENSOR_MATRIX ? cols : rows,
+                               is_turned && row->kind == TENSOR_MATRIX ? rows : cols};
     const uint64_t *want = is_stacked ? shape : shape + 1;
     const uint32_t n_dims = (row->kind == TENSOR_MATRIX || row->cols != SIZE_ONE ? 2 : 1) + (is_stacked ? 1 : 0);
     if (has_shape(b, out, want, n_dims)) {
         if (is_stacked)
             checkpoint_take(out, at.index);
         const uint32_t own_rows = model_whole_size(b->desc, at.layer, row->rows);
-        if (own_rows < rows)
+        if (own_rows < rows && !is_turned)
             checkpoint_take_rows(out, first_row, own_rows);
         return QUIRE_OK;
     }
@@ -159,29 +177,63 @@ static void put_in_order(struct binder *b, uint32_t layer, struct checkpoint_ten
     t->data = copy;
 }
 
+/* Makes a matrix [cols, all rows] the rows of a part, in room. */
+static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_tensor *t)
+{
+    const struct transpose_rows rows = rows_in_turn(b->desc, at.layer, at.row);
+    if (!k_format_is_plain(t->format))
+        return quire_fail(
+            b->err, QUIRE_UNSUPPORTED,
+            "%.100s: tensor '%.150s': is %s, but what has its rows in columns must be float32, float16 or "
+            "bfloat16",
+            t->file, t->name, k_format_name(t->format));
+    const uint64_t bytes = rows.n * t->shape[0] * k_dtype_bytes(t->format.kind);
+    void *copy = quantized_take(&b->arena, bytes);
+    if (copy && quantized_fills(&b->arena))
+        transpose_take(t, rows, b->backend ? b->backend->n_threads : 1, copy);
+    t->data = copy;
+    t->n_bytes = bytes;
+    t->shape[1] = t->shape[0];
+    t->shape[0] = rows.n;
+    return QUIRE_OK;
+}
+
+static struct quantized_place place_of(const struct model_desc *desc, struct matrix_at at)
+{
+    if (!is_transposed(at.row))
+        return (struct quantized_place){.count = 0};
+    const struct transpose_rows rows = rows_in_turn(desc, at.layer, at.row);
+    return (struct quantized_place){.count = model_whole_size(desc, at.layer, at.row->count),
+                                    .index = at.index,
+                                    .first = rows.first,
+                                    .step = rows.step};
+}
+
 static struct quantized_matrix quantized_of(const struct binder *b, struct matrix_at at)
 {
     struct quantized_matrix m = {.checkpoint = b->checkpoint,
                                  .how = &b->desc->facts->quantization,
                                  .n_rows = model_whole_size(b->desc, at.layer, at.row->rows),
                                  .n_cols = model_whole_size(b->desc, at.layer, at.row->cols),
+                                 .place = place_of(b->desc, at),
                                  .n_threads = b->backend ? b->backend->n_threads : 1,
                                  .is_read = b->backend != NULL};
     char name[MODEL_NAME_BYTES];
     model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
     const size_t n = strlen(name), n_suffix = strlen(".weight");
-    snprintf(m.name, sizeof m.name, "%.*s", (int)(n > n_suffix ? n - n_suffix : n), name);
+    const bool has_suffix = n > n_suffix && strcmp(name + n - n_suffix, ".weight") == 0;
+    snprintf(m.name, sizeof m.name, "%.*s", (int)(has_suffix ? n - n_suffix : n), name);
     return m;
 }
 
 /* Explains a missing tensor whose matrix is quantized although config.json does not mention quantization. */
 static int explain_missing(const struct binder *b, const struct quantized_matrix *m, int status)
 {
-    static const char *const suffixes[] = {"qweight", "weight_packed"};
-    for (size_t i = 0; status == QUIRE_NOT_FOUND && i < 2; i++) {
+    static const char *const suffixes[] = {".qweight", ".weight_packed", "_blocks"};
+    for (size_t i = 0; status == QUIRE_NOT_FOUND && i < sizeof suffixes / sizeof *suffixes; i++) {
         char name[QUANTIZED_NAME_BYTES + 24];
         struct checkpoint_tensor t;
-        snprintf(name, sizeof name, "%s.%s", m->name, suffixes[i]);
+        snprintf(name, sizeof name, "%s%s", m->name, suffixes[i]);
         if (checkpoint_find_any(b->checkpoint, name, &t, NULL) == QUIRE_OK)
             return quire_fail(
                 b->err, QUIRE_INVALID,
@@ -216,6 +268,8 @@ static int view_matrix(struct binder *b, struct matrix_at at, struct k_weight_vi
     if (status != QUIRE_OK)
         return explain_missing(b, &m, status);
     if (m.is_read && (status = block_scales_check(&t, m.n_threads, b->err)) != QUIRE_OK)
+        return status;
+    if (is_transposed(at.row) && (status = transpose(b, at, &t)) != QUIRE_OK)
         return status;
     put_in_order(b, at.layer, &t);
     const struct quantize making = quantize_of(b, at, &t, &m);
@@ -263,10 +317,12 @@ static int bind_part(struct binder *b, struct matrix_at at, struct site_weight *
     int status = view_matrix(b, at, view);
     if (status != QUIRE_OK)
         return status;
-    if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, view->format))
-        return quire_fail(b->err, QUIRE_INVALID,
-                          "%.150s.weight is %s: the GEMM form %s does not take such weights on %s", m.name,
-                          k_format_name(view->format), k_form_name(b->form), b->backend->ops->planner->name);
+    if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, view->format)) {
+        char name[MODEL_NAME_BYTES];
+        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
+        return quire_fail(b->err, QUIRE_INVALID, "%.150s is %s: the GEMM form %s does not take such weights on %s",
+                          name, k_format_name(view->format), k_form_name(b->form), b->backend->ops->planner->name);
+    }
     status = model_share_cut(b->desc, at.layer, at.row, m.name, view, &site->cut, b->err);
     view->is_table = is_table(b->desc, at.row);
     if (view->permutation) /* K is one segment then (numerics.md §19) */
@@ -330,36 +386,41 @@ static int check_plain(const struct binder *b, const struct checkpoint_tensor *t
                       t->file, t->name, k_format_name(t->format));
 }
 
-/* A decoder's vectors of one column are norms'; the others are a router's. */
-static int read_vector(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
+/* Gemma's vectors of one column are norms'. */
+static int read_vector(const struct binder *b, struct matrix_at at, float *out)
 {
+    const struct model_tensor *row = at.row;
     struct checkpoint_tensor t;
     const float more = b->desc->config->norms_add_one && row->kind == TENSOR_VECTOR && row->cols == SIZE_ONE ? 1 : 0;
-    const uint32_t head_dim = model_whole_size(b->desc, layer, SIZE_HEAD_DIM);
-    int status = find(b, (struct matrix_at){row, layer, 0}, &t);
+    const uint32_t head_dim = model_whole_size(b->desc, at.layer, SIZE_HEAD_DIM);
+    int status = find(b, at, &t);
     if (status == QUIRE_OK)
         status = check_plain(b, &t);
-    const uint64_t n = status == QUIRE_OK ? t.shape[0] * (t.n_dims > 1 ? t.shape[1] : 1) : 0;
-    for (uint32_t i = 0; i < n; i++)
-        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i) + more;
-    return status;
+    if (status != QUIRE_OK)
+        return status;
+    const struct transpose_rows all = {0, 1, (uint32_t)(t.shape[0] * (t.n_dims > 1 ? t.shape[1] : 1))};
+    const struct transpose_rows take = is_transposed(row) ? rows_in_turn(b->desc, at.layer, row) : all;
+    for (uint32_t i = 0; i < take.n; i++)
+        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, take.first + (size_t)i * take.step) + more;
+    return QUIRE_OK;
 }
 
 /* A rank's part of a vector. */
-static int read_share(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
+static int read_share(const struct binder *b, struct matrix_at at, float *out)
 {
-    const struct model_range range = model_share_of(b->desc, b->desc->shard.rank, layer, row->rows);
-    float *whole = malloc(model_whole_size(b->desc, layer, row->rows) * sizeof *whole);
+    const struct model_range range = model_share_of(b->desc, b->desc->shard.rank, at.layer, at.row->rows);
+    float *whole = malloc(model_whole_size(b->desc, at.layer, at.row->rows) * sizeof *whole);
     if (!whole)
         return quire_fail(b->err, QUIRE_NO_MEMORY, "weights: out of memory");
-    int status = read_vector(b, row, layer, whole);
+    int status = read_vector(b, at, whole);
     if (status == QUIRE_OK)
         memcpy(out, whole + range.first, range.n * sizeof *out);
     free(whole);
     return status;
 }
 
-/* Reads the parts that the model has into the image; the others stay zero. *out is where they will be. */
+/* Reads the parts that the model has into the image; the others stay zero. Experts' biases stand one expert's after the
+ * other. *out is where they will be. */
 static int bind_vector(struct binder *b, const struct model_stack *stack, const float *params_dev, const float **out)
 {
     float *part = b->params + b->at;
@@ -369,9 +430,13 @@ static int bind_vector(struct binder *b, const struct model_stack *stack, const 
         if (!model_has_tensor(b->desc, stack->layer, row))
             continue;
         const bool is_cut = b->desc->shard.n_ranks > 1 && row->shard == SHARD_ROWS;
-        int status = is_cut ? read_share(b, row, stack->layer, part) : read_vector(b, row, stack->layer, part);
-        if (status != QUIRE_OK)
-            return status;
+        for (uint32_t e = 0; e < stack->count; e++) {
+            const struct matrix_at at = {row, stack->layer, e};
+            float *to = part + (size_t)e * stack->rows;
+            int status = is_cut ? read_share(b, at, to) : read_vector(b, at, to);
+            if (status != QUIRE_OK)
+                return status;
+        }
     }
     *out = params_dev + b->at;
     b->at += model_stack_floats(stack);
@@ -535,7 +600,9 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     if ((!k_format_is_plain(v.format) || v.format.kind == K_F32) && !f->needs_lanes) {
         f->needs_lanes = true;
         f->lanes_format = v.format;
-        snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.88s.weight", m.name);
+        char name[MODEL_NAME_BYTES];
+        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
+        snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.95s", name);
     }
     f->repacked_bytes += b->planner ? b->planner->weight_bytes(v.format, v.n_rows, v.n_cols) : 0;
     return QUIRE_OK;
@@ -562,7 +629,8 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
             if (stack.parts->kind == TENSOR_MATRIX)
                 status = count_part(b, &stack, &stack.parts[i], f);
             else
-                f->n_vector_weights += (uint64_t)model_size_of(b->desc, stack.layer, stack.parts[i].rows) * stack.cols;
+                f->n_vector_weights += (uint64_t)stack.count * stack.cols *
+                                       model_size_of(b->desc, stack.layer, stack.parts[i].rows);
         }
     if (status != QUIRE_OK || f->has_quantized || b->desc->facts->quantization.layout == QUANTIZATION_NONE ||
         b->desc->shard.n_stages) /* a stage's layers may be those that are not */

@@ -48,7 +48,7 @@ struct op_case {
     enum k_dtype dtype; /* dtype of the weights, or of the KV cache as k_kv_format() takes it */
     struct k_format format; /* format of quantized weights of a GEMM or a table; bits 0: plain, of `dtype` */
     struct k_format other; /* format of the second and the fourth part; bits 0: `format` too */
-    uint32_t scale_rows; /* as in struct k_weight_view */
+    uint32_t scale_rows, scale_step; /* as in struct k_weight_view */
     bool has_zeros, permuted; /* planes with zero points, planes with an order of columns */
     float x_scale;
     enum k_gemm_form form;

@@ -165,19 +165,31 @@ LANE(mixtral)
 LANE(qwen3_moe)
 LANE(olmoe)
 LANE(qwen2_moe)
+LANE(gpt_oss)
+LANE(granite_moe)
+LANE(granite_moe_shared)
+LANE(glm4_moe)
 TILE(mixtral)
 TILE(qwen3_moe)
+TILE(gpt_oss)
+TILE(glm4_moe)
 #endif
 
 #ifndef TEST_DEVICE
 static const char *const quantized[] = {
-    "gptq_4_32",     "gptq_4_64_zeros",   "gptq_4_128_order", "gptq_4_32_order_zeros_v2",
-    "gptq_4_row_v2", "gptq_8_128_zeros",  "gptq_8_32_order",  "gptq_8_row",
-    "awq_32",        "awq_128",           "packed_4_128",     "packed_4_32_zeros",
-    "packed_4_row",  "packed_4_32_order", "packed_8_64",      "w8a16",
-    "w8a8_dynamic",  "w8a8_static",       "floats_tensor",    "floats_row",
-    "floats_block",  "fp8_block",         "fp8_block_bf16",   "fp8_tensor",
-    "fp8_e5m2",
+    "gptq_4_32",        "gptq_4_64_zeros",
+    "gptq_4_128_order", "gptq_4_32_order_zeros_v2",
+    "gptq_4_row_v2",    "gptq_8_128_zeros",
+    "gptq_8_32_order",  "gptq_8_row",
+    "awq_32",           "awq_128",
+    "packed_4_128",     "packed_4_32_zeros",
+    "packed_4_row",     "packed_4_32_order",
+    "packed_8_64",      "w8a16",
+    "w8a8_dynamic",     "w8a8_static",
+    "floats_tensor",    "floats_row",
+    "floats_block",     "fp8_block",
+    "fp8_block_bf16",   "fp8_tensor",
+    "fp8_e5m2",         "mxfp4",
 };
 
 static void lane_quantized(void **state)
@@ -240,7 +252,9 @@ int main(void)
         cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
         cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),    cmocka_unit_test(lane_gguf),
         cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),    cmocka_unit_test(lane_olmoe),
-        cmocka_unit_test(lane_qwen2_moe),
+        cmocka_unit_test(lane_qwen2_moe),    cmocka_unit_test(lane_gpt_oss),      cmocka_unit_test(lane_granite_moe),
+        cmocka_unit_test(lane_glm4_moe),     cmocka_unit_test(tile_gpt_oss),      cmocka_unit_test(tile_glm4_moe),
+        cmocka_unit_test(lane_granite_moe_shared),
 #endif
     };
 #ifdef TEST_DEVICE

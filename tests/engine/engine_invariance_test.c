@@ -513,6 +513,13 @@ static void qwen3_moe(void **state)
     check_model(&(struct model){.name = "qwen3_moe", .form = "lane", .n_vocab = 320});
 }
 
+/* Sinks, layers with a window and without one, and biases of experts; most prompts go beyond the window. */
+static void gpt_oss(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "gpt_oss", .form = "lane", .n_vocab = 320, .no_policies = true});
+}
+
 #endif
 
 /* Factors of what blocks add, which ranks apply to whole sums, and of logits. */
@@ -609,6 +616,13 @@ static void w8a8(void **state)
 }
 
 #ifndef TEST_RANKS
+/* Experts in codes with powers of two, in place; sinks and windows. */
+static void mxfp4(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "../quantized/mxfp4", .n_vocab = 96, .no_policies = true});
+}
+
 static void fp8_blocks(void **state)
 {
     (void)state;
@@ -660,6 +674,7 @@ int main(void)
         cmocka_unit_test(w8a8),
 #ifndef TEST_RANKS /* two ranks have rows of one scale, which is refused */
         cmocka_unit_test(fp8_blocks),
+        cmocka_unit_test(mxfp4),
 #endif
         cmocka_unit_test(made_int8),
         cmocka_unit_test(gguf),
@@ -676,6 +691,7 @@ int main(void)
         cmocka_unit_test(gemma3),        cmocka_unit_test(granite),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
         cmocka_unit_test(olmo2),         cmocka_unit_test(qwen3_moe),
+        cmocka_unit_test(gpt_oss),
 #endif
 #endif
     };

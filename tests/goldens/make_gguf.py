@@ -5,7 +5,7 @@ weights that the `gguf` package reads out of them (golden.txt), and a SHA-256 of
 
     python tests/goldens/make_gguf.py [NAME ...]     (gguf, torch, transformers 5, safetensors)
 
-The package quantizes to blocks of 32; it cannot quantize to K types, so those are drawn: random elements and scales
+The package quantizes to blocks of 32; it cannot quantize to most others, so those are drawn: random elements and scales
 with factors that give the matrix the spread that it should have. Seeded, on one thread.
 
 Names, orders and keys are those of llama.cpp's convert_hf_to_gguf.py. What GGUF has no key for is as llama.cpp has it:
@@ -30,7 +30,7 @@ import make_goldens
 
 ROOT = pathlib.Path(__file__).resolve().parent / "gguf"
 PROMPT = 60
-DEQUANTIZED = ("qwen2", "llama", "qwen3", "olmo2")  # between them every type
+DEQUANTIZED = ("qwen2", "llama", "qwen3", "olmo2", "codes")  # between them every type
 TYPE = gguf.GGMLQuantizationType
 
 BASE = dict(make_goldens.BASE, torch_dtype="float32", vocab_size=96, hidden_size=256, intermediate_size=256, num_hidden_layers=1,
@@ -111,6 +111,9 @@ CASES = {
     "olmo2": (dict(architectures=["Olmo2ForCausalLM"], model_type="olmo2", hidden_size=128, intermediate_size=160,
                    attention_bias=False, bos_token_id=None, pad_token_id=0),
               "olmo2", "BF16 F16 Q5_0 F32 BF16 Q4_1 Q8_0 Q5_1 F16"),
+    # 4-bit codes that a table gives a meaning.
+    "codes": (dict(architectures=["Qwen2ForCausalLM"], model_type="qwen2", tie_word_embeddings=False, use_sliding_window=False),
+              "qwen2", "IQ4_XS IQ4_NL MXFP4 IQ4_XS MXFP4 IQ4_XS IQ4_NL MXFP4 IQ4_NL"),
 }
 TYPED = {"model.embed_tokens": "token_embd", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
          "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate",
@@ -127,20 +130,24 @@ BEHIND = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_l
 INTERLEAVED = ("llama", "granite", "smollm3")
 
 
-# ---- K types: random blocks ------------------------------------------------------------------------------------------
+# ---- types that the package cannot quantize to: random blocks --------------------------------------------------------
 
 # Bytes before, between and behind d and dmin; what dmin is to d for a mean of zero.
-K_TYPES = {"Q2_K": (80, 1.5), "Q3_K": (108, None), "Q4_K": (0, 7.5), "Q5_K": (0, 15.5), "Q6_K": (208, None)}
+DRAWN = {"Q2_K": (80, 1.5), "Q3_K": (108, None), "Q4_K": (0, 7.5), "Q5_K": (0, 15.5), "Q6_K": (208, None),
+         "IQ4_NL": (0, None), "IQ4_XS": (0, None), "MXFP4": (0, None)}
 
 
 def drawn_blocks(kind, shape, spread, random):
     """[rows, bytes] whose elements have about this standard deviation."""
-    at, least = K_TYPES[kind]
+    at, least = DRAWN[kind]
     size, n_bytes = gguf.GGML_QUANT_SIZES[TYPE[kind]]
     blocks = random.integers(0, 256, (shape[0], shape[1] // size, n_bytes), dtype=np.uint8)
     factor = random.uniform(0.5, 1.5, blocks.shape[:2])
 
     def put(d):
+        if kind == "MXFP4":  # a byte of exponent
+            blocks[..., 0] = 127 + np.round(np.log2(d * factor))
+            return blocks.reshape(shape[0], -1)
         values = [d * factor] + ([d * least * factor] if least else [])
         for i, value in enumerate(values):
             blocks[..., at + 2 * i:at + 2 * i + 2] = value.astype("<f2")[..., None].view(np.uint8)
@@ -151,7 +158,7 @@ def drawn_blocks(kind, shape, spread, random):
 
 def stored(kind, value, random):
     """The file's array of a matrix, and the values that it represents."""
-    if kind in K_TYPES:
+    if kind in DRAWN:
         rows = value.reshape(-1, value.shape[-1])
         data = drawn_blocks(kind, rows.shape, float(rows.std()), random).reshape(*value.shape[:-1], -1)
     else:

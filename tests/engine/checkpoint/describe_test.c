@@ -229,6 +229,72 @@ static void experts(void **state)
     assert_true(attention()->q_bias && !attention()->o_bias);
 }
 
+#define YARN \
+    ",\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":32,\"truncate\":false," \
+    "\"original_max_position_embeddings\":4096}"
+#define GPT_OSS(fields) CONFIG("GptOssForCausalLM", ",\"num_key_value_heads\":2" fields)
+#define GLM4(fields) CONFIG("Glm4MoeForCausalLM", ",\"num_key_value_heads\":2,\"head_dim\":32" fields)
+
+static void gpt_oss(void **state)
+{
+    (void)state;
+    must_describe(GPT_OSS(YARN));
+    assert_int_equal(experts_of(0)->n_experts, 128);
+    assert_int_equal(experts_of(0)->n_used, 4);
+    assert_int_equal(experts_of(0)->inner_size, 50);
+    assert_int_equal(experts_of(0)->router, ROUTER_TOP_SOFTMAX);
+    assert_false(experts_of(0)->normalize);
+    assert_true(experts_of(0)->limit == 7);
+    assert_true(attention()->sinks && attention()->q_bias && attention()->v_bias && attention()->o_bias);
+    assert_int_equal(window_of(0), 128);
+    assert_int_equal(window_of(1), 0);
+    assert_int_equal(window_of(2), 128);
+    assert_true(config_read->ropes[0].theta == 150000.0 && !config_read->ropes[0].truncate);
+    assert_int_equal(config_read->max_position, 131072);
+    const struct key256 plain = identity();
+    must_describe(GPT_OSS(YARN ",\"swiglu_limit\":6.5"));
+    assert_true(experts_of(0)->limit == 6.5f);
+    const struct key256 other = identity();
+    assert_memory_not_equal(&plain, &other, sizeof plain);
+    must_describe(GPT_OSS(YARN ",\"attention_bias\":false,\"sliding_window\":null"));
+    assert_false(attention()->q_bias || attention()->o_bias);
+    assert_int_equal(window_of(0), 0);
+}
+
+static void granite_experts(void **state)
+{
+    (void)state;
+    must_describe(CONFIG("GraniteMoeForCausalLM", ",\"num_local_experts\":4,\"residual_multiplier\":0.5"));
+    assert_int_equal(experts_of(0)->router, ROUTER_TOP_SOFTMAX);
+    assert_int_equal(experts_of(0)->names, EXPERTS_LINEAR);
+    assert_int_equal(experts_of(0)->shared_size, 0);
+    assert_true(config_read->factors.residual == 0.5f && attention()->scale == 1);
+    must_describe(CONFIG("GraniteMoeSharedForCausalLM", ",\"shared_intermediate_size\":48"));
+    assert_int_equal(experts_of(0)->shared_size, 48);
+    assert_false(experts_of(0)->shared_gate);
+}
+
+static void glm4(void **state)
+{
+    (void)state;
+    must_describe(GLM4(",\"n_routed_experts\":12,\"num_experts_per_tok\":3,\"n_group\":4,\"topk_group\":2,"
+                       "\"moe_intermediate_size\":20,\"n_shared_experts\":2,\"routed_scaling_factor\":2.5"));
+    assert_int_equal(config_read->layers[0].blocks[1].kind, BLOCK_MLP);
+    assert_int_equal(experts_of(1)->router, ROUTER_SIGMOID);
+    assert_int_equal(experts_of(1)->n_groups, 4);
+    assert_int_equal(experts_of(1)->n_groups_used, 2);
+    assert_int_equal(experts_of(1)->shared_size, 40);
+    assert_true(experts_of(1)->normalize && experts_of(1)->scale == 2.5f && !experts_of(1)->shared_gate);
+    assert_int_equal(attention()->head_norm, HEAD_NORM_NONE);
+    assert_int_equal(config_read->ropes[0].dim, 16);
+    must_describe(GLM4(",\"use_qk_norm\":true,\"attention_bias\":true,\"first_k_dense_replace\":0,"
+                       "\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":1.0}"));
+    assert_int_equal(attention()->head_norm, HEAD_NORM_EACH);
+    assert_true(attention()->v_bias && !attention()->o_bias);
+    assert_int_equal(config_read->ropes[0].dim, 32);
+    assert_int_equal(experts_of(0)->inner_size, 1408);
+}
+
 static void bad_experts(void **state)
 {
     (void)state;
@@ -244,6 +310,22 @@ static void bad_experts(void **state)
         {QWEN3_MOE(",\"num_key_value_heads\":2,\"decoder_sparse_step\":0"), "decoder_sparse_step"},
         {QWEN3_MOE(",\"num_key_value_heads\":2,\"use_sliding_window\":true"), "use_sliding_window"},
         {CONFIG("OlmoeForCausalLM", ",\"clip_qkv\":8.0"), "clip_qkv"},
+        {GPT_OSS(YARN ",\"num_experts_per_tok\":0"), "num_experts_per_tok"},
+        {GPT_OSS(YARN ",\"num_local_experts\":3"), "num_experts_per_tok: is 4, but there are 3 experts"},
+        {GPT_OSS(YARN ",\"layer_types\":[\"full_attention\"]"),
+         "layer_types: has 1 entries, but num_hidden_layers is 3"},
+        {GPT_OSS(YARN ",\"sliding_window\":null,\"layer_types\":[\"sliding_attention\",\"full_attention\","
+                      "\"full_attention\"]"),
+         "layer_types: layer 0 is sliding_attention"},
+        {GPT_OSS(YARN ",\"swiglu_alpha\":1.5"), "swiglu_alpha: 1.5 is not supported"},
+        {GPT_OSS(YARN ",\"swiglu_limit\":0"), "swiglu_limit"},
+        {GPT_OSS(""), "rope_parameters: is missing"},
+        {GLM4(",\"n_group\":3"), "n_group: 128 experts cannot be 3 groups"},
+        {GLM4(",\"n_group\":128"), "n_group: 128 experts cannot be 128 groups"},
+        {GLM4(",\"n_group\":16,\"topk_group\":17"), "topk_group"},
+        {GLM4(",\"n_group\":64,\"topk_group\":2"), "topk_group: 2 of 64 groups of 2 experts do not hold the 8"},
+        {GLM4(",\"first_k_dense_replace\":4"), "first_k_dense_replace"},
+        {GLM4(",\"n_shared_experts\":1024,\"moe_intermediate_size\":20000"), "n_shared_experts"},
         {"{\"architectures\":[\"Qwen3MoeForCausalLM\"],\"vocab_size\":100,\"hidden_size\":1048576,"
          "\"intermediate_size\":50,\"moe_intermediate_size\":16777216,\"num_hidden_layers\":256,"
          "\"num_attention_heads\":4096,\"num_experts\":1024}",
@@ -477,8 +559,8 @@ static const struct refusal refusals[] = {
     INVALID("{}", "config.json: architectures: is missing"),
     INVALID("{\"architectures\":\"x\"}", "config.json: architectures: must be an array"),
     INVALID("{\"architectures\":[1]}", "config.json: architectures: must hold strings"),
-    UNSUPPORTED("{\"architectures\":[\"GptOssForCausalLM\"]}",
-                "config.json: architectures: 'GptOssForCausalLM' is not supported; " SUPPORTED_LIST),
+    UNSUPPORTED("{\"architectures\":[\"DeepseekV3ForCausalLM\"]}",
+                "config.json: architectures: 'DeepseekV3ForCausalLM' is not supported; " SUPPORTED_LIST),
     UNSUPPORTED("{\"model_type\":\"gpt2\"}", "config.json: model_type: 'gpt2' is not supported; " SUPPORTED_LIST),
     UNSUPPORTED("{\"architectures\":[\"\\u001b[2J\\n\"]}", "architectures: '?[2J?' is not supported"),
     UNSUPPORTED(LLAMA(",\"quantization_config\":{\"quant_method\":\"hqq\"}"),
@@ -778,6 +860,9 @@ int main(void)
         cmocka_unit_test(qwen3_heads),
         cmocka_unit_test(olmo2_norms),
         cmocka_unit_test(experts),
+        cmocka_unit_test(gpt_oss),
+        cmocka_unit_test(granite_experts),
+        cmocka_unit_test(glm4),
         cmocka_unit_test(bad_experts),
         cmocka_unit_test(layers_of_two_kinds),
         cmocka_unit_test(factors_and_softcaps),
