@@ -2,7 +2,7 @@
  * tensors.
  *
  * A file is untrusted: opening it verifies every count, length, type, dimension and offset. Tensors lie inside the
- * file, are aligned, consist of whole blocks, and do not overlap. The data of tensors is never read. Values and
+ * file, are aligned, consist of whole blocks, and do not overlap. Opening does not read the data of tensors. Values and
  * names point into the file and become invalid when it is closed. Any thread may read. The file must not be changed
  * in place while it is open.
  */

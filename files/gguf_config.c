@@ -60,6 +60,8 @@ static void set_yarn(struct gguf_maker *m, json_t *scaling)
             (i < 2 || value != 1)) /* an attention factor of 1 is what files without one say */
             json_object_set_new(scaling, numbers[i][1], json_real(value));
     }
+    if (m->family->reads & GGUF_READS_WHOLE_YARN)
+        json_object_set_new(scaling, "truncate", json_false());
 }
 
 /* A factor without a type is linear; "none" disables scaling, whatever the factor. */

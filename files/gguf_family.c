@@ -26,7 +26,8 @@ static const struct gguf_family families[] = {
     {.arch = "qwen2moe",
      .transformers = "Qwen2MoeForCausalLM",
      .model_type = "qwen2_moe",
-     .reads = GGUF_READS_EXPERTS | GGUF_READS_EXPERT_SIZES | GGUF_READS_SHARED_EXPERT},
+     .reads = GGUF_READS_EXPERTS | GGUF_READS_EXPERT_SIZES | GGUF_READS_SHARED_EXPERT,
+     .shared_key = "shared_expert_intermediate_size"},
     {.arch = "qwen3moe",
      .transformers = "Qwen3MoeForCausalLM",
      .model_type = "qwen3_moe",
@@ -42,6 +43,25 @@ static const struct gguf_family families[] = {
     {.arch = "olmo2", .transformers = "Olmo2ForCausalLM", .model_type = "olmo2"},
     {.arch = "smollm3", .transformers = "SmolLM3ForCausalLM", .model_type = "smollm3"},
     {.arch = "granite", .transformers = "GraniteForCausalLM", .model_type = "granite", .reads = GGUF_READS_SCALES},
+    {.arch = "granitemoe",
+     .transformers = "GraniteMoeSharedForCausalLM",
+     .model_type = "granitemoeshared",
+     .when = GGUF_IF_SHARED_EXPERT,
+     .reads = GGUF_READS_SCALES | GGUF_READS_EXPERTS | GGUF_READS_SHARED_EXPERT,
+     .normalizes = true,
+     .shared_key = "shared_intermediate_size"},
+    {.arch = "granitemoe",
+     .transformers = "GraniteMoeForCausalLM",
+     .model_type = "granitemoe",
+     .reads = GGUF_READS_SCALES | GGUF_READS_EXPERTS,
+     .normalizes = true},
+    {.arch = "gpt-oss",
+     .transformers = "GptOssForCausalLM",
+     .model_type = "gpt_oss",
+     .reads = GGUF_READS_EXPERTS | GGUF_READS_PATTERN | GGUF_READS_WHOLE_YARN,
+     .normalizes = true,
+     .window = 128,
+     .pattern = 2},
     {.arch = "gemma", .transformers = "GemmaForCausalLM", .model_type = "gemma"},
     {.arch = "gemma2",
      .transformers = "Gemma2ForCausalLM",
@@ -83,6 +103,7 @@ static bool holds(const struct gguf *g, const struct gguf_family *family)
     switch (family->when) {
     case GGUF_ALWAYS: break;
     case GGUF_IF_EXPERTS: return is_positive(g, family->arch, "expert_count");
+    case GGUF_IF_SHARED_EXPERT: return is_positive(g, family->arch, "expert_shared_feed_forward_length");
     case GGUF_IF_WINDOW: return is_positive(g, family->arch, "attention.sliding_window");
     }
     return true;
@@ -193,6 +214,10 @@ static void set_experts(struct gguf_maker *m)
     refuse_other_norm(m);
     maker_set(m, "num_experts", json_integer((json_int_t)n));
     maker_set(m, "num_experts_per_tok", json_integer((json_int_t)used));
+    if (m->family->reads & GGUF_READS_SHARED_EXPERT) {
+        const uint64_t shared = maker_integer(m, "expert_shared_feed_forward_length", false);
+        maker_set(m, m->family->shared_key, json_integer((json_int_t)(shared ? shared : inner)));
+    }
     if (!(m->family->reads & GGUF_READS_EXPERT_SIZES)) {
         if (own)
             maker_set(m, "intermediate_size", json_integer((json_int_t)own));
@@ -207,10 +232,6 @@ static void set_experts(struct gguf_maker *m)
     maker_set(m, "qkv_bias", json_boolean(maker_has_tensor(m, "blk.0.attn_q.bias")));
     if (inner == 0) /* no layer has an MLP */
         maker_set(m, "intermediate_size", json_integer((json_int_t)own));
-    if (m->family->reads & GGUF_READS_SHARED_EXPERT) {
-        const uint64_t shared = maker_integer(m, "expert_shared_feed_forward_length", false);
-        maker_set(m, "shared_expert_intermediate_size", json_integer((json_int_t)(shared ? shared : inner)));
-    }
 }
 
 /* ---- scales --------------------------------------------------------------------------------------------- */

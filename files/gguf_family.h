@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* One architecture of GGUF is several of transformers; the first whose condition holds is it. */
-enum gguf_condition { GGUF_ALWAYS, GGUF_IF_EXPERTS, GGUF_IF_WINDOW };
+enum gguf_condition { GGUF_ALWAYS, GGUF_IF_EXPERTS, GGUF_IF_SHARED_EXPERT, GGUF_IF_WINDOW };
 
 /* Keys that a family reads, and other families refuse where they would change the arithmetic. */
 enum gguf_reads {
@@ -27,6 +27,7 @@ enum gguf_reads {
     GGUF_READS_QUERY_SCALE = 256, /* attention.scale */
     GGUF_READS_LOCAL_ROPE = 512, /* layers with a window have a RoPE of their own */
     GGUF_READS_LONG_ROPE = 1024, /* factors of long texts, as tensors */
+    GGUF_READS_WHOLE_YARN = 2048, /* the bounds of YaRN's ramp are not rounded, which no key says */
 };
 
 struct gguf_family {
@@ -35,6 +36,7 @@ struct gguf_family {
     enum gguf_condition when;
     uint32_t reads; /* enum gguf_reads */
     bool normalizes; /* a token's weights of its experts add up to 1 */
+    const char *shared_key; /* GGUF_READS_SHARED_EXPERT: config.json's name of its inner size */
     uint32_t window, pattern; /* defaults of the window, and of how many layers one is without it */
     uint32_t wide_layers; /* GGUF_READS_QUERY_SCALE: a model of so many layers scales by hidden_size / heads instead */
     double softcap, logit_softcap; /* defaults */

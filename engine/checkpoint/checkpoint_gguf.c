@@ -12,54 +12,61 @@
 struct name_pair {
     const char *gguf, *ours;
     const char *arch; /* of this architecture alone; NULL: of all. The first that fits counts */
+    bool is_whole; /* ours has no suffix */
 };
-static const struct name_pair beside[] = {
-    {"token_embd", "model.embed_tokens", NULL}, {"output_norm", "model.norm", NULL}, {"output", "lm_head", NULL}};
+static const struct name_pair beside[] = {{"token_embd", "model.embed_tokens", NULL, false},
+                                          {"output_norm", "model.norm", NULL, false},
+                                          {"output", "lm_head", NULL, false}};
 static const struct name_pair of_layers[] = {
-    {"attn_norm", "input_layernorm", NULL},
-    {"attn_q", "self_attn.q_proj", NULL},
-    {"attn_k", "self_attn.k_proj", NULL},
-    {"attn_v", "self_attn.v_proj", NULL},
-    {"attn_qkv", "self_attn.qkv_proj", NULL},
-    {"attn_output", "self_attn.o_proj", NULL},
-    {"attn_q_norm", "self_attn.q_norm", NULL},
-    {"attn_k_norm", "self_attn.k_norm", NULL},
-    {"ffn_norm", "pre_feedforward_layernorm", "gemma2"},
-    {"ffn_norm", "pre_feedforward_layernorm", "gemma3"},
-    {"ffn_norm", "post_attention_layernorm", NULL},
-    {"post_attention_norm", "post_attention_layernorm", NULL},
-    {"post_ffw_norm", "post_feedforward_layernorm", NULL},
-    {"ffn_gate", "mlp.gate_proj", NULL},
-    {"ffn_up", "mlp.gate_up_proj", "phi3"},
-    {"ffn_up", "mlp.up_proj", NULL},
-    {"ffn_down", "mlp.down_proj", NULL},
-    {"ffn_gate_inp", "mlp.gate", NULL},
-    {"ffn_gate_exps", "mlp.experts.gate_proj", NULL},
-    {"ffn_up_exps", "mlp.experts.up_proj", NULL},
-    {"ffn_down_exps", "mlp.experts.down_proj", NULL},
-    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", NULL},
-    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", NULL},
-    {"ffn_up_shexp", "mlp.shared_expert.up_proj", NULL},
-    {"ffn_down_shexp", "mlp.shared_expert.down_proj", NULL},
+    {"attn_norm", "input_layernorm", NULL, false},
+    {"attn_q", "self_attn.q_proj", NULL, false},
+    {"attn_k", "self_attn.k_proj", NULL, false},
+    {"attn_v", "self_attn.v_proj", NULL, false},
+    {"attn_qkv", "self_attn.qkv_proj", NULL, false},
+    {"attn_output", "self_attn.o_proj", NULL, false},
+    {"attn_q_norm", "self_attn.q_norm", NULL, false},
+    {"attn_k_norm", "self_attn.k_norm", NULL, false},
+    {"ffn_norm", "pre_feedforward_layernorm", "gemma2", false},
+    {"ffn_norm", "pre_feedforward_layernorm", "gemma3", false},
+    {"ffn_norm", "post_attention_layernorm", NULL, false},
+    {"post_attention_norm", "post_attention_layernorm", NULL, false},
+    {"post_ffw_norm", "post_feedforward_layernorm", NULL, false},
+    {"ffn_gate", "mlp.gate_proj", NULL, false},
+    {"ffn_up", "mlp.gate_up_proj", "phi3", false},
+    {"ffn_up", "mlp.up_proj", NULL, false},
+    {"ffn_down", "mlp.down_proj", NULL, false},
+    {"ffn_gate_inp", "mlp.gate", NULL, false},
+    {"ffn_gate_exps", "mlp.experts.gate_proj", NULL, false},
+    {"ffn_up_exps", "mlp.experts.up_proj", NULL, false},
+    {"ffn_down_exps", "mlp.experts.down_proj", NULL, false},
+    {"attn_sinks", "self_attn.sinks", NULL, true},
+    {"exp_probs_b", "mlp.gate.e_score_correction_bias", NULL, true},
+    {"ffn_gate_inp_shexp", "mlp.shared_expert_gate", NULL, false},
+    {"ffn_gate_shexp", "mlp.shared_expert.gate_proj", "qwen2moe", false},
+    {"ffn_up_shexp", "mlp.shared_expert.up_proj", "qwen2moe", false},
+    {"ffn_down_shexp", "mlp.shared_expert.down_proj", "qwen2moe", false},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj", NULL, false},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj", NULL, false},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj", NULL, false},
 };
 /* Files of before 2024 have an expert's number behind these. */
 static const struct name_pair of_experts[] = {
-    {"ffn_gate", "gate_proj", NULL}, {"ffn_up", "up_proj", NULL}, {"ffn_down", "down_proj", NULL}};
+    {"ffn_gate", "gate_proj", NULL, false}, {"ffn_up", "up_proj", NULL, false}, {"ffn_down", "down_proj", NULL, false}};
 /* Architectures whose converter puts the rows of q and k where RoPE turns neighbours; the others leave them. */
-static const char *const interleaved[] = {"llama", "granite", "smollm3"};
+static const char *const interleaved[] = {"llama", "granite", "granitemoe", "smollm3"};
 
 static bool is_arch(struct gguf_text arch, const char *what)
 {
     return arch.n == strlen(what) && memcmp(arch.data, what, arch.n) == 0;
 }
 
-static const char *find_name(const struct name_pair *pairs, size_t n_pairs, struct gguf_text arch, const char *text,
-                             size_t n)
+static const struct name_pair *find_name(const struct name_pair *pairs, size_t n_pairs, struct gguf_text arch,
+                                         const char *text, size_t n)
 {
     for (size_t i = 0; i < n_pairs; i++)
         if (strlen(pairs[i].gguf) == n && memcmp(pairs[i].gguf, text, n) == 0 &&
             (!pairs[i].arch || is_arch(arch, pairs[i].arch)))
-            return pairs[i].ours;
+            return &pairs[i];
     return NULL;
 }
 
@@ -70,19 +77,20 @@ static char *expert_name(unsigned layer, struct gguf_text arch, const char *name
     unsigned expert = 0;
     int used = 0;
     char *out;
-    const char *found = dot ? find_name(of_experts, sizeof of_experts / sizeof *of_experts, arch, name,
-                                        (size_t)(dot - name))
-                            : NULL;
+    const struct name_pair *found = dot ? find_name(of_experts, sizeof of_experts / sizeof *of_experts, arch, name,
+                                                    (size_t)(dot - name))
+                                        : NULL;
     if (!found || sscanf(dot + 1, "%5u%n", &expert, &used) != 1 || dot + 1 + used != name + n)
         return NULL;
-    return asprintf(&out, "model.layers.%u.mlp.experts.%u.%s%s", layer, expert, found, name + n) < 0 ? NULL : out;
+    return asprintf(&out, "model.layers.%u.mlp.experts.%u.%s%s", layer, expert, found->ours, name + n) < 0 ? NULL : out;
 }
 
 /* "model.layers.3.self_attn.q_proj.weight" of "blk.3.attn_q.weight". A name that the table does not list stays
  * unchanged. */
 static char *our_name(const char *gguf, struct gguf_text arch)
 {
-    const char *end = strrchr(gguf, '.'), *name = gguf, *found;
+    const char *end = strrchr(gguf, '.'), *name = gguf;
+    const struct name_pair *found;
     unsigned layer = 0;
     int used = 0;
     char *out;
@@ -98,8 +106,10 @@ static char *our_name(const char *gguf, struct gguf_text arch)
                      : find_name(beside, sizeof beside / sizeof *beside, arch, name, n);
     if (!found)
         return strdup(gguf);
-    if (of_layer ? asprintf(&out, "model.layers.%u.%s%s", layer, found, end) < 0
-                 : asprintf(&out, "%s%s", found, end) < 0)
+    if (found->is_whole)
+        end = "";
+    if (of_layer ? asprintf(&out, "model.layers.%u.%s%s", layer, found->ours, end) < 0
+                 : asprintf(&out, "%s%s", found->ours, end) < 0)
         return NULL;
     return out;
 }

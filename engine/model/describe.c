@@ -686,9 +686,11 @@ static void take_gguf(struct model_config *model)
 {
     model->norms_add_one = false;
     for (uint32_t l = 0; l < model->n_layers; l++)
-        for (uint32_t i = 0; i < model->layers[l].n_blocks; i++)
+        for (uint32_t i = 0; i < model->layers[l].n_blocks; i++) {
+            struct model_experts *e = &model->layers[l].blocks[i].experts;
             if (model->layers[l].blocks[i].kind == BLOCK_EXPERTS)
-                model->layers[l].blocks[i].experts.names = EXPERTS_GATE_PROJ;
+                e->names = e->names == EXPERTS_TRANSPOSED ? EXPERTS_GATE_PROJ_BIAS : EXPERTS_GATE_PROJ;
+        }
 }
 
 int model_describe(const char *model_dir, struct model_config **out, struct sampling_defaults *sampling,

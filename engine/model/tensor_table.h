@@ -77,6 +77,7 @@ enum model_condition {
     IF_HEAD_NORM_ALL,
     IF_SINKS,
     IF_EXPERTS_GATE_PROJ,
+    IF_EXPERTS_GATE_PROJ_BIAS,
     IF_EXPERTS_W1,
     IF_EXPERTS_LINEAR, /* of gate and up: fused */
     IF_EXPERTS_TRANSPOSED, /* likewise, gate's and up's rows in turn; matrices are [count, cols, rows] */

@@ -44,7 +44,11 @@ const struct model_tensor model_tensors[] = {
     {OF_MLP,       TENSOR_VECTOR, VEC_MLP_POST_NORM,  L "post_feedforward_layernorm.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_BOTH},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.*.gate_proj.weight",    SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_GATE_PROJ},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.*.up_proj.weight",      SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_GATE_PROJ},
+    {OF_EXPERTS,   TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.experts.*.gate_proj.bias",      SIZE_EXPERTS, SIZE_INNER, SIZE_ONE,    SHARD_ROWS, IF_EXPERTS_GATE_PROJ_BIAS},
+    {OF_EXPERTS,   TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.experts.*.up_proj.bias",        SIZE_EXPERTS, SIZE_INNER, SIZE_ONE,    SHARD_ROWS, IF_EXPERTS_GATE_PROJ_BIAS},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_DOWN,          L "mlp.experts.*.down_proj.weight",    SIZE_EXPERTS, SIZE_HIDDEN, SIZE_INNER, SHARD_COLS, IF_EXPERTS_GATE_PROJ},
+    {OF_EXPERTS,   TENSOR_BIAS,   SITE_DOWN,          L "mlp.experts.*.down_proj.bias",      SIZE_EXPERTS, SIZE_HIDDEN, SIZE_ONE,   SHARD_NONE, IF_EXPERTS_GATE_PROJ_BIAS},
+    {OF_EXPERTS,   TENSOR_VECTOR, VEC_ROUTER_BIAS,    L "mlp.gate.bias",                     SIZE_ONE, SIZE_EXPERTS,  SIZE_ONE,    SHARD_NONE, IF_EXPERTS_GATE_PROJ_BIAS},
     {OF_EXPERTS,   TENSOR_VECTOR, VEC_ROUTER,         L "mlp.gate.weight",                   SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_GATE_PROJ},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.experts.*.w1.weight", SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_W1},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.experts.*.w3.weight", SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_W1},
@@ -119,13 +123,15 @@ const size_t model_n_tensors = sizeof model_tensors / sizeof model_tensors[0];
 
 static bool experts_have(const struct model_experts *e, enum model_condition condition)
 {
+    const bool is_gate_proj = e->names == EXPERTS_GATE_PROJ || e->names == EXPERTS_GATE_PROJ_BIAS;
     switch (condition) {
-    case IF_EXPERTS_GATE_PROJ: return e->names == EXPERTS_GATE_PROJ;
+    case IF_EXPERTS_GATE_PROJ: return is_gate_proj;
+    case IF_EXPERTS_GATE_PROJ_BIAS: return e->names == EXPERTS_GATE_PROJ_BIAS;
     case IF_EXPERTS_W1: return e->names == EXPERTS_W1;
     case IF_EXPERTS_LINEAR: return e->names == EXPERTS_LINEAR;
     case IF_EXPERTS_TRANSPOSED: return e->names == EXPERTS_TRANSPOSED;
-    case IF_SHARED_EXPERT: return e->names == EXPERTS_GATE_PROJ && e->shared_size > 0 && e->shared_gate;
-    case IF_SHARED_EXPERTS: return e->names == EXPERTS_GATE_PROJ && e->shared_size > 0 && !e->shared_gate;
+    case IF_SHARED_EXPERT: return is_gate_proj && e->shared_size > 0 && e->shared_gate;
+    case IF_SHARED_EXPERTS: return is_gate_proj && e->shared_size > 0 && !e->shared_gate;
     case IF_SHARED_MLP: return e->names == EXPERTS_LINEAR && e->shared_size > 0;
     case IF_CORRECTION: return e->router == ROUTER_SIGMOID;
     default: return false;
@@ -162,6 +168,7 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_HEAD_NORM_ALL: return block->attention.head_norm == HEAD_NORM_ALL;
     case IF_SINKS: return block->attention.sinks;
     case IF_EXPERTS_GATE_PROJ:
+    case IF_EXPERTS_GATE_PROJ_BIAS:
     case IF_EXPERTS_W1:
     case IF_EXPERTS_LINEAR:
     case IF_EXPERTS_TRANSPOSED:

@@ -30,7 +30,7 @@ import make_goldens
 
 ROOT = pathlib.Path(__file__).resolve().parent / "gguf"
 PROMPT = 60
-DEQUANTIZED = ("qwen2", "llama", "qwen3", "olmo2")  # between them every type
+DEQUANTIZED = ("qwen2", "llama", "qwen3", "olmo2", "codes")  # between them every type
 TYPE = gguf.GGMLQuantizationType
 
 BASE = dict(make_goldens.BASE, torch_dtype="float32", vocab_size=96, hidden_size=256, intermediate_size=256, num_hidden_layers=1,

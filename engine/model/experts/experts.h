@@ -15,6 +15,7 @@ enum model_router {
 /* What a checkpoint calls the matrices of an expert, and how it stores them. */
 enum model_expert_names {
     EXPERTS_GATE_PROJ, /* mlp.experts.0.gate_proj, up_proj, down_proj; mlp.shared_expert, or without a gate _experts */
+    EXPERTS_GATE_PROJ_BIAS, /* likewise, with biases of the matrices and the router: gpt-oss in GGUF */
     EXPERTS_W1, /* block_sparse_moe.experts.0.w1, w3, w2 */
     EXPERTS_LINEAR, /* block_sparse_moe.input_linear, gate above up, and output_linear, of all experts; shared_mlp */
     EXPERTS_TRANSPOSED, /* mlp.experts.gate_up_proj and down_proj of all experts, whose rows are inputs */
