@@ -5,6 +5,7 @@
 
 #include "kernels/args/moe.h"
 #include "kernels/math/gate.h"
+#include "kernels/planner.h"
 
 #include <math.h>
 

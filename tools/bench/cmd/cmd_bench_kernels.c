@@ -337,6 +337,7 @@ static size_t own_flags(struct bench *bench, struct cli_option *out)
         {.names = "sampling", .kind = CLI_STRING, .target = &shape->sampling, .value = "KIND",
          .help = "What rows of sample ask for: greedy, temperature, top_p or full (default): top_k 50, top_p 0.9, 5 logprobs."},
         {.names = "heads", .kind = CLI_STRING, .target = &shape->heads, .value = "Q/KV", .help = "Heads of queries and of KV: 32/8."},
+        {.names = "experts", .kind = CLI_STRING, .target = &shape->experts, .value = "E/USED", .help = "Experts, and those that a token uses: 64/8. Of a mixture of experts, --rows is of one."},
         {.names = "head-dim", .kind = CLI_U32, .target = &shape->head_dim, .max = 256, .value = "N", .help = "Of attention's heads."},
         {.names = "seqs", .kind = CLI_STRING, .target = &shape->seqs, .value = "LIST",
          .help = "Sequences of the step, COUNTxTOKENS@POSITION: 64x1@4096 decodes 64 with 4096 tokens behind each,\n"
@@ -410,6 +411,7 @@ int bench_kernels(int argc, char **argv)
                     "  quire bench kernels --case gemm --threads 2\n"
                     "  QUIRE_ISA=avx2 quire bench kernels --case \"gemm bfloat16\" --json\n"
                     "  quire bench kernels --op gemm --rows 4096 --cols 4096 --tokens 1,8,64 --dtype bfloat16\n"
+                    "  quire bench kernels --op moe_gemm_gated --rows 1536 --cols 2048 --experts 64/8 --tokens 1,16\n"
                     "  quire bench kernels --device cuda --op attention --heads 32/8 --head-dim 128 --seqs 64x1@4096",
         .options = rows,
         .positionals = {NULL},
