@@ -89,8 +89,8 @@ static bool parse_heads(const char *text, struct op_case *c)
 static bool parse_experts(const char *text, struct op_moe *moe)
 {
     return take_number(&text, &moe->n_experts) && take(&text, '/') && take_number(&text, &moe->n_used) &&
-           *text == '\0' && moe->n_experts <= K_MOE_MAX_EXPERTS && moe->n_used > 0 &&
-           moe->n_used <= K_MOE_MAX_USED && moe->n_used <= moe->n_experts;
+           *text == '\0' && moe->n_experts <= K_MOE_MAX_EXPERTS && moe->n_used > 0 && moe->n_used <= K_MOE_MAX_USED &&
+           moe->n_used <= moe->n_experts;
 }
 
 static bool parse_seqs(const char *text, struct op_case *c)
