@@ -114,13 +114,15 @@ QUANT_FN float4 read4(const struct cuda_quant &p, const unsigned char *row, uint
     return make_float4(q[0], q[1], q[2], q[3]);
 }
 
-template <bool is_grouped> QUANT_FN void put(const struct quant_rows &a, uint32_t token, uint32_t row, float sum)
+/* finishes: a.finishes; int8 kernels know it when they are compiled, because a gate takes registers. */
+template <bool is_grouped>
+QUANT_FN void put(const struct quant_rows &a, uint32_t token, uint32_t row, float sum, bool finishes)
 {
     if (token >= a.n_tokens || row >= a.n_rows)
         return;
     float *out = a.out + (is_grouped ? a.order[token] : token) * a.out_stride + row;
     sum = a.bias ? sum + a.bias[row] : sum;
-    *out = a.finishes ? k_gated(a.gate, *out, sum) : sum;
+    *out = finishes ? k_gated(a.gate, *out, sum) : sum;
 }
 
 /* Folds sums of segments by the tree of kernels/segments.h as they arrive. Waiting sums are kept level by level. */
@@ -146,6 +148,7 @@ template <uint32_t n> QUANT_FN void fold_segment(struct quant_sums<n> &s, uint32
 
 #define LANE_COLS 256u
 #define LANE_TOKENS 4u /* with 8 a thread has 216 registers, and on sm_100 it spills */
+#define LANE_BLOCKS 4u /* on an SM, at least: without a number ptxas spills to have six of them */
 #define QUARTERS 4u
 #define LANE_ROWS (THREADS / QUARTERS)
 
@@ -254,10 +257,11 @@ QUANT_FN void multiply_lanes(const struct quant_rows &a, uint32_t token, uint32_
 #pragma unroll
     for (uint32_t t = 0; t < tokens; t++)
         if (t % QUARTERS == quarter)
-            put<is_grouped>(a, token + t, row, own.total[t / QUARTERS]);
+            put<is_grouped>(a, token + t, row, own.total[t / QUARTERS], a.finishes);
 }
 
-template <uint32_t tokens> static __global__ void __launch_bounds__(THREADS) quant_lane_kernel(struct quant_rows a)
+template <uint32_t tokens>
+static __global__ void __launch_bounds__(THREADS, LANE_BLOCKS) quant_lane_kernel(struct quant_rows a)
 {
     const uint32_t token_tiles = (a.n_tokens + tokens - 1) / tokens;
     multiply_lanes<tokens, false>(a, blockIdx.x % token_tiles * tokens, blockIdx.x / token_tiles);
@@ -265,7 +269,7 @@ template <uint32_t tokens> static __global__ void __launch_bounds__(THREADS) qua
 
 /* The experts': row_tiles blocks for each tile of the list. A tile of the form int8 has more tokens than fit here. */
 template <uint32_t tokens>
-static __global__ void __launch_bounds__(THREADS)
+static __global__ void __launch_bounds__(THREADS, LANE_BLOCKS)
     quant_lane_grouped(struct quant_rows a, const struct cuda_moe_list list, uint32_t row_tiles)
 {
     if (!take_tile(a, list, blockIdx.x / row_tiles))
@@ -492,8 +496,9 @@ QUANT_FN void sum_int8(const struct quant_rows &a, struct int8_tile &w, uint32_t
     }
 }
 
+#define INT8_BLOCKS 5u /* on an SM, at least: see LANE_BLOCKS */
 #define INT8_ROWS (THREADS / 32 * 16)
-template <bool is_grouped>
+template <bool is_grouped, bool finishes>
 QUANT_FN void multiply_int8(const struct quant_rows &a, uint32_t first_token, uint32_t row_tile)
 {
     const uint32_t lane = threadIdx.x % 32, row = row_tile * INT8_ROWS + threadIdx.x / 32 * 16 + lane / 4;
@@ -515,20 +520,21 @@ QUANT_FN void multiply_int8(const struct quant_rows &a, uint32_t first_token, ui
     }
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++)
-        put<is_grouped>(a, w.token + j % 2, row + j / 2 * 8, own.total[j]);
+        put<is_grouped>(a, w.token + j % 2, row + j / 2 * 8, own.total[j], finishes);
 }
 
-static __global__ void __launch_bounds__(THREADS) quant_int8_kernel(struct quant_rows a)
+template <bool finishes> static __global__ void __launch_bounds__(THREADS) quant_int8_kernel(struct quant_rows a)
 {
     const uint32_t token_tiles = (a.n_tokens + TOKENS - 1) / TOKENS;
-    multiply_int8<false>(a, blockIdx.x % token_tiles * TOKENS, blockIdx.x / token_tiles);
+    multiply_int8<false, finishes>(a, blockIdx.x % token_tiles * TOKENS, blockIdx.x / token_tiles);
 }
 
-static __global__ void __launch_bounds__(THREADS)
+template <bool finishes>
+static __global__ void __launch_bounds__(THREADS, INT8_BLOCKS)
     quant_int8_grouped(struct quant_rows a, const struct cuda_moe_list list, uint32_t row_tiles)
 {
     if (take_tile(a, list, blockIdx.x / row_tiles))
-        multiply_int8<true>(a, 0, blockIdx.x % row_tiles);
+        multiply_int8<true, finishes>(a, 0, blockIdx.x % row_tiles);
 }
 
 /* ---- launches ------------------------------------------------------------------------------------------- */
@@ -555,7 +561,9 @@ static cudaError_t launch_grouped(const struct cuda_gemm_call *call, const struc
     const dim3 grid(cuda_moe_most_tiles(call->moe, call->args->weight->n_experts, tokens) * row_tiles);
     const struct cuda_moe_list &list = call->moe->list;
     if (as_int8)
-        return K_LAUNCH(quant_int8_grouped, grid, dim3(THREADS), 0, call->stream, a, list, row_tiles);
+        return a.finishes
+                   ? K_LAUNCH(quant_int8_grouped<true>, grid, dim3(THREADS), 0, call->stream, a, list, row_tiles)
+                   : K_LAUNCH(quant_int8_grouped<false>, grid, dim3(THREADS), 0, call->stream, a, list, row_tiles);
     return tokens == 1
                ? K_LAUNCH(quant_lane_grouped<1>, grid, dim3(THREADS), 0, call->stream, a, list, row_tiles)
                : K_LAUNCH(quant_lane_grouped<LANE_TOKENS>, grid, dim3(THREADS), 0, call->stream, a, list, row_tiles);
@@ -572,8 +580,10 @@ static cudaError_t launch_rows(const struct cuda_gemm_call *call, const struct k
         return K_LAUNCH(quant_lane_kernel<1>, dim3(row_tiles), dim3(THREADS), 0, stream, a);
     const uint32_t tokens = as_int8 ? TOKENS : LANE_TOKENS;
     dim3 grid((a.n_tokens + tokens - 1) / tokens * row_tiles);
-    return as_int8 ? K_LAUNCH(quant_int8_kernel, grid, dim3(THREADS), 0, stream, a)
-                   : K_LAUNCH(quant_lane_kernel<LANE_TOKENS>, grid, dim3(THREADS), 0, stream, a);
+    if (as_int8)
+        return a.finishes ? K_LAUNCH(quant_int8_kernel<true>, grid, dim3(THREADS), 0, stream, a)
+                          : K_LAUNCH(quant_int8_kernel<false>, grid, dim3(THREADS), 0, stream, a);
+    return K_LAUNCH(quant_lane_kernel<LANE_TOKENS>, grid, dim3(THREADS), 0, stream, a);
 }
 
 /* Launches rows [begin, end) of the weight that belong to the part. If gated, rows of the first half write out, and

@@ -238,7 +238,8 @@ static void test_formats_that_differ(void **state)
 {
     (void)state;
     struct k_backend *b = open_form(K_FORM_LANE);
-    struct matrices *bytes = make_matrices(k_format_of_planes(K_INT, 8, 32, K_F32)), *floats = make_matrices(k_format_of(K_F32));
+    struct matrices *bytes = make_matrices(k_format_of_planes(K_INT, 8, 32, K_F32)),
+                    *floats = make_matrices(k_format_of(K_F32));
     struct k_weight *w;
     struct quire_error err;
     bytes->views[2].format.group = 16;
