@@ -63,8 +63,7 @@ struct k_backend_ops {
     /* Allocates host memory that kv_copy can access; pinned on a device. free() also frees it. */
     int (*alloc_host)(struct k_backend *b, uint64_t bytes, void **host, struct quire_error *err);
     void (*free)(struct k_backend *b, void *dev);
-    /* parts: [n_experts][n_parts]. Experts are matrices of one shape, each of n_parts stacked by rows. QUIRE_UNSUPPORTED
-     * above one expert where the backend has no operation on them. */
+    /* parts: [n_experts][n_parts]. Experts are matrices of one shape, each of n_parts stacked by rows. */
     int (*weight_create)(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_experts, uint32_t n_parts,
                          struct k_weight **out, struct quire_error *err);
     void (*weight_destroy)(struct k_backend *b, struct k_weight *w);

@@ -51,20 +51,21 @@ static bool host_needs_gate_up(const struct k_plan_dims *dims)
     return true;
 }
 
-static uint64_t host_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
+static uint64_t host_weight_bytes(struct k_format format, uint32_t n_experts, uint32_t n_rows, uint32_t n_cols)
 {
     (void)format;
+    (void)n_experts;
     (void)n_rows;
     (void)n_cols;
     return 0;
 }
 
-static uint64_t cpu_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
+static uint64_t cpu_weight_bytes(struct k_format format, uint32_t n_experts, uint32_t n_rows, uint32_t n_cols)
 {
 #if defined(QUIRE_CPU_BACKEND)
-    return cpu_repacked_bytes(format, n_rows, n_cols);
+    return n_experts * cpu_repacked_bytes(format, n_rows, n_cols);
 #else
-    return host_weight_bytes(format, n_rows, n_cols);
+    return host_weight_bytes(format, n_experts, n_rows, n_cols);
 #endif
 }
 

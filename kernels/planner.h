@@ -18,8 +18,9 @@ struct k_plan_dims {
     uint32_t n_threads; /* as in k_backend_options, including 0: host backends need scratch per thread */
     bool not_invariant; /* as in k_backend_options, with 16-bit weights in the mma form */
     uint32_t n_ranks; /* ranks that compute together; 0 means 1 */
-    /* Mixtures of experts: experts, those that a token uses, and the most rows of an expert's matrix. 0: none. */
-    uint32_t n_experts, n_used, expert_rows;
+    /* Mixtures of experts: experts, those that a token uses, the most rows of an expert's matrix, and the most columns
+     * of one that has an input for each choice. 0: none. */
+    uint32_t n_experts, n_used, expert_rows, choice_cols;
 };
 struct k_plan_bytes {
     uint64_t gemm;
@@ -43,9 +44,9 @@ struct k_planner {
     uint32_t micro_batch_tokens;
     void (*workspace)(const struct k_plan_dims *dims, struct k_plan_bytes *out);
     bool (*needs_gate_up)(const struct k_plan_dims *dims); /* whether gemm_gated() needs its scratch */
-    /* Device memory for one part of a weight; 0 if it is used in place. On a host, the memory for weights that the int8
-     * form repacks. */
-    uint64_t (*weight_bytes)(struct k_format format, uint32_t n_rows, uint32_t n_cols);
+    /* Device memory for one part of a weight, in all its experts (1 of others); 0 if it is used in place. On a host, the
+     * memory for weights that the int8 form repacks. */
+    uint64_t (*weight_bytes)(struct k_format format, uint32_t n_experts, uint32_t n_rows, uint32_t n_cols);
 };
 /* Returns the planner of a device named as in options: "ref", "cpu", "cuda" or "cuda:N". Returns NULL if no such device
  * exists. */

@@ -83,13 +83,3 @@ int k_weight_check_experts(const struct k_weight_view *parts, uint32_t n_experts
     }
     return status;
 }
-
-int k_weight_one_expert(uint32_t n_experts, struct quire_error *err)
-{
-    return n_experts == 1
-               ? QUIRE_OK
-               : quire_fail(
-                     err, QUIRE_UNSUPPORTED,
-                     "weight: has %u experts: mixtures of experts are not supported on a GPU yet; use --device cpu",
-                     n_experts);
-}

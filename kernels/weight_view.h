@@ -11,7 +11,5 @@ int k_weight_check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t
 /* The same of each of n_experts weights [n_experts][n_parts], which must have one shape. *n_rows: of one. */
 int k_weight_check_experts(const struct k_weight_view *parts, uint32_t n_experts, uint32_t n_parts, uint32_t *n_rows,
                            struct quire_error *err);
-/* QUIRE_UNSUPPORTED above one expert: for backends without operations on several. */
-int k_weight_one_expert(uint32_t n_experts, struct quire_error *err);
 
 #endif

@@ -15,7 +15,7 @@ build=${1:-build}
 bad=0
 complain() { printf 'ptxas: %s\n' "$*" >&2; bad=1; }
 
-for file in kernels/cuda/*.cu kernels/cuda/*.cuh kernels/cuda/hopper/*.cu kernels/cuda/hopper/*.cuh; do
+for file in kernels/cuda/*.cu kernels/cuda/*.cuh kernels/cuda/*/*.cu kernels/cuda/*/*.cuh; do
     case $file in */device.cuh | */ptx.cuh | *'*'*) continue ;; esac
     # Comments may name them.
     found=$(sed -E 's@//.*@@; s@/\*.*\*/@@g; s@^ \*.*@@; s@^/\*.*@@' "$file" | grep -nE '<<<|extern +__shared__|(^|[^A-Za-z0-9_])(asm|__asm__)[^A-Za-z0-9_]' | head -3)
@@ -28,7 +28,7 @@ found=$(grep -nE -- '[ ",]-(D|include|imacros|isystem)' kernels/cuda/toolchain/l
 [ -z "$found" ] || complain "kernels must compile without definitions and with the root's headers alone: $found"
 
 logs=""
-for file in kernels/cuda/*.cu kernels/cuda/hopper/*.cu; do
+for file in kernels/cuda/*.cu kernels/cuda/*/*.cu; do
     [ -e "$file" ] || { complain "there are no kernels"; break; }
     log=$build/kernels/cuda/${file##*/}.o.log
     if [ -e "$log" ]; then logs="$logs $log"; else complain "$file was not compiled in $build"; fi

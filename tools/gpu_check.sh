@@ -324,6 +324,7 @@ bench_kernels() {
         kernels 60 gemm --quick --op gemm --rows 64 --cols 48 --tokens 1,5 --dtype bfloat16
         kernels 60 attention --quick --op attention --heads 4/2 --head-dim 32 --seqs 2x1@70
         kernels 60 sample --quick --op sample --tokens 2 --rows 100 --sampling top_p
+        kernels 60 experts --quick --op moe_gemm_gated --rows 32 --cols 48 --experts 4/2 --tokens 1,9 --dtype bfloat16
         return
     fi
     kernels 90 goals --case " mma "
@@ -344,6 +345,9 @@ more_kernels() { # published shapes of others
     for length in 511 2047 8191; do
         kernels 25 "attention_64x$length" --op attention --heads 32/4 --head-dim 128 --seqs 64x1@$length
     done
+    # Qwen3-30B-A3B's experts.
+    kernels 30 experts_gate_up --op moe_gemm_gated --rows 1536 --cols 2048 --experts 128/8 --tokens 1,16,64,512,2048 --dtype bfloat16
+    kernels 30 experts_down --op moe_gemm --rows 2048 --cols 768 --unit 64 --experts 128/8 --tokens 1,16,64,512,2048 --dtype bfloat16
     kernels 30 gemm_wide --op gemm --rows 73728 --cols 12288 --tokens 1,32 --dtype bfloat16
     kernels 20 sample_kinds --op sample --tokens 64 --rows 151936 --sampling greedy
 }

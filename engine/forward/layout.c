@@ -194,6 +194,7 @@ struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct en
         .n_experts = model_largest_whole(desc, SIZE_EXPERTS),
         .n_used = model_largest_whole(desc, SIZE_USED),
         .expert_rows = (uint32_t)max64(2 * inner, hidden),
+        .choice_cols = (uint32_t)inner,
     };
 }
 

@@ -421,20 +421,24 @@ static struct k_format format_of(const struct model_desc *desc, const struct mod
     const struct k_format made = model_made_format(desc, stack->layer, stack->parts);
     if (made.bits || desc->facts->quantization.made)
         return made.bits ? made : k_format_of(desc->facts->dtype);
+    if (desc->facts->quantization.layout == QUANTIZATION_MXFP4) /* experts alone are */
+        return stack->parts->count != SIZE_ONE ? k_format_of_planes(K_E2M1, 4, 32, K_E8M0)
+                                               : k_format_of(desc->facts->dtype);
     return stack->layer < desc->config->n_layers ? model_weight_format(desc) : k_format_of(desc->facts->dtype);
 }
 
-/* Quantized parts have a copy each. */
+/* Quantized parts have a copy each, with those of all experts. */
 static uint64_t stack_weight_bytes(const struct model_desc *desc, const struct model_stack *stack,
                                    const struct k_planner *planner)
 {
     const struct k_format format = format_of(desc, stack);
     uint64_t n = 0;
     if (k_format_is_plain(format))
-        return stack->count * planner->weight_bytes(format, stack->rows, stack->cols);
+        return planner->weight_bytes(format, stack->count, stack->rows, stack->cols);
     for (uint32_t i = 0; i < stack->n_parts; i++)
-        n += planner->weight_bytes(format, model_size_of(desc, stack->layer, stack->parts[i].rows), stack->cols);
-    return stack->count * n;
+        n += planner->weight_bytes(format, stack->count, model_size_of(desc, stack->layer, stack->parts[i].rows),
+                                   stack->cols);
+    return n;
 }
 
 uint64_t model_weight_bytes(const struct model_desc *desc, const struct k_planner *planner)

@@ -616,7 +616,7 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
         model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
         snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.95s", name);
     }
-    f->repacked_bytes += b->planner ? b->planner->weight_bytes(v.format, v.n_rows, v.n_cols) : 0;
+    f->repacked_bytes += b->planner ? b->planner->weight_bytes(v.format, 1, v.n_rows, v.n_cols) : 0;
     return QUIRE_OK;
 }
 

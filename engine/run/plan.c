@@ -729,11 +729,6 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     p->planner = at_hand ? at_hand->planner : k_planner_find(device);
     if (!p->planner)
         return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu, cuda or cuda:N, got '%.40s'", device);
-    if (!p->planner->on_host && model_largest_whole(desc, SIZE_EXPERTS) > 0)
-        return quire_fail(
-            err, QUIRE_UNSUPPORTED,
-            "--device %s: %s is a mixture of experts, which is not supported on a GPU yet: use --device cpu",
-            p->planner->name, desc->config->architecture);
     p->overlap_depth = p->n_ranks > 1 ? 0 : p->planner->overlap_depth; /* ranks receive tokens, not the addresses where
                                                                     * they will appear */
     if (p->planner->on_host)

@@ -384,6 +384,7 @@ static void bind_workspace(struct op_binding *n)
         .n_experts = c->moe ? c->moe->n_experts : 0,
         .n_used = c->moe ? c->moe->n_used : 0,
         .expert_rows = c->n_rows,
+        .choice_cols = c->moe && c->moe->per_choice ? c->n_cols : 0,
     };
     struct k_plan_bytes bytes;
     n->b->ops->planner->workspace(&dims, &bytes);

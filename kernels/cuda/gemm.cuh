@@ -11,6 +11,7 @@
 #include "kernels/args/gemm.h"
 #include "kernels/cuda/factors.cuh"
 #include "kernels/cuda/gemm_launch.h"
+#include "kernels/cuda/moe/list.h"
 #include "kernels/math/bits.h"
 
 #define GEMM_FN static __device__ __forceinline__
@@ -31,6 +32,9 @@ struct gemm_mma_args {
     uint32_t unit, n_whole, first_col; /* as in kernels/segments.h */
     bool x_is_factors, y_is_factors; /* otherwise floats: factors.cuh */
     struct k_gate gate; /* gated */
+    /* Grouped: of a tile's tokens, which are places of moe/list.h. */
+    const uint32_t *order;
+    uint32_t choices_per_row;
 };
 
 static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a, const struct cuda_gated *gated)
@@ -49,7 +53,9 @@ static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a,
                               a->first_col,
                               a->x_for_gemm,
                               gated && gated->as_factors,
-                              gated ? gated->gate : (struct k_gate){K_GATE_SILU, 0.0f}};
+                              gated ? gated->gate : (struct k_gate){K_GATE_SILU, 0.0f},
+                              NULL,
+                              0};
     return m;
 }
 
@@ -59,6 +65,38 @@ static inline struct gemm_mma_args gemm_mma_args_of(const struct k_gemm_args *a,
 #define GEMM_SPREAD_SHARED_BYTES (168u << 10)
 cudaError_t launch_gemm_spread(cudaStream_t stream, const struct gemm_mma_args &a, const uint16_t *factors,
                                uint32_t stride);
+
+/* Returns the GEMM of a tile of the list, as the dense kernels compute it. */
+GEMM_FN struct gemm_mma_args gemm_of_tile(const struct gemm_mma_args &all, const struct cuda_moe_list &list,
+                                          uint32_t tile)
+{
+    struct gemm_mma_args a = all;
+    const uint4 words = *(const uint4 *)(const void *)&list.tiles_dev[tile];
+    const struct cuda_moe_tile t = {words.x, words.y, words.z, 0};
+    const uint64_t row = t.expert * (uint64_t)a.n_rows;
+    a.weights += row * a.row_stride_bytes;
+    a.exponents = a.exponents ? a.exponents + row : NULL;
+    a.bias = a.bias ? a.bias + row : NULL;
+    a.order = list.order_dev + t.first;
+    a.choices_per_row = list.choices_per_row;
+    a.n_tokens = t.n;
+    return a;
+}
+
+/* Returns a token's row of y, and its row of x. */
+template <bool is_grouped> GEMM_FN uint32_t gemm_out_row(const struct gemm_mma_args &a, uint32_t token)
+{
+    return is_grouped ? a.order[token] : token;
+}
+GEMM_FN uint32_t gemm_grouped_x_row(const struct gemm_mma_args &a, uint32_t token)
+{
+    return token < a.n_tokens ? a.order[token] / a.choices_per_row : 0;
+}
+
+/* A shape of the dense kernels, in a grouped one. */
+template <class dense> struct gemm_grouped : dense {
+    static constexpr bool is_grouped = true;
+};
 
 /* Returns row `i` of the tile of n rows that begins at `first`, as a row of the matrix; a.n_rows or more if there is no
  * such row. A gated tile is n / 2 rows of gate followed by the same n / 2 of up, so that both factors of an output are

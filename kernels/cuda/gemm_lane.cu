@@ -20,6 +20,7 @@
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/gemm_launch.h"
+#include "kernels/cuda/moe/list.h"
 #include "kernels/cuda/widen.cuh"
 #include "kernels/math/gate.h"
 #include "kernels/math/lane_sum.h"
@@ -39,16 +40,22 @@ struct gemm_lane {
     uint32_t n_rows, n_cols, n_tokens;
     uint32_t unit, n_whole, first_col; /* as in segments.h */
     struct k_gate gate; /* gated */
+    /* Grouped: a tile's choices (moe/list.h) */
+    const uint32_t *order;
+    uint32_t choices_per_row;
 };
 
 /* Loads columns [from, from + n) of the tile's tokens, with n at most COLS, and +0 past the last column and token. */
-template <uint32_t tokens>
+template <uint32_t tokens, bool is_grouped>
 static __device__ __forceinline__ void load_activations(float (*shared)[COLS], const struct gemm_lane &a,
                                                         uint32_t token, uint32_t from, uint32_t n)
 {
     uint32_t n_filled = (n + K_LANES - 1) / K_LANES * K_LANES;
     for (uint32_t t = 0; t < tokens; t++) {
-        const float *x = a.x + (uint64_t)(token + t) * a.n_cols + from;
+        uint32_t row = token + t;
+        if (is_grouped)
+            row = row < a.n_tokens ? a.order[row] / a.choices_per_row : 0;
+        const float *x = a.x + (uint64_t)row * a.n_cols + from;
         for (uint32_t k = threadIdx.x; k < n_filled; k += THREADS)
             shared[t][k] = token + t < a.n_tokens && k < n ? x[k] : 0.0f;
     }
@@ -78,7 +85,7 @@ template <uint32_t tokens> struct lane_rows {
 };
 
 /* Sets own.total to the lane sums of columns [from, end); to -0, which changes no number, if there are none. */
-template <enum k_dtype dtype, uint32_t tokens>
+template <enum k_dtype dtype, uint32_t tokens, bool is_grouped>
 static __device__ __forceinline__ void sum_columns(struct lane_rows<tokens> &own, float (*x)[tokens][COLS],
                                                    const struct gemm_lane &a, uint32_t token, uint32_t from,
                                                    uint32_t end)
@@ -94,7 +101,7 @@ static __device__ __forceinline__ void sum_columns(struct lane_rows<tokens> &own
     for (; from < end; from += COLS, own.buffer ^= 1) {
         /* The buffer was read before the barrier of the previous chunk. */
         uint32_t n = min(end - from, COLS);
-        load_activations<tokens>(x[own.buffer], a, token, from, n);
+        load_activations<tokens, is_grouped>(x[own.buffer], a, token, from, n);
         __syncthreads();
 #pragma unroll(tokens == 1 ? 4 : 2)
         for (uint32_t k = 4 * quarter; k < n + 4 * quarter; k += K_LANES) {
@@ -139,27 +146,29 @@ static __device__ __forceinline__ void fold_segment(struct lane_rows<tokens> &ow
     }
 }
 
-template <enum k_dtype dtype, bool is_gated, uint32_t tokens>
-static __global__ void __launch_bounds__(THREADS, 2) gemm_lane_kernel(struct gemm_lane a)
+/* Computes a tile: some rows of `tokens` tokens. */
+template <enum k_dtype dtype, bool is_gated, uint32_t tokens, bool is_grouped>
+static __device__ __forceinline__ void multiply_tile(const struct gemm_lane &a, uint32_t token, uint32_t row_tile)
 {
     __shared__ __align__(16) float x[2][tokens][COLS];
-    uint32_t token_tiles = (a.n_tokens + tokens - 1) / tokens, quarter = threadIdx.x % QUARTERS;
-    uint32_t token = blockIdx.x % token_tiles * tokens;
-    uint32_t first_row = blockIdx.x / token_tiles * BLOCK_ROWS + threadIdx.x / QUARTERS * ROWS;
+    uint32_t quarter = threadIdx.x % QUARTERS;
+    uint32_t first_row = row_tile * BLOCK_ROWS + threadIdx.x / QUARTERS * ROWS;
     struct lane_rows<tokens> own = {
     };
 #pragma unroll
     for (uint32_t r = 0; r < ROWS; r++)
         own.rows[r] = a.weight + min(matrix_row<is_gated>(a, first_row, r), a.n_rows - 1) * a.row_stride_bytes;
     for (uint32_t i = 0; i < (a.unit ? K_SEGMENTS : 1); i++) {
-        sum_columns<dtype, tokens>(own, x, a, token, k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, i),
-                                   k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, i + 1));
+        sum_columns<dtype, tokens, is_grouped>(own, x, a, token,
+                                               k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, i),
+                                               k_segment_begin_in(a.n_cols, a.n_whole, a.first_col, a.unit, i + 1));
         fold_segment<tokens>(own, i);
     }
 #pragma unroll
     for (uint32_t t = 0; t < tokens; t++) {
         if (t % QUARTERS != quarter || token + t >= a.n_tokens)
             continue;
+        const uint64_t out_row = is_grouped ? a.order[token + t] : token + t;
         float y[ROWS];
 #pragma unroll
         for (uint32_t r = 0; r < ROWS; r++) {
@@ -167,16 +176,59 @@ static __global__ void __launch_bounds__(THREADS, 2) gemm_lane_kernel(struct gem
             y[r] = own.total[r][t / QUARTERS];
             y[r] = a.bias && row < a.n_rows ? y[r] + a.bias[row] : y[r];
             if (!is_gated && row < a.n_rows)
-                a.y[(uint64_t)(token + t) * a.n_rows + row] = y[r];
+                a.y[out_row * a.n_rows + row] = y[r];
         }
         if (is_gated && first_row < a.n_rows)
-            a.y[(uint64_t)(token + t) * (a.n_rows / 2) + first_row / 2] = k_gated(a.gate, y[0], y[1]);
+            a.y[out_row * (a.n_rows / 2) + first_row / 2] = k_gated(a.gate, y[0], y[1]);
     }
 }
 
-template <enum k_dtype dtype, bool is_gated>
-static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, float *y, struct k_gate gate)
+template <enum k_dtype dtype, bool is_gated, uint32_t tokens>
+static __global__ void __launch_bounds__(THREADS, 2) gemm_lane_kernel(struct gemm_lane a)
 {
+    uint32_t token_tiles = (a.n_tokens + tokens - 1) / tokens;
+    multiply_tile<dtype, is_gated, tokens, false>(a, blockIdx.x % token_tiles * tokens, blockIdx.x / token_tiles);
+}
+
+/* The experts' (moe/list.h): n_row_tiles blocks for each tile of the list. */
+template <enum k_dtype dtype, bool is_gated, uint32_t tokens>
+static __global__ void __launch_bounds__(THREADS, 2)
+    gemm_lane_grouped(const struct gemm_lane all, const struct cuda_moe_list list, uint32_t n_row_tiles)
+{
+    const uint32_t tile = blockIdx.x / n_row_tiles;
+    if (tile >= *list.n_tiles_dev)
+        return;
+    const struct cuda_moe_tile t = list.tiles_dev[tile];
+    struct gemm_lane a = all;
+    const uint64_t row = t.expert * (uint64_t)a.n_rows;
+    a.weight += row * a.row_stride_bytes;
+    a.bias = a.bias ? a.bias + row : NULL;
+    a.order = list.order_dev + t.first;
+    a.choices_per_row = list.choices_per_row;
+    a.n_tokens = t.n;
+    multiply_tile<dtype, is_gated, tokens, true>(a, 0, blockIdx.x % n_row_tiles);
+}
+
+template <enum k_dtype dtype, bool is_gated>
+static cudaError_t launch_grouped(cudaStream_t stream, const struct gemm_lane &a, const struct cuda_gemm_call *call,
+                                  uint32_t row_tiles)
+{
+    const uint32_t tokens = call->moe->args->n_tokens == 1 ? 1 : 8, n_experts = call->args->weight->n_experts;
+    const dim3 grid(cuda_moe_most_tiles(call->moe, n_experts, tokens) * row_tiles);
+    const cudaError_t error = launch_moe_list(stream, call->moe, call->gated, n_experts, a.n_rows, tokens);
+    if (error != cudaSuccess)
+        return error;
+    return tokens == 1 ? K_LAUNCH((gemm_lane_grouped<dtype, is_gated, 1>), grid, dim3(THREADS), 0, stream, a,
+                                  call->moe->list, row_tiles)
+                       : K_LAUNCH((gemm_lane_grouped<dtype, is_gated, 8>), grid, dim3(THREADS), 0, stream, a,
+                                  call->moe->list, row_tiles);
+}
+
+template <enum k_dtype dtype, bool is_gated>
+static cudaError_t launch(const struct cuda_gemm_call *call, float *y, struct k_gate gate)
+{
+    const struct k_gemm_args *a = call->args;
+    cudaStream_t stream = call->stream;
     const struct k_weight *w = a->weight;
     struct gemm_lane args = {(const unsigned char *)w->data_dev,
                              w->row_stride_bytes,
@@ -189,31 +241,31 @@ static cudaError_t launch(cudaStream_t stream, const struct k_gemm_args *a, floa
                              a->unit,
                              a->n_whole,
                              a->first_col,
-                             gate};
+                             gate,
+                             NULL,
+                             0};
     uint32_t row_tiles = w->n_rows / BLOCK_ROWS + (w->n_rows % BLOCK_ROWS != 0);
+    if (call->moe)
+        return launch_grouped<dtype, is_gated>(stream, args, call, row_tiles);
     if (a->n_tokens == 1)
         return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 1>), dim3(row_tiles), dim3(THREADS), 0, stream, args);
     return K_LAUNCH((gemm_lane_kernel<dtype, is_gated, 8>), dim3((a->n_tokens + 7) / 8 * row_tiles), dim3(THREADS), 0,
                     stream, args);
 }
 
-template <enum k_dtype dtype>
-static cudaError_t launch_by_output(cudaStream_t stream, const struct k_gemm_args *a, const struct cuda_gated *gated)
+template <enum k_dtype dtype> static cudaError_t launch_by_output(const struct cuda_gemm_call *call)
 {
     const struct k_gate none = {K_GATE_SILU, 0.0f};
-    return gated ? launch<dtype, true>(stream, a, gated->out_dev, gated->gate)
-                 : launch<dtype, false>(stream, a, a->y_dev, none);
+    return call->gated ? launch<dtype, true>(call, call->gated->out_dev, call->gated->gate)
+                       : launch<dtype, false>(call, call->args->y_dev, none);
 }
 
 cudaError_t launch_gemm_lane(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
 {
     (void)kernel;
-    const struct k_gemm_args *a = call->args;
-    const struct cuda_gated *gated = call->gated;
-    cudaStream_t stream = call->stream;
-    if (a->weight->format.kind == K_F16)
-        return launch_by_output<K_F16>(stream, a, gated);
-    if (a->weight->format.kind == K_BF16)
-        return launch_by_output<K_BF16>(stream, a, gated);
-    return launch_by_output<K_F32>(stream, a, gated);
+    if (call->args->weight->format.kind == K_F16)
+        return launch_by_output<K_F16>(call);
+    if (call->args->weight->format.kind == K_BF16)
+        return launch_by_output<K_BF16>(call);
+    return launch_by_output<K_F32>(call);
 }

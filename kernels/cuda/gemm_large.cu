@@ -65,6 +65,7 @@ K_DYNAMIC_SHARED;
 
 template <uint32_t rows, uint32_t tokens, uint32_t row_warps, uint32_t token_warps, uint32_t stages>
 struct large_shape {
+    static constexpr bool is_grouped = false;
     static constexpr uint32_t n_rows = rows, n_tokens = tokens, n_row_warps = row_warps, n_stages = stages;
     static constexpr uint32_t n_threads = row_warps * token_warps * 32;
     static constexpr uint32_t warp_rows = rows / row_warps, warp_tokens = tokens / token_warps;
@@ -101,16 +102,37 @@ template <class shape> static struct large_tiles large_tiles_of(const struct gem
     return t;
 }
 
-struct large_place {
+template <class shape> struct large_place {
+    /* Rows of a tile that a thread copies. */
+    static constexpr uint32_t n_own = (shape::n_tokens * 8 + shape::n_threads - 1) / shape::n_threads;
     uint32_t row, token; /* the first row and token of a tile */
+    uint32_t x_rows[shape::is_grouped ? n_own : 1]; /* grouped: the rows of x that the thread copies */
 };
 
-template <class shape> GEMM_FN struct large_place large_place_of(const struct large_tiles &tiles, uint32_t tile)
+template <class shape> GEMM_FN struct large_place<shape> large_place_of(const struct large_tiles &tiles, uint32_t tile)
 {
     constexpr uint32_t most = GROUP_TOKENS / shape::n_tokens;
     uint32_t group = tile / (tiles.n_row_tiles * most), in_group = tile % (tiles.n_row_tiles * most);
     uint32_t width = min(tiles.n_token_tiles - group * most, most);
-    struct large_place p = {in_group / width * shape::n_rows, (group * most + in_group % width) * shape::n_tokens};
+    struct large_place<shape> p = {
+        in_group / width *shape::n_rows, (group * most + in_group % width) * shape::n_tokens,
+        {
+        }
+    };
+    return p;
+}
+
+/* The place of a tile of the list (moe/list.h), at rows of the matrix from `row` on. */
+template <class shape> GEMM_FN struct large_place<shape> grouped_place_of(const struct gemm_mma_args &a, uint32_t row)
+{
+    struct large_place<shape> p = {
+        row, 0,
+        {
+        }
+    };
+#pragma unroll
+    for (uint32_t i = 0; i < p.n_own; i++)
+        p.x_rows[i] = gemm_grouped_x_row(a, threadIdx.x / 8 + i * (shape::n_threads / 8));
     return p;
 }
 
@@ -152,11 +174,27 @@ GEMM_FN void copy_rows(unsigned char *tile, const unsigned char *matrix, uint64_
     }
 }
 
+/* Copies columns [col, col + 64) of the rows of x of a grouped tile. */
+template <class shape>
+GEMM_FN void copy_choices(unsigned char *tile, const uint16_t *factors, uint32_t stride,
+                          const struct large_place<shape> &place, uint32_t n_left, uint32_t col)
+{
+    constexpr uint32_t rows_each = shape::n_threads / 8;
+    uint32_t row = threadIdx.x / 8, segment = threadIdx.x % 8, first = col + segment * 8;
+    static_assert(shape::n_tokens % rows_each == 0, "all threads copy the same number of rows");
+#pragma unroll
+    for (uint32_t i = 0; i < place.n_own; i++) {
+        bool valid = row + i * rows_each < n_left && first < stride;
+        const uint16_t *from = factors + place.x_rows[shape::is_grouped ? i : 0] * (uint64_t)stride + first;
+        cp_async16(gemm_segment(tile, row + i * rows_each, segment), valid ? from : factors, valid);
+    }
+}
+
 /* Copies the stage at the cursor and advances it: rows of weights, then rows of activations. Always commits a group,
  * which may be empty. */
 template <bool is_gated, bool is_segmented, class shape>
 GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride,
-                        const struct large_place &first, unsigned char *stage, struct large_cursor &at,
+                        const struct large_place<shape> &first, unsigned char *stage, struct large_cursor &at,
                         const uint32_t *begins)
 {
     uint32_t col = at.col;
@@ -172,9 +210,13 @@ GEMM_FN void copy_stage(const struct gemm_mma_args &a, const uint16_t *factors, 
             copy_rows<shape::n_rows, shape::n_threads>(stage, a.weights + first.row * a.row_stride_bytes,
                                                        a.row_stride_bytes, a.n_rows - first.row, col, a.n_cols);
         }
-        copy_rows<shape::n_tokens, shape::n_threads>(stage + shape::n_rows * GEMM_TILE_ROW_BYTES,
-                                                     (const unsigned char *)(factors + (uint64_t)first.token * stride),
-                                                     stride * (uint64_t)2, a.n_tokens - first.token, col, stride);
+        unsigned char *tokens = stage + shape::n_rows * GEMM_TILE_ROW_BYTES;
+        if constexpr (shape::is_grouped)
+            copy_choices<shape>(tokens, factors, stride, first, a.n_tokens, col);
+        else
+            copy_rows<shape::n_tokens, shape::n_threads>(
+                tokens, (const unsigned char *)(factors + (uint64_t)first.token * stride), stride * (uint64_t)2,
+                a.n_tokens - first.token, col, stride);
     }
     cp_async_commit();
     at.col += GEMM_TILE_COLS;
@@ -235,7 +277,7 @@ template <class shape> struct large_ring {
 /* Sets total to the sum of the chunks of columns [col, end). */
 template <bool is_gated, bool is_segmented, class shape>
 GEMM_FN void sum_segment(large_sums<shape> &total, const struct gemm_mma_args &a, const uint16_t *factors,
-                         uint32_t stride, const struct large_place &first, struct large_ring<shape> &ring,
+                         uint32_t stride, const struct large_place<shape> &first, struct large_ring<shape> &ring,
                          struct large_cursor &at, const uint32_t *begins, uint32_t col, uint32_t end)
 {
     uint32_t warp = threadIdx.x / 32;
@@ -325,7 +367,7 @@ template <class shape> GEMM_FN void put_tile(large_sums<shape> &total)
 /* Writes the tile in shared memory to memory. Each row's scale and bias follow the tile in shared memory. is_vector:
  * four rows of y at a time. */
 template <bool is_gated, class shape>
-GEMM_FN void store_tile(const struct gemm_mma_args &a, const struct large_place &first, bool is_vector)
+GEMM_FN void store_tile(const struct gemm_mma_args &a, const struct large_place<shape> &first, bool is_vector)
 {
     constexpr uint32_t n_out = is_gated ? shape::n_rows / 2 : shape::n_rows; /* rows of y in the block */
     uint32_t n_y = is_gated ? a.n_rows / 2 : a.n_rows;
@@ -349,7 +391,7 @@ GEMM_FN void store_tile(const struct gemm_mma_args &a, const struct large_place 
             if (is_gated)
                 y[r] = k_gated(a.gate, y[r], sum[n_out] * scale[n_out + own + r] + bias[n_out + own + r]);
         }
-        uint64_t at = (uint64_t)(first.token + t) * n_y + first_y + own;
+        uint64_t at = (uint64_t)gemm_out_row<shape::is_grouped>(a, first.token + t) * n_y + first_y + own;
         if (is_vector && first_y + own < n_y)
             store4(a.y, is_gated && a.y_is_factors, at, make_float4(y[0], y[1], y[2], y[3]));
 #pragma unroll
@@ -383,6 +425,30 @@ GEMM_FN bool put_whole_tile(large_sums<shape> &total, const struct large_owners 
     return true;
 }
 
+/* Sets total to the sums of a tile: the segments that begin at own[0 ... n_segments - 1]. */
+template <bool is_gated, bool is_segmented, class shape>
+GEMM_FN void sum_tile(large_sums<shape> &total, const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride,
+                      const struct large_place<shape> &first, const uint32_t *own, uint32_t n_segments, float4 *waiting)
+{
+    struct large_ring<shape> ring = {0, shape::n_stages - 1};
+    struct large_cursor at = {is_segmented ? own[0] : 0, is_segmented ? own[1] : 0, 0,
+                              is_segmented ? own[n_segments] : a.n_cols};
+    if (is_segmented)
+        large_skip_segments(at, own);
+#pragma unroll
+    for (uint32_t i = 0; i + 1 < shape::n_stages; i++)
+        copy_stage<is_gated, is_segmented, shape>(a, factors, stride, first, k_shared + i * shape::stage_bytes, at,
+                                                  own);
+    for (uint32_t i = 0; i < n_segments; i++) {
+        sum_segment<is_gated, is_segmented, shape>(total, a, factors, stride, first, ring, at, own,
+                                                   is_segmented ? own[i] : 0, is_segmented ? own[i + 1] : a.n_cols);
+        if (is_segmented)
+            fold_segment<shape>(total, i, waiting);
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+}
+
 template <bool is_gated, bool is_segmented, class shape>
 static __global__ void __launch_bounds__(shape::n_threads)
     gemm_large(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride, const struct large_tiles tiles,
@@ -396,28 +462,37 @@ static __global__ void __launch_bounds__(shape::n_threads)
     waiting += (uint64_t)blockIdx.x * (shape::waiting_bytes / 16);
     for (uint32_t item = blockIdx.x; item < tiles.n_row_tiles * tiles.n_token_tiles * n_owners; item += gridDim.x) {
         __syncthreads(); /* begins are loaded, and the previous tile has left shared memory */
-        struct large_place first = large_place_of<shape>(tiles, item / n_owners);
-        struct large_ring<shape> ring = {0, shape::n_stages - 1};
-        const uint32_t *own = begins + item % n_owners * n_segments;
-        struct large_cursor at = {is_segmented ? own[0] : 0, is_segmented ? own[1] : 0, 0,
-                                  is_segmented ? own[n_segments] : a.n_cols};
-        if (is_segmented)
-            large_skip_segments(at, own);
-#pragma unroll
-        for (uint32_t i = 0; i + 1 < shape::n_stages; i++)
-            copy_stage<is_gated, is_segmented, shape>(a, factors, stride, first, k_shared + i * shape::stage_bytes, at,
-                                                      own);
+        struct large_place<shape> first = large_place_of<shape>(tiles, item / n_owners);
         float total[shape::n_row_tiles][shape::n_token_tiles][4];
-        for (uint32_t i = 0; i < n_segments; i++) {
-            sum_segment<is_gated, is_segmented, shape>(total, a, factors, stride, first, ring, at, own,
-                                                       is_segmented ? own[i] : 0, is_segmented ? own[i + 1] : a.n_cols);
-            if (is_segmented)
-                fold_segment<shape>(total, i, waiting);
-        }
-        cp_async_wait<0>();
-        __syncthreads();
+        sum_tile<is_gated, is_segmented, shape>(total, a, factors, stride, first, begins + item % n_owners * n_segments,
+                                                n_segments, waiting);
         if (put_whole_tile<shape>(total, owners, n_owners, item, waiting))
             store_tile<is_gated, shape>(a, first, is_vector);
+        if (!is_segmented)
+            break;
+    }
+}
+
+/* The experts' (moe/list.h): of each tile of the list as many items as there are tiles of rows. */
+template <bool is_gated, bool is_segmented, class shape>
+static __global__ void __launch_bounds__(shape::n_threads)
+    gemm_large_grouped(const struct gemm_mma_args all, const uint16_t *factors, uint32_t stride,
+                       const struct cuda_moe_list list, uint32_t n_row_tiles, float4 *waiting, bool is_vector)
+{
+    __shared__ uint32_t begins[K_SEGMENTS + 1];
+    if (is_segmented && threadIdx.x <= K_SEGMENTS)
+        begins[threadIdx.x] = k_segment_begin_in(all.n_cols, all.n_whole, all.first_col, all.unit, threadIdx.x);
+    waiting += (uint64_t)blockIdx.x * (shape::waiting_bytes / 16);
+    const uint32_t n_items = *list.n_tiles_dev * n_row_tiles;
+    for (uint32_t item = blockIdx.x; item < n_items; item += gridDim.x) {
+        __syncthreads(); /* as in gemm_large */
+        const struct gemm_mma_args a = gemm_of_tile(all, list, item / n_row_tiles);
+        const struct large_place<shape> first = grouped_place_of<shape>(a, item % n_row_tiles * shape::n_rows);
+        float total[shape::n_row_tiles][shape::n_token_tiles][4];
+        sum_tile<is_gated, is_segmented, shape>(total, a, factors, stride, first, begins, is_segmented ? K_SEGMENTS : 1,
+                                                waiting);
+        put_tile<shape>(total);
+        store_tile<is_gated, shape>(a, first, is_vector);
         if (!is_segmented)
             break;
     }
@@ -590,4 +665,50 @@ cudaError_t launch_gemm_large(const struct k_kernel *kernel, const struct cuda_g
     const cudaError_t error = a.x_is_factors ? cudaSuccess
                                              : launch_gemm_factors(call->stream, call->args, call->args->workspace_dev);
     return error == cudaSuccess ? launch_of(v, call)(&m, &a, v->way(&m, &a).n_owners) : error;
+}
+
+/* ---- the experts' launches ------------------------------------------------------------------------------- */
+
+template <bool is_gated, bool is_segmented, class dense>
+static cudaError_t launch_grouped(const struct cuda_gemm_call *call, const struct large_means *m,
+                                  const struct gemm_mma_args *a)
+{
+    using shape = gemm_grouped<dense>;
+    const uint32_t n_experts = call->args->weight->n_experts, n_y = is_gated ? a->n_rows / 2 : a->n_rows;
+    const uint32_t n_row_tiles = (a->n_rows + shape::n_rows - 1) / shape::n_rows;
+    uint32_t n_blocks = cuda_moe_most_tiles(call->moe, n_experts, shape::n_tokens) * n_row_tiles;
+    if (is_segmented)
+        n_blocks = min(n_blocks, min(m->gpu->n_sms * shape::blocks_on_sm,
+                                     (uint32_t)(CUDA_MOE_WAITING_BYTES / shape::waiting_bytes)));
+    bool is_vector = n_y % 4 == 0 && (uintptr_t)a->y % 16 == 0;
+    cudaError_t error = launch_moe_list(m->stream, call->moe, call->gated, n_experts, a->n_rows, shape::n_tokens);
+    if (error == cudaSuccess)
+        error = cudaFuncSetAttribute(gemm_large_grouped<is_gated, is_segmented, shape>,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape::shared_bytes);
+    if (error != cudaSuccess)
+        return error;
+    return K_LAUNCH((gemm_large_grouped<is_gated, is_segmented, shape>), dim3(n_blocks), dim3(shape::n_threads),
+                    shape::shared_bytes, m->stream, *a, m->factors, m->stride, call->moe->list, n_row_tiles, m->waiting,
+                    is_vector);
+}
+
+template <class dense>
+static cudaError_t launch_grouped_kind(const struct cuda_gemm_call *call, const struct large_means *m,
+                                       const struct gemm_mma_args *a)
+{
+    return call->gated ? launch_grouped<true, false, dense>(call, m, a)
+           : a->unit   ? launch_grouped<false, true, dense>(call, m, a)
+                       : launch_grouped<false, false, dense>(call, m, a);
+}
+
+cudaError_t launch_gemm_large_grouped(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
+{
+    const struct gemm_mma_args a = gemm_mma_args_of(call->args, call->gated);
+    const struct large_means m = means_of(call, &a);
+    const cudaError_t error = a.x_is_factors ? cudaSuccess
+                                             : launch_gemm_factors(call->stream, call->args, call->args->workspace_dev);
+    if (error != cudaSuccess)
+        return error;
+    return kernel->variant == 64 ? launch_grouped_kind<shape_64>(call, &m, &a)
+                                 : launch_grouped_kind<shape_128>(call, &m, &a);
 }

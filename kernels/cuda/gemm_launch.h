@@ -11,6 +11,8 @@
 extern "C" {
 #endif
 
+struct cuda_moe_call;
+
 /* What a GEMM may use of the GPU. */
 struct cuda_gemm_means {
     uint32_t n_sms, shared_bytes; /* multiprocessors; the most shared memory of a block */
@@ -19,12 +21,13 @@ struct cuda_gemm_means {
     const struct cuda_gemm_hopper *hopper; /* NULL: the kernels of hopper/ are not used */
 };
 
-/* The `call` of the rows. */
+/* The `call` of the rows. Of experts' GEMMs `args` has all experts' weight, and n_tokens is the rows of x. */
 struct cuda_gemm_call {
     const struct k_gemm_args *args;
     const struct cuda_gated *gated; /* or NULL */
     const struct cuda_gemm_means *gpu;
     cudaStream_t stream;
+    const struct cuda_moe_call *moe; /* NULL: no GEMM of experts */
 };
 
 /* Returns the launch's error. cudaErrorNotSupported: nothing was launched, and the next row may compute the GEMM. */
@@ -34,9 +37,9 @@ struct cuda_gemm_kernel {
     cuda_gemm_launch_fn *launch;
 };
 
-/* gemm_lane.cu */
+/* gemm_lane.cu; experts, too */
 cuda_gemm_launch_fn launch_gemm_lane;
-/* gemm_quant.cu: quantized weights in the lane form (variant 0), or in the form int8 (variant 1) */
+/* gemm_quant.cu: quantized weights in the lane form (variant 0), or in the form int8 (variant 1); experts, too */
 cuda_gemm_launch_fn launch_gemm_quant;
 /* gemm_small.cu: the mma form of few tokens */
 #define CUDA_GEMM_SMALL_TOKENS 32u
@@ -55,6 +58,10 @@ enum cuda_gemm_large {
 bool cuda_gemm_large_takes(const struct k_kernel *kernel, const void *call);
 uint64_t cuda_gemm_large_clocks(const struct k_kernel *kernel, const void *call);
 cuda_gemm_launch_fn launch_gemm_large;
+
+/* The same kernels for experts (moe/list.h). The variants are the tokens of a tile: 8, 16 or 32, and 64 or 128. */
+cuda_gemm_launch_fn launch_gemm_small_grouped;
+cuda_gemm_launch_fn launch_gemm_large_grouped;
 
 /* hopper/: more than 64 tokens of the mma form on Hopper, with gemm_large.cu's bits. Opening runs both on small
  * GEMMs and rejects kinds that differ; it returns only errors of the GPU. *out: NULL if the GPU, the driver or this

@@ -17,6 +17,7 @@
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/gemm_launch.h"
+#include "kernels/cuda/moe/list.h"
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/cuda/widen.cuh"
 #include "kernels/math/gate.h"
@@ -42,7 +43,40 @@ struct quant_rows {
     uint32_t n_cols, n_tokens;
     uint32_t unit, n_whole, first_col; /* as in segments.h */
     const unsigned char *rounded; /* for the int8 form: [T] of plan/plan.h's layout */
+    /* Of experts (moe/list.h). Grouped: `order` has a tile's choices. Rows of x, or of `rounded`, that choices read:
+     * choice / choices_per_row, choice / choices_per_rounded. */
+    const uint32_t *order;
+    uint32_t choices_per_row, choices_per_rounded;
+    uint32_t expert_rows; /* of the weight */
+    const uint32_t *experts_dev; /* NULL, or each choice is rounded by itself, as the part of its expert says */
+    uint32_t first_expert, n_experts;
 };
+
+/* Makes `a` the rows of a tile of the list. Returns false past the last tile. */
+QUANT_FN bool take_tile(struct quant_rows &a, const struct cuda_moe_list &list, uint32_t tile)
+{
+    if (tile >= *list.n_tiles_dev)
+        return false;
+    const struct cuda_moe_tile t = list.tiles_dev[tile];
+    a.first += t.expert * a.part.n_rows;
+    a.bias = a.bias ? a.bias + (uint64_t)t.expert * a.expert_rows : NULL;
+    if (a.part.permutation_dev)
+        a.part.permutation_dev += (uint64_t)t.expert * a.n_cols;
+    a.order = list.order_dev + t.first;
+    a.n_tokens = t.n;
+    return true;
+}
+
+/* Returns the row of x of a token, which exists; grouped: of a place. */
+template <bool is_grouped> QUANT_FN uint32_t x_row(const struct quant_rows &a, uint32_t token)
+{
+    return is_grouped ? a.order[token] / a.choices_per_row : token;
+}
+template <bool is_grouped> QUANT_FN uint32_t rounded_row(const struct quant_rows &a, uint32_t token)
+{
+    token = min(token, a.n_tokens - 1);
+    return is_grouped ? a.order[token] / a.choices_per_rounded : token;
+}
 
 /* k_segment_begin_in(). Every launch treats its columns as a share; for a whole GEMM the share has all columns. */
 QUANT_FN uint32_t segment_begin(const struct quant_rows &a, uint32_t i)
@@ -92,13 +126,15 @@ QUANT_FN float4 read4(const struct cuda_quant &p, const unsigned char *row, uint
     return make_float4(q[0], q[1], q[2], q[3]);
 }
 
-QUANT_FN void put(const struct quant_rows &a, uint32_t token, uint32_t row, float sum)
+/* finishes: a.finishes; int8 kernels know it when they are compiled, because a gate takes registers. */
+template <bool is_grouped>
+QUANT_FN void put(const struct quant_rows &a, uint32_t token, uint32_t row, float sum, bool finishes)
 {
     if (token >= a.n_tokens || row >= a.n_rows)
         return;
-    float *out = a.out + token * a.out_stride + row;
+    float *out = a.out + (is_grouped ? a.order[token] : token) * a.out_stride + row;
     sum = a.bias ? sum + a.bias[row] : sum;
-    *out = a.finishes ? k_gated(a.gate, *out, sum) : sum;
+    *out = finishes ? k_gated(a.gate, *out, sum) : sum;
 }
 
 /* Folds sums of segments by the tree of kernels/segments.h as they arrive. Waiting sums are kept level by level. */
@@ -124,6 +160,7 @@ template <uint32_t n> QUANT_FN void fold_segment(struct quant_sums<n> &s, uint32
 
 #define LANE_COLS 256u
 #define LANE_TOKENS 4u /* with 8 a thread has 216 registers, and on sm_100 it spills */
+#define LANE_BLOCKS 4u /* on an SM, at least: without a number ptxas spills to have six of them */
 #define QUARTERS 4u
 #define LANE_ROWS (THREADS / QUARTERS)
 
@@ -137,13 +174,14 @@ QUANT_FN float4 scaled4(float w, float4 x, float4 s)
     return fma4(make_float4(w, w, w, w), x, s);
 }
 
-template <uint32_t tokens>
+template <uint32_t tokens, bool is_grouped>
 QUANT_FN void load_activations(float (*shared)[LANE_COLS], const struct quant_rows &a, uint32_t token, uint32_t from,
                                uint32_t n)
 {
     uint32_t n_filled = (n + K_LANES - 1) / K_LANES * K_LANES;
     for (uint32_t t = 0; t < tokens; t++) {
-        const float *x = a.x + (uint64_t)(token + t) * a.n_cols;
+        const float *x = a.x + (uint64_t)(is_grouped && token + t >= a.n_tokens ? 0 : x_row<is_grouped>(a, token + t)) *
+                                   a.n_cols;
         for (uint32_t k = threadIdx.x; k < n_filled; k += THREADS) {
             float v = 0.0f;
             if (token + t < a.n_tokens && k < n)
@@ -171,7 +209,7 @@ template <uint32_t tokens> QUANT_FN void end_group(struct lane_sums<tokens> &s, 
 }
 
 /* Adds columns [from, end), a segment, with new lanes. */
-template <uint32_t tokens>
+template <uint32_t tokens, bool is_grouped>
 QUANT_FN void sum_lanes(struct lane_sums<tokens> &s, float (*x)[tokens][LANE_COLS], uint32_t *buffer,
                         const struct quant_rows &a, uint32_t row, uint32_t token, uint32_t from, uint32_t end)
 {
@@ -185,7 +223,7 @@ QUANT_FN void sum_lanes(struct lane_sums<tokens> &s, float (*x)[tokens][LANE_COL
     for (; from < end; from += LANE_COLS, *buffer ^= 1) {
         /* The buffer was read before the barrier of the previous chunk. */
         uint32_t n = min(end - from, LANE_COLS);
-        load_activations<tokens>(x[*buffer], a, token, from, n);
+        load_activations<tokens, is_grouped>(x[*buffer], a, token, from, n);
         __syncthreads();
         for (uint32_t k = 0; k < n; k += K_LANES) {
             uint32_t column = from + k, next = column + K_LANES;
@@ -205,12 +243,12 @@ QUANT_FN void sum_lanes(struct lane_sums<tokens> &s, float (*x)[tokens][LANE_COL
     }
 }
 
-template <uint32_t tokens> static __global__ void __launch_bounds__(THREADS) quant_lane_kernel(struct quant_rows a)
+template <uint32_t tokens, bool is_grouped>
+QUANT_FN void multiply_lanes(const struct quant_rows &a, uint32_t token, uint32_t row_tile)
 {
     __shared__ __align__(16) float x[2][tokens][LANE_COLS];
     constexpr uint32_t n_own = (tokens + QUARTERS - 1) / QUARTERS;
-    const uint32_t token_tiles = (a.n_tokens + tokens - 1) / tokens, token = blockIdx.x % token_tiles * tokens;
-    const uint32_t row = blockIdx.x / token_tiles * LANE_ROWS + threadIdx.x / QUARTERS;
+    const uint32_t row = row_tile * LANE_ROWS + threadIdx.x / QUARTERS;
     const uint32_t read = a.first + min(row, a.n_rows - 1), quarter = threadIdx.x % QUARTERS;
     struct quant_sums<n_own> own = {
     };
@@ -219,7 +257,7 @@ template <uint32_t tokens> static __global__ void __launch_bounds__(THREADS) qua
     uint32_t buffer = 0;
     for (uint32_t i = 0; i < (a.unit ? K_SEGMENTS : 1); i++) {
         uint32_t from = segment_begin(a, i), end = segment_begin(a, i + 1);
-        sum_lanes<tokens>(s, x, &buffer, a, read, token, from, end);
+        sum_lanes<tokens, is_grouped>(s, x, &buffer, a, read, token, from, end);
 #pragma unroll
         for (uint32_t t = 0; t < tokens; t++) {
             float sum = fold_lanes(s.all[t]);
@@ -231,7 +269,27 @@ template <uint32_t tokens> static __global__ void __launch_bounds__(THREADS) qua
 #pragma unroll
     for (uint32_t t = 0; t < tokens; t++)
         if (t % QUARTERS == quarter)
-            put(a, token + t, row, own.total[t / QUARTERS]);
+            put<is_grouped>(a, token + t, row, own.total[t / QUARTERS], a.finishes);
+}
+
+template <uint32_t tokens>
+static __global__ void __launch_bounds__(THREADS, LANE_BLOCKS) quant_lane_kernel(struct quant_rows a)
+{
+    const uint32_t token_tiles = (a.n_tokens + tokens - 1) / tokens;
+    multiply_lanes<tokens, false>(a, blockIdx.x % token_tiles * tokens, blockIdx.x / token_tiles);
+}
+
+/* The experts': row_tiles blocks for each tile of the list. A tile of the form int8 has more tokens than fit here. */
+template <uint32_t tokens>
+static __global__ void __launch_bounds__(THREADS, LANE_BLOCKS)
+    quant_lane_grouped(struct quant_rows a, const struct cuda_moe_list list, uint32_t row_tiles)
+{
+    if (!take_tile(a, list, blockIdx.x / row_tiles))
+        return;
+    for (uint32_t token = 0; token < a.n_tokens; token += tokens) {
+        multiply_lanes<tokens, true>(a, token, blockIdx.x % row_tiles);
+        __syncthreads(); /* all have read the activations */
+    }
 }
 
 /* ---- the form int8 ------------------------------------------------------------------------------------ */
@@ -269,6 +327,7 @@ QUANT_FN float input(const struct quant_rows &a, uint32_t token, uint32_t k)
 {
     if (k >= a.n_cols)
         return 0.0f;
+    token = a.experts_dev ? token / a.choices_per_row : token;
     return a.x[(uint64_t)token * a.n_cols + (a.part.permutation_dev ? a.part.permutation_dev[k] : k)];
 }
 
@@ -285,9 +344,25 @@ QUANT_FN uint32_t segment_of(const struct quant_rows &a, uint32_t k)
     return i;
 }
 
+/* Makes `a` the part of this block's choice. Returns false if its expert is not here. */
+QUANT_FN bool take_choice(struct quant_rows &a)
+{
+    if (!a.experts_dev)
+        return true;
+    const uint32_t expert = a.experts_dev[blockIdx.x] - a.first_expert;
+    if (expert >= a.n_experts)
+        return false;
+    a.part.x_scale = a.part.x_scales_dev ? a.part.x_scales_dev[expert] : 0.0f;
+    if (a.part.permutation_dev)
+        a.part.permutation_dev += (uint64_t)expert * a.n_cols;
+    return true;
+}
+
 /* One block per token, one warp per piece of 32 columns. A segment may divide a piece in the middle. */
 static __global__ void __launch_bounds__(THREADS) quant_round_kernel(struct quant_rows a)
 {
+    if (!take_choice(a))
+        return;
     const uint32_t token = blockIdx.x, lane = threadIdx.x % 32, n = cuda_quant_columns(a.n_cols);
     for (uint32_t k = threadIdx.x; k < n; k += THREADS) { /* n is a multiple of 32, so a warp stays together */
         float x = input(a, token, k);
@@ -309,6 +384,8 @@ static __global__ void __launch_bounds__(THREADS) quant_round_kernel(struct quan
 static __global__ void __launch_bounds__(THREADS) quant_round_token_kernel(struct quant_rows a)
 {
     __shared__ uint32_t largest[THREADS / 32];
+    if (!take_choice(a))
+        return;
     const uint32_t token = blockIdx.x, n = cuda_quant_columns(a.n_cols);
     uint32_t bits = 0;
     for (uint32_t k = threadIdx.x; k < a.n_cols; k += THREADS)
@@ -345,19 +422,26 @@ QUANT_FN uint32_t read_bytes(const struct cuda_quant &p, const unsigned char *ro
 struct int8_tile { /* a warp's 16 rows and 8 tokens; a thread has rows g and g + 8, tokens 2t and 2t + 1 */
     uint32_t row[2]; /* within the part */
     uint32_t token;
+    uint32_t rounded[2]; /* grouped: the rows of both tokens' rounded activations */
     int32_t c[4], inputs[2]; /* sums of the current run; inputs: the sum of u of each token */
     float y[4];
 };
 
+template <bool is_grouped>
+QUANT_FN uint32_t tile_rounded(const struct quant_rows &a, const struct int8_tile &w, uint32_t t)
+{
+    return is_grouped ? w.rounded[t] : min(w.token + t, a.n_tokens - 1);
+}
+
 /* Ends a run of columns that contains `column`, in segment i. */
+template <bool is_grouped>
 QUANT_FN void end_run(const struct quant_rows &a, struct int8_tile &w, uint32_t column, uint32_t i)
 {
     const struct cuda_quant &p = a.part;
     float d[2];
 #pragma unroll
     for (uint32_t t = 0; t < 2; t++) {
-        uint32_t token = min(w.token + t, a.n_tokens - 1);
-        d[t] = rounded_scales(a, token)[p.x_group ? column / 32 + i : 0];
+        d[t] = rounded_scales(a, tile_rounded<is_grouped>(a, w, t))[p.x_group ? column / 32 + i : 0];
     }
 #pragma unroll
     for (uint32_t r = 0; r < 2; r++) {
@@ -377,6 +461,7 @@ QUANT_FN void end_run(const struct quant_rows &a, struct int8_tile &w, uint32_t 
 }
 
 /* Multiplies columns [k, k + 16) of the selected halves of 32 columns. */
+template <bool is_grouped>
 QUANT_FN void multiply(const struct quant_rows &a, struct int8_tile &w, const uint32_t (&weights)[4],
                        const uint32_t (&u)[2], uint32_t k, bool low, bool high)
 {
@@ -386,17 +471,18 @@ QUANT_FN void multiply(const struct quant_rows &a, struct int8_tile &w, const ui
         return;
 #pragma unroll
     for (uint32_t t = 0; t < 2; t++) {
-        const int32_t *sums = rounded_sums(a, min(w.token + t, a.n_tokens - 1));
+        const int32_t *sums = rounded_sums(a, tile_rounded<is_grouped>(a, w, t));
         w.inputs[t] += (low ? sums[k / 16] : 0) + (high ? sums[k / 16 + 1] : 0);
     }
 }
 
 /* Adds columns [from, end), segment i. */
+template <bool is_grouped>
 QUANT_FN void sum_int8(const struct quant_rows &a, struct int8_tile &w, uint32_t from, uint32_t end, uint32_t i)
 {
     const struct cuda_quant &p = a.part;
     const uint32_t lane = threadIdx.x % 32, t = 4 * (lane % 4), token = w.token - 2 * (lane % 4) + lane / 4;
-    const int8_t *u = rounded_u(a, min(token, a.n_tokens - 1));
+    const int8_t *u = rounded_u(a, rounded_row<is_grouped>(a, token));
     w.y[0] = w.y[1] = w.y[2] = w.y[3] = 0.0f;
     w.c[0] = w.c[1] = w.c[2] = w.c[3] = w.inputs[0] = w.inputs[1] = 0;
     for (uint32_t k = from - from % 32; k < end; k += 32) {
@@ -414,30 +500,33 @@ QUANT_FN void sum_int8(const struct quant_rows &a, struct int8_tile &w, uint32_t
                 weights[2 * half + r] = read_bytes(p, p.data_dev + w.row[r] * p.row_stride_bytes, column + t, zero);
             }
         }
-        multiply(a, w, weights, x, k, has_low, has_high && !parts);
+        multiply<is_grouped>(a, w, weights, x, k, has_low, has_high && !parts);
         if (parts) {
-            end_run(a, w, k, i);
-            multiply(a, w, weights, x, k, false, true);
+            end_run<is_grouped>(a, w, k, i);
+            multiply<is_grouped>(a, w, weights, x, k, false, true);
         }
         if (p.x_group || k + 32 >= end)
-            end_run(a, w, has_high ? k + 16 : k, i);
+            end_run<is_grouped>(a, w, has_high ? k + 16 : k, i);
     }
 }
 
+#define INT8_BLOCKS 5u /* on an SM, at least: see LANE_BLOCKS */
 #define INT8_ROWS (THREADS / 32 * 16)
-static __global__ void __launch_bounds__(THREADS) quant_int8_kernel(struct quant_rows a)
+template <bool is_grouped, bool finishes>
+QUANT_FN void multiply_int8(const struct quant_rows &a, uint32_t first_token, uint32_t row_tile)
 {
-    const uint32_t token_tiles = (a.n_tokens + TOKENS - 1) / TOKENS, lane = threadIdx.x % 32;
-    const uint32_t row = blockIdx.x / token_tiles * INT8_ROWS + threadIdx.x / 32 * 16 + lane / 4;
+    const uint32_t lane = threadIdx.x % 32, row = row_tile * INT8_ROWS + threadIdx.x / 32 * 16 + lane / 4;
     struct int8_tile w;
     struct quant_sums<4> own = {
     };
     w.row[0] = a.first + min(row, a.n_rows - 1);
     w.row[1] = a.first + min(row + 8, a.n_rows - 1);
-    w.token = blockIdx.x % token_tiles * TOKENS + 2 * (lane % 4);
+    w.token = first_token + 2 * (lane % 4);
+    w.rounded[0] = is_grouped ? rounded_row<is_grouped>(a, w.token) : 0;
+    w.rounded[1] = is_grouped ? rounded_row<is_grouped>(a, w.token + 1) : 0;
     for (uint32_t i = 0; i < (a.unit ? K_SEGMENTS : 1); i++) {
         uint32_t from = segment_begin(a, i), end = segment_begin(a, i + 1);
-        sum_int8(a, w, from, end, i);
+        sum_int8<is_grouped>(a, w, from, end, i);
 #pragma unroll
         for (uint32_t j = 0; j < 4; j++)
             own.total[j] = from == end ? -0.0f : w.y[j];
@@ -445,35 +534,80 @@ static __global__ void __launch_bounds__(THREADS) quant_int8_kernel(struct quant
     }
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++)
-        put(a, w.token + j % 2, row + j / 2 * 8, own.total[j]);
+        put<is_grouped>(a, w.token + j % 2, row + j / 2 * 8, own.total[j], finishes);
+}
+
+template <bool finishes> static __global__ void __launch_bounds__(THREADS) quant_int8_kernel(struct quant_rows a)
+{
+    const uint32_t token_tiles = (a.n_tokens + TOKENS - 1) / TOKENS;
+    multiply_int8<false, finishes>(a, blockIdx.x % token_tiles * TOKENS, blockIdx.x / token_tiles);
+}
+
+template <bool finishes>
+static __global__ void __launch_bounds__(THREADS, INT8_BLOCKS)
+    quant_int8_grouped(struct quant_rows a, const struct cuda_moe_list list, uint32_t row_tiles)
+{
+    if (take_tile(a, list, blockIdx.x / row_tiles))
+        multiply_int8<true, finishes>(a, 0, blockIdx.x % row_tiles);
 }
 
 /* ---- launches ------------------------------------------------------------------------------------------- */
 
-static cudaError_t launch_rounding(cudaStream_t stream, const struct quant_rows &a)
+static cudaError_t launch_rounding(const struct cuda_gemm_call *call, const struct quant_rows &a)
 {
+    const dim3 grid(a.experts_dev ? call->moe->n_choices : a.n_tokens);
     if (a.part.x_group)
-        return K_LAUNCH(quant_round_kernel, dim3(a.n_tokens), dim3(THREADS), 0, stream, a);
-    return K_LAUNCH(quant_round_token_kernel, dim3(a.n_tokens), dim3(THREADS), 0, stream, a);
+        return K_LAUNCH(quant_round_kernel, grid, dim3(THREADS), 0, call->stream, a);
+    return K_LAUNCH(quant_round_token_kernel, grid, dim3(THREADS), 0, call->stream, a);
 }
 
-static cudaError_t launch_rows(cudaStream_t stream, const struct quant_rows &a, bool as_int8)
+/* The tokens of a tile of the list. */
+static uint32_t grouped_tokens(const struct cuda_gemm_call *call, const struct k_kernel *kernel)
 {
+    return kernel->variant == 1 ? TOKENS : call->moe->args->n_tokens == 1 ? 1 : LANE_TOKENS;
+}
+
+static cudaError_t launch_grouped(const struct cuda_gemm_call *call, const struct k_kernel *kernel,
+                                  const struct quant_rows &a, bool as_int8)
+{
+    const uint32_t tile = as_int8 ? INT8_ROWS : LANE_ROWS, row_tiles = (a.n_rows + tile - 1) / tile;
+    const uint32_t tokens = grouped_tokens(call, kernel);
+    const dim3 grid(cuda_moe_most_tiles(call->moe, call->args->weight->n_experts, tokens) * row_tiles);
+    const struct cuda_moe_list &list = call->moe->list;
+    if (as_int8)
+        return a.finishes
+                   ? K_LAUNCH(quant_int8_grouped<true>, grid, dim3(THREADS), 0, call->stream, a, list, row_tiles)
+                   : K_LAUNCH(quant_int8_grouped<false>, grid, dim3(THREADS), 0, call->stream, a, list, row_tiles);
+    return tokens == 1
+               ? K_LAUNCH(quant_lane_grouped<1>, grid, dim3(THREADS), 0, call->stream, a, list, row_tiles)
+               : K_LAUNCH(quant_lane_grouped<LANE_TOKENS>, grid, dim3(THREADS), 0, call->stream, a, list, row_tiles);
+}
+
+static cudaError_t launch_rows(const struct cuda_gemm_call *call, const struct k_kernel *kernel,
+                               const struct quant_rows &a, bool as_int8)
+{
+    cudaStream_t stream = call->stream;
+    if (call->moe)
+        return launch_grouped(call, kernel, a, as_int8);
     const uint32_t tile = as_int8 ? INT8_ROWS : LANE_ROWS, row_tiles = (a.n_rows + tile - 1) / tile;
     if (!as_int8 && a.n_tokens == 1)
         return K_LAUNCH(quant_lane_kernel<1>, dim3(row_tiles), dim3(THREADS), 0, stream, a);
     const uint32_t tokens = as_int8 ? TOKENS : LANE_TOKENS;
     dim3 grid((a.n_tokens + tokens - 1) / tokens * row_tiles);
-    return as_int8 ? K_LAUNCH(quant_int8_kernel, grid, dim3(THREADS), 0, stream, a)
-                   : K_LAUNCH(quant_lane_kernel<LANE_TOKENS>, grid, dim3(THREADS), 0, stream, a);
+    if (as_int8)
+        return a.finishes ? K_LAUNCH(quant_int8_kernel<true>, grid, dim3(THREADS), 0, stream, a)
+                          : K_LAUNCH(quant_int8_kernel<false>, grid, dim3(THREADS), 0, stream, a);
+    return K_LAUNCH(quant_lane_kernel<LANE_TOKENS>, grid, dim3(THREADS), 0, stream, a);
 }
 
 /* Launches rows [begin, end) of the weight that belong to the part. If gated, rows of the first half write out, and
  * those of the second half finish its content. */
-static cudaError_t launch_range(cudaStream_t stream, struct quant_rows a, const struct k_gemm_args *g,
-                                const struct cuda_gated *gated, uint32_t begin, uint32_t end, bool as_int8)
+static cudaError_t launch_range(const struct cuda_gemm_call *call, const struct k_kernel *kernel, struct quant_rows a,
+                                uint32_t begin, uint32_t end, bool as_int8)
 {
     const struct cuda_quant &p = a.part;
+    const struct k_gemm_args *g = call->args;
+    const struct cuda_gated *gated = call->gated;
     begin = begin > p.first_row ? begin : p.first_row;
     end = end < p.first_row + p.n_rows ? end : p.first_row + p.n_rows;
     if (begin >= end)
@@ -486,17 +620,31 @@ static cudaError_t launch_range(cudaStream_t stream, struct quant_rows a, const 
     a.gate = gated ? gated->gate : (struct k_gate){K_GATE_SILU, 0.0f};
     a.out = (gated ? gated->out_dev : g->y_dev) + (a.finishes ? begin - half : begin);
     a.out_stride = half;
-    return launch_rows(stream, a, as_int8);
+    return launch_rows(call, kernel, a, as_int8);
+}
+
+static void set_experts(struct quant_rows &a, const struct cuda_moe_call *moe, const struct k_weight *w)
+{
+    a.choices_per_row = moe->list.choices_per_row;
+    a.choices_per_rounded = moe->rounds_by_choice ? 1 : a.choices_per_row;
+    a.expert_rows = w->n_rows;
+    a.experts_dev = moe->rounds_by_choice ? moe->args->experts_dev : NULL;
+    a.first_expert = moe->args->first_expert;
+    a.n_experts = w->n_experts;
 }
 
 cudaError_t launch_gemm_quant(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
 {
     const struct k_gemm_args *g = call->args;
-    const struct cuda_gated *gated = call->gated;
-    cudaStream_t stream = call->stream;
     const bool as_int8 = kernel->variant == 1;
     const struct k_weight *w = g->weight;
-    const uint32_t half = gated ? w->n_rows / 2 : w->n_rows;
+    const uint32_t half = call->gated ? w->n_rows / 2 : w->n_rows;
+    if (call->moe) {
+        const cudaError_t error = launch_moe_list(call->stream, call->moe, call->gated, w->n_experts, w->n_rows,
+                                                  grouped_tokens(call, kernel));
+        if (error != cudaSuccess)
+            return error;
+    }
     for (uint32_t i = 0; i < w->n_quant; i++) {
         struct quant_rows a = {};
         a.part = w->quant[i];
@@ -507,12 +655,14 @@ cudaError_t launch_gemm_quant(const struct k_kernel *kernel, const struct cuda_g
         a.n_whole = g->n_whole ? g->n_whole : w->n_cols;
         a.first_col = g->first_col;
         a.rounded = (const unsigned char *)g->workspace_dev;
+        if (call->moe)
+            set_experts(a, call->moe, w);
         const bool rounds = as_int8 && a.part.groups_dev; /* plain parts use the lane form in both forms */
-        cudaError_t error = rounds ? launch_rounding(stream, a) : cudaSuccess;
+        cudaError_t error = rounds ? launch_rounding(call, a) : cudaSuccess;
         if (error == cudaSuccess)
-            error = launch_range(stream, a, g, gated, 0, half, rounds);
+            error = launch_range(call, kernel, a, 0, half, rounds);
         if (error == cudaSuccess && half < w->n_rows)
-            error = launch_range(stream, a, g, gated, half, w->n_rows, rounds);
+            error = launch_range(call, kernel, a, half, w->n_rows, rounds);
         if (error != cudaSuccess)
             return error;
     }

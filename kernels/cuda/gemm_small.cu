@@ -57,6 +57,7 @@ struct small_split {
 
 /* splits: the warps that share a row tile, if known at compile time; otherwise 1. */
 template <int n_token_tiles, int n_row_tiles, int stages, int splits = 1> struct small_shape {
+    static constexpr bool is_grouped = false;
     static constexpr uint32_t token_tiles = n_token_tiles, row_tiles = n_row_tiles, n_stages = stages;
     static constexpr uint32_t n_tokens = 8 * n_token_tiles, n_rows = 16 * n_row_tiles, n_outputs = n_rows * n_tokens;
     static constexpr uint32_t stage_bytes = (n_rows + n_tokens) * GEMM_TILE_ROW_BYTES;
@@ -87,34 +88,40 @@ template <class shape> GEMM_FN void small_add(small_sums<shape> &total, const sm
 /* ---- stages ---- */
 
 /* A lane's source: 16 bytes of every fourth row of a stage, for the weights and for the tokens. */
-struct small_source {
+template <class shape> struct small_source {
     const unsigned char *weights, *up, *x; /* the lane's first rows, at its 16 bytes of column 0; up: only if gated */
     uint32_t row_bytes, x_row_bytes;
     uint32_t n_rows, n_tokens; /* rows and tokens that exist, from the lane's first on */
     uint32_t n_cols; /* minus the lane's first column */
+    uint32_t x_rows[shape::is_grouped ? shape::n_tokens / 4 : 1]; /* grouped: x is row 0 */
 };
 
 template <bool is_gated, class shape>
-GEMM_FN struct small_source source_of(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride,
-                                      uint32_t first_row)
+GEMM_FN struct small_source<shape> source_of(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride,
+                                             uint32_t first_row)
 {
     uint32_t lane = threadIdx.x % 32, own = lane / 8, first_col = lane % 8 * 8;
     uint32_t n_rows = is_gated ? a.n_rows / 2 : a.n_rows, row = (is_gated ? first_row / 2 : first_row) + own;
-    struct small_source s;
+    struct small_source<shape> s;
     s.row_bytes = (uint32_t)a.row_stride_bytes;
     s.x_row_bytes = stride * 2;
     s.weights = a.weights + row * a.row_stride_bytes + first_col * 2;
     s.up = s.weights + n_rows * a.row_stride_bytes;
-    s.x = (const unsigned char *)(factors + (uint64_t)own * stride + first_col);
+    s.x = (const unsigned char *)(factors + (shape::is_grouped ? 0 : (uint64_t)own * stride) + first_col);
     s.n_rows = row < n_rows ? n_rows - row : 0;
     s.n_tokens = own < a.n_tokens ? a.n_tokens - own : 0;
     s.n_cols = first_col < a.n_cols ? a.n_cols - first_col : 0;
+    if constexpr (shape::is_grouped) {
+#pragma unroll
+        for (uint32_t i = 0; i < shape::n_tokens / 4; i++)
+            s.x_rows[i] = gemm_grouped_x_row(a, own + 4 * i);
+    }
     return s;
 }
 
 /* Copies columns [col, col + 64) of the warp's rows and tokens, with zeros past the matrix. */
 template <bool is_gated, class shape>
-GEMM_FN void copy_stage(const struct small_source &s, unsigned char *stage, uint32_t col)
+GEMM_FN void copy_stage(const struct small_source<shape> &s, unsigned char *stage, uint32_t col)
 {
     uint32_t lane = threadIdx.x % 32;
     bool is_in = col < s.n_cols;
@@ -128,7 +135,9 @@ GEMM_FN void copy_stage(const struct small_source &s, unsigned char *stage, uint
 #pragma unroll
     for (uint32_t i = 0; i < shape::n_tokens / 4; i++)
         cp_async16(gemm_segment(stage, shape::n_rows + 4 * i + lane / 8, lane % 8),
-                   s.x + col * (uint64_t)2 + i * 4 * (uint64_t)s.x_row_bytes, is_in && i * 4 < s.n_tokens);
+                   s.x + col * (uint64_t)2 +
+                       (shape::is_grouped ? s.x_rows[shape::is_grouped ? i : 0] : i * 4) * (uint64_t)s.x_row_bytes,
+                   is_in && i * 4 < s.n_tokens);
 }
 
 /* Adds the products of the stage's first n_cols columns to c. */
@@ -186,7 +195,7 @@ template <class shape, bool is_split> struct small_ring {
 };
 
 template <bool is_gated, class shape, bool is_split>
-GEMM_FN void fill_ring(const struct small_source &s, struct small_ring<shape, is_split> &ring)
+GEMM_FN void fill_ring(const struct small_source<shape> &s, struct small_ring<shape, is_split> &ring)
 {
 #pragma unroll 1
     for (uint32_t i = 0; i + 1 < shape::n_stages; i++) {
@@ -199,8 +208,8 @@ GEMM_FN void fill_ring(const struct small_source &s, struct small_ring<shape, is
 
 /* Waits for the next stage, refills the previous one, and multiplies n_cols columns; 0 or less: no product. */
 template <bool is_gated, class shape, bool is_split>
-GEMM_FN void use_stage(small_sums<shape> &c, const struct small_source &s, struct small_ring<shape, is_split> &ring,
-                       uint32_t n_cols)
+GEMM_FN void use_stage(small_sums<shape> &c, const struct small_source<shape> &s,
+                       struct small_ring<shape, is_split> &ring, uint32_t n_cols)
 {
     cp_async_wait<(int)shape::n_stages - 2>();
     __syncwarp(); /* the stage is visible to all lanes, and all have used the previous one */
@@ -267,7 +276,7 @@ GEMM_FN void add_round(const struct small_split &split, uint32_t n_sums, const s
 /* Processes chunks in rounds. After each round, the last used stage is the buffer for exchanging sums. At the end a
  * thread's outputs are in the first warp's ring, where the thread reads them again. */
 template <bool is_gated, class shape>
-GEMM_FN void sum_rounds(const struct small_source &s, struct small_ring<shape, true> &ring,
+GEMM_FN void sum_rounds(const struct small_source<shape> &s, struct small_ring<shape, true> &ring,
                         const struct small_split &split)
 {
     struct small_outputs<shape> out;
@@ -294,7 +303,7 @@ GEMM_FN void sum_rounds(const struct small_source &s, struct small_ring<shape, t
 /* Processes all columns of the warp, up to two segments: the chunks of each in rising order, and the sum of both. A
  * segment without columns is -0, which changes no number. */
 template <bool is_gated, class shape>
-GEMM_FN void sum_ranges(const struct small_source &s, struct small_ring<shape, false> &ring, uint32_t col,
+GEMM_FN void sum_ranges(const struct small_source<shape> &s, struct small_ring<shape, false> &ring, uint32_t col,
                         small_sums<shape> &total)
 {
     uint32_t mid = ring.at.mid, last = ring.at.last;
@@ -337,20 +346,22 @@ GEMM_FN void store_outputs(const struct gemm_mma_args &a, const struct small_spl
         if (is_gated) {
             float up = __shfl_down_sync(~0u, y, shape::n_rows / 2);
             if (row < a.n_rows / 2 && token < a.n_tokens)
-                store1(a.y, a.y_is_factors, (uint64_t)token * (a.n_rows / 2) + row, k_gated(a.gate, y, up));
+                store1(a.y, a.y_is_factors, gemm_out_row<shape::is_grouped>(a, token) * (uint64_t)(a.n_rows / 2) + row,
+                       k_gated(a.gate, y, up));
         } else if (row < a.n_rows && token < a.n_tokens) {
-            a.y[(uint64_t)token * a.n_rows + row] = y;
+            a.y[gemm_out_row<shape::is_grouped>(a, token) * (uint64_t)a.n_rows + row] = y;
         }
     }
 }
 
+/* Computes the block's tile of rows. */
 template <bool is_gated, bool is_split, class shape>
-static __global__ void __launch_bounds__(WARPS * 32, 2)
-    gemm_small(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride, const struct small_split split)
+GEMM_FN void multiply_tile(const struct gemm_mma_args &a, const uint16_t *factors, uint32_t stride,
+                           const struct small_split &split, uint32_t block)
 {
     uint32_t warp = threadIdx.x / 32, own_split = warp % split.n_splits, n_groups = blockDim.x / 32 / split.n_splits;
-    uint32_t first_row = (blockIdx.x * n_groups + warp / split.n_splits) * shape::n_rows;
-    struct small_source s = source_of<is_gated, shape>(a, factors, stride, first_row);
+    uint32_t first_row = (block * n_groups + warp / split.n_splits) * shape::n_rows;
+    struct small_source<shape> s = source_of<is_gated, shape>(a, factors, stride, first_row);
     unsigned char *begin = k_shared + warp * shape::warp_bytes;
     struct small_ring<shape, is_split> ring = {
         begin, begin, begin + (shape::n_stages - 1) * shape::stage_bytes,
@@ -378,6 +389,26 @@ static __global__ void __launch_bounds__(WARPS * 32, 2)
     }
     store_outputs<is_gated, shape>(a, split, first_row, begin - own_split * shape::warp_bytes,
                                    is_split ? 1 : split.n_splits);
+}
+
+template <bool is_gated, bool is_split, class shape>
+static __global__ void __launch_bounds__(WARPS * 32, 2)
+    gemm_small(const struct gemm_mma_args a, const uint16_t *factors, uint32_t stride, const struct small_split split)
+{
+    multiply_tile<is_gated, is_split, shape>(a, factors, stride, split, blockIdx.x);
+}
+
+/* The experts' (moe/list.h): n_row_blocks blocks for each tile of the list. */
+template <bool is_gated, bool is_split, class shape>
+static __global__ void __launch_bounds__(WARPS * 32, 2)
+    gemm_small_grouped(const struct gemm_mma_args all, const uint16_t *factors, uint32_t stride,
+                       const struct small_split split, const struct cuda_moe_list list, uint32_t n_row_blocks)
+{
+    const uint32_t tile = blockIdx.x / n_row_blocks;
+    if (tile >= *list.n_tiles_dev)
+        return;
+    const struct gemm_mma_args a = gemm_of_tile(all, list, tile);
+    multiply_tile<is_gated, is_split, gemm_grouped<shape>>(a, factors, stride, split, blockIdx.x % n_row_blocks);
 }
 
 /* ---- launches ---- */
@@ -473,4 +504,67 @@ cudaError_t launch_gemm_small(const struct k_kernel *kernel, const struct cuda_g
     const struct small_factors f = {stream, (const uint16_t *)(a.x_is_factors ? (const void *)a.x : made),
                                     cuda_gemm_factor_stride(a.n_cols)};
     return gated ? launch_by_tokens<true>(f, a) : launch_by_tokens<false>(f, a);
+}
+
+/* ---- the experts' launches ---- */
+
+template <bool is_gated, bool is_split, class shape>
+static cudaError_t launch_tiles(const struct cuda_gemm_call *call, const struct small_factors &f,
+                                const struct gemm_mma_args &a, uint32_t n_tiles, uint32_t n_row_tiles,
+                                const struct small_split &split)
+{
+    uint32_t n_groups = WARPS / split.n_splits, n_warps = n_groups * split.n_splits;
+    uint32_t n_row_blocks = (n_row_tiles + n_groups - 1) / n_groups;
+    cudaError_t error = cudaFuncSetAttribute(gemm_small_grouped<is_gated, is_split, shape>,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                             (int)(WARPS * shape::warp_bytes)); /* as launch() */
+    if (error != cudaSuccess)
+        return error;
+    return K_LAUNCH((gemm_small_grouped<is_gated, is_split, shape>), dim3(n_tiles * n_row_blocks), dim3(n_warps * 32),
+                    n_warps * shape::warp_bytes, f.stream, a, f.at, f.stride, split, call->moe->list, n_row_blocks);
+}
+
+/* Chunks are spread only over the tiles of the fewest tokens: with more there are enough blocks. */
+template <bool is_gated, bool may_split, class shape>
+static cudaError_t launch_grouped(const struct cuda_gemm_call *call, const struct small_factors &f,
+                                  const struct gemm_mma_args &a)
+{
+    const uint32_t n_tiles = cuda_moe_most_tiles(call->moe, call->args->weight->n_experts, shape::n_tokens);
+    const uint32_t n_row_tiles = (a.n_rows + shape::n_rows - 1) / shape::n_rows;
+    struct small_split split = split_of<shape>(a, n_row_tiles * n_tiles);
+    const bool is_split = split.n_splits > 1 && !a.unit;
+    cudaError_t error = launch_moe_list(f.stream, call->moe, call->gated, call->args->weight->n_experts, a.n_rows,
+                                        shape::n_tokens);
+    if (error != cudaSuccess)
+        return error;
+    if constexpr (may_split)
+        if (is_split)
+            return launch_tiles<is_gated, true, shape>(call, f, a, n_tiles, n_row_tiles, split);
+    if (is_split)
+        split = {1, 1};
+    return launch_tiles<is_gated, false, shape>(call, f, a, n_tiles, n_row_tiles, split);
+}
+
+template <bool is_gated>
+static cudaError_t launch_grouped_by_tokens(const struct cuda_gemm_call *call, const struct small_factors &f,
+                                            const struct gemm_mma_args &a, uint32_t tokens)
+{
+    if (tokens == 8)
+        return launch_grouped<is_gated, true, small_shape<1, 2, 4>>(call, f, a);
+    if (tokens == 16)
+        return launch_grouped<is_gated, false, small_shape<2, 2, 4>>(call, f, a);
+    return launch_grouped<is_gated, false, small_shape<4, 2, 3>>(call, f, a);
+}
+
+cudaError_t launch_gemm_small_grouped(const struct k_kernel *kernel, const struct cuda_gemm_call *call)
+{
+    struct gemm_mma_args a = gemm_mma_args_of(call->args, call->gated);
+    void *made = call->args->workspace_dev;
+    cudaError_t error = a.x_is_factors ? cudaSuccess : launch_gemm_factors(call->stream, call->args, made);
+    if (error != cudaSuccess)
+        return error;
+    const struct small_factors f = {call->stream, (const uint16_t *)(a.x_is_factors ? (const void *)a.x : made),
+                                    cuda_gemm_factor_stride(a.n_cols)};
+    return call->gated ? launch_grouped_by_tokens<true>(call, f, a, kernel->variant)
+                       : launch_grouped_by_tokens<false>(call, f, a, kernel->variant);
 }

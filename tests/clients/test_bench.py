@@ -397,6 +397,16 @@ def test_kernels_of_a_shape():
     assert case["calls"] == 1 and case["gb_s"] == pytest.approx(2 * positions * 2 * 32 * 2 / case["median_us"] / 1e3, rel=1e-6)
 
 
+def test_kernels_of_experts():
+    shape = ("--quick", "--tokens", 3, "--cols", 64, "--experts", "8/2")
+    for op, of_weight in (("moe_gemm", " N96"), ("moe_gemm_gated", " N96"), ("moe_route", ""), ("moe_combine", "")):
+        [case] = bench_json("kernels", "--op", op, *shape, *(("--rows", 96) if of_weight else ()))["cases"]
+        assert case["case"].startswith(op) and " T3" in case["case"] and of_weight in case["case"] and " C2 E8" in case["case"]
+    [case] = bench_json("kernels", "--op", "moe_gemm", *shape, "--rows", 96, "--dtype", "bfloat16")["cases"]
+    n_bytes = 6 * 96 * 64 * 2 + 4 * 3 * 2 * (96 + 64)  # six of the eight experts at most
+    assert case["gb_s"] == pytest.approx(n_bytes / case["median_us"] / 1e3, rel=1e-6)
+
+
 def test_a_row_of_the_table_of_kernels():
     shape = ("kernels", "--quick", "--threads", 1, "--op", "gemm", "--rows", 96, "--cols", 64, "--tokens", 1, "--form", "lane")
     [case] = bench_json(*shape)["cases"]
@@ -433,6 +443,8 @@ def test_rows_are_printed_as_they_are_measured():
     (["--op", "gemm", "--rows", 4, "--cols", 4, "--tokens", 1, "--sampling", "full"], "--sampling"), (["--rows", 5], "--op"), (["--op", "gemm", "--tokens", 1, "--cols", 16], "--rows"),
     (["--op", "sample", "--tokens", 1, "--rows", 9, "--cols", 3], "--cols"), (["--op", "gemm", "--rows", 4, "--cols", 4, "--tokens", "1,"], "--tokens"),
     (["--op", "attention", "--heads", "3/2", "--head-dim", 64, "--seqs", "1x1@0"], "--heads"),
+    (["--op", "moe_gemm", "--rows", 4, "--cols", 16, "--tokens", 1], "--experts"), (["--op", "moe_route", "--cols", 16, "--tokens", 1, "--experts", "4/5"], "--experts"),
+    (["--op", "gemm", "--rows", 4, "--cols", 4, "--tokens", 1, "--experts", "4/2"], "--experts"),
     (["--op", "attention", "--heads", "4/2", "--head-dim", 60, "--seqs", "1x1@0"], "--head-dim"),
     (["--op", "attention", "--heads", "4/2", "--head-dim", 64, "--seqs", "65x1@0"], "--seqs"),
     (["--op", "gemm", "--rows", 1 << 24, "--cols", 1 << 24, "--tokens", 1], "2^33"),

@@ -143,6 +143,14 @@ LANE(gemma)
 LANE(gemma2)
 LANE(gemma3)
 LANE(phi3)
+LANE(mixtral)
+LANE(qwen3_moe)
+LANE(olmoe)
+LANE(qwen2_moe)
+LANE(gpt_oss)
+LANE(granite_moe)
+LANE(granite_moe_shared)
+LANE(glm4_moe)
 #ifdef TEST_DEVICE
 MMA(llama2)
 MMA(llama3)
@@ -155,20 +163,15 @@ MMA(olmo2)
 MMA(granite)
 MMA(gemma2)
 MMA(gemma3)
+MMA(mixtral)
+MMA(qwen3_moe)
+MMA(qwen2_moe)
 #else
 TILE(llama3)
 TILE(qwen2_window)
 TILE(qwen3)
 TILE(qwen3_f16)
 TILE(olmo2)
-LANE(mixtral)
-LANE(qwen3_moe)
-LANE(olmoe)
-LANE(qwen2_moe)
-LANE(gpt_oss)
-LANE(granite_moe)
-LANE(granite_moe_shared)
-LANE(glm4_moe)
 TILE(mixtral)
 TILE(qwen3_moe)
 TILE(gpt_oss)
@@ -236,25 +239,34 @@ static void lane_gguf(void **state)
 int main(void)
 {
     struct CMUnitTest tests[] = {
-        cmocka_unit_test(lane_llama2),       cmocka_unit_test(lane_llama3),      cmocka_unit_test(lane_llama_bias),
-        cmocka_unit_test(lane_mistral),      cmocka_unit_test(lane_qwen2),       cmocka_unit_test(lane_qwen2_yarn),
-        cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),       cmocka_unit_test(lane_qwen3_f16),
-        cmocka_unit_test(lane_olmo2),        cmocka_unit_test(lane_olmo2_f32),   cmocka_unit_test(lane_smollm3),
-        cmocka_unit_test(lane_olmo3),        cmocka_unit_test(lane_granite),     cmocka_unit_test(lane_gemma),
-        cmocka_unit_test(lane_gemma2),       cmocka_unit_test(lane_gemma3),      cmocka_unit_test(lane_phi3),
+        cmocka_unit_test(lane_llama2),       cmocka_unit_test(lane_llama3),
+        cmocka_unit_test(lane_llama_bias),   cmocka_unit_test(lane_mistral),
+        cmocka_unit_test(lane_qwen2),        cmocka_unit_test(lane_qwen2_yarn),
+        cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),
+        cmocka_unit_test(lane_qwen3_f16),    cmocka_unit_test(lane_olmo2),
+        cmocka_unit_test(lane_olmo2_f32),    cmocka_unit_test(lane_smollm3),
+        cmocka_unit_test(lane_olmo3),        cmocka_unit_test(lane_granite),
+        cmocka_unit_test(lane_gemma),        cmocka_unit_test(lane_gemma2),
+        cmocka_unit_test(lane_gemma3),       cmocka_unit_test(lane_phi3),
+        cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),
+        cmocka_unit_test(lane_olmoe),        cmocka_unit_test(lane_qwen2_moe),
+        cmocka_unit_test(lane_gpt_oss),      cmocka_unit_test(lane_granite_moe),
+        cmocka_unit_test(lane_glm4_moe),     cmocka_unit_test(lane_granite_moe_shared),
 #ifdef TEST_DEVICE
-        cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),       cmocka_unit_test(mma_mistral),
-        cmocka_unit_test(mma_qwen2_yarn),    cmocka_unit_test(mma_qwen2_window), cmocka_unit_test(mma_qwen3),
-        cmocka_unit_test(mma_qwen3_f16),     cmocka_unit_test(mma_olmo2),        cmocka_unit_test(mma_granite),
-        cmocka_unit_test(mma_gemma2),        cmocka_unit_test(mma_gemma3),
+        cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),
+        cmocka_unit_test(mma_mistral),       cmocka_unit_test(mma_qwen2_yarn),
+        cmocka_unit_test(mma_qwen2_window),  cmocka_unit_test(mma_qwen3),
+        cmocka_unit_test(mma_qwen3_f16),     cmocka_unit_test(mma_olmo2),
+        cmocka_unit_test(mma_granite),       cmocka_unit_test(mma_gemma2),
+        cmocka_unit_test(mma_gemma3),        cmocka_unit_test(mma_mixtral),
+        cmocka_unit_test(mma_qwen3_moe),     cmocka_unit_test(mma_qwen2_moe),
 #else
-        cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
-        cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
-        cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),    cmocka_unit_test(lane_gguf),
-        cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),    cmocka_unit_test(lane_olmoe),
-        cmocka_unit_test(lane_qwen2_moe),    cmocka_unit_test(lane_gpt_oss),      cmocka_unit_test(lane_granite_moe),
-        cmocka_unit_test(lane_glm4_moe),     cmocka_unit_test(tile_gpt_oss),      cmocka_unit_test(tile_glm4_moe),
-        cmocka_unit_test(lane_granite_moe_shared),
+        cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window),
+        cmocka_unit_test(tile_qwen3),        cmocka_unit_test(tile_qwen3_f16),
+        cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
+        cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),
+        cmocka_unit_test(lane_gguf),         cmocka_unit_test(tile_gpt_oss),
+        cmocka_unit_test(tile_glm4_moe),
 #endif
     };
 #ifdef TEST_DEVICE

@@ -565,6 +565,12 @@ static void qwen3_mma(void **state)
     check_model(&(struct model){.name = "qwen3", .form = "mma", .n_vocab = 512});
 }
 
+static void qwen2_moe_mma(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "qwen2_moe", .form = "mma", .n_vocab = 320});
+}
+
 #ifndef TEST_EMULATED
 static void qwen3_f16_mma(void **state)
 {
@@ -680,7 +686,7 @@ int main(void)
     struct CMUnitTest tests[] = {
 #ifdef TEST_DEVICE
         cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma),
-        cmocka_unit_test(qwen3_mma),
+        cmocka_unit_test(qwen3_mma),     cmocka_unit_test(qwen2_moe_mma),
 #else
         cmocka_unit_test(qwen3_tile),
         cmocka_unit_test(qwen3_f16_tile),

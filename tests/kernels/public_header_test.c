@@ -128,15 +128,15 @@ static void test_plan_weight(void **state)
 {
     (void)state;
     const uint64_t page = UINT64_C(2) << 20;
-    assert_int_equal(k_planner_find("cpu")->weight_bytes(k_format_of(K_BF16), 4096, 4096), 0);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 2, 1), 256);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 16, 8), 256);
+    assert_int_equal(k_planner_find("cpu")->weight_bytes(k_format_of(K_BF16), 1, 4096, 4096), 0);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 1, 2, 1), 256);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 1, 16, 8), 256);
     /* plus an exponent per row */
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_BF16), 16, 8), 512);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 17, 9), 768); /* rows of 32 bytes */
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 1024, 1024), page);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_BF16), 1024, 1024), 2 * page);
-    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F32), 151936, 8192) % page, 0);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_BF16), 1, 16, 8), 512);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 1, 17, 9), 768); /* rows of 32 bytes */
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F16), 1, 1024, 1024), page);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_BF16), 1, 1024, 1024), 2 * page);
+    assert_int_equal(k_planner_find("cuda")->weight_bytes(k_format_of(K_F32), 1, 151936, 8192) % page, 0);
 }
 
 static void test_devices(void **state)

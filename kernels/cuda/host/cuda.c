@@ -44,6 +44,8 @@ static const struct k_kernel *cuda_kernel_at(enum k_operation operation, uint32_
 {
     if (operation == K_OP_GEMM || operation == K_OP_GEMM_GATED)
         return cuda_gemm_kernel_at(i);
+    if (operation == K_OP_MOE_GEMM || operation == K_OP_MOE_GEMM_GATED)
+        return cuda_moe_kernel_at(i);
     return operation == K_OP_ATTENTION ? cuda_attention_kernel_at(i) : NULL;
 }
 

@@ -7,16 +7,15 @@
 bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format)
 {
     (void)b;
-    bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_GATED;
-    if (operation == K_OP_MOE_GEMM || operation == K_OP_MOE_GEMM_GATED) /* moe.c refuses them */
-        return false;
+    bool is_gemm = operation == K_OP_GEMM || operation == K_OP_GEMM_GATED || operation == K_OP_MOE_GEMM ||
+                   operation == K_OP_MOE_GEMM_GATED;
     const bool is_plain = k_format_is_plain(format);
     bool has_form = form == K_FORM_LANE || (form == K_FORM_MMA && is_plain && format.kind != K_F32) ||
                     (form == K_FORM_INT8 && (is_plain || k_format_is_integers(format)));
     return k_takes_format(operation, format) && (!is_gemm || has_form);
 }
 
-static bool takes_weight(struct k_backend *b, const struct k_weight *w)
+bool cuda_takes_weight(struct k_backend *b, const struct k_weight *w)
 {
     bool takes = w->n_quant > 0 || cuda_supports(b, K_OP_GEMM, b->form, w->format);
     for (uint32_t i = 0; i < w->n_quant; i++) {
@@ -88,7 +87,7 @@ static cudaError_t launch_chosen(struct k_backend *b, const struct k_gemm_args *
     const struct cuda_backend *c = cuda_of(b);
     const struct cuda_gemm_means gpu = {c->n_sms, c->shared_bytes, (uint32_t)c->compute_capability, c->arrivals_dev,
                                         c->hopper};
-    const struct cuda_gemm_call call = {a, gated, &gpu, c->stream};
+    const struct cuda_gemm_call call = {a, gated, &gpu, c->stream, NULL};
     cudaError_t error = cudaErrorNotSupported;
     const struct k_kernel *kernel;
     uint32_t from = 0;
@@ -124,7 +123,7 @@ static int gemm(struct k_backend *b, const struct k_gemm_args *args, const struc
 {
     struct k_gemm_args a = *args;
     int status = cuda_alive(b, err);
-    if (status == QUIRE_OK && !takes_weight(b, a.weight))
+    if (status == QUIRE_OK && !cuda_takes_weight(b, a.weight))
         status = quire_fail(err, QUIRE_UNSUPPORTED, "%s: the %s form does not support %s weights", operation,
                             k_form_name(b->form), k_format_name(a.weight->format));
     if (status != QUIRE_OK || a.n_tokens == 0)

@@ -10,11 +10,15 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
 void cuda_weight_destroy(struct k_backend *b, struct k_weight *w);
 bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_form form, struct k_format format);
 
+/* Returns whether the backend's form has GEMMs with the weight. */
+bool cuda_takes_weight(struct k_backend *b, const struct k_weight *w);
+
 /* The backend's table after joining a group whose transport cannot be recorded. */
 extern const struct k_backend_ops cuda_ops_without_graphs;
 
-/* Row i of the tables of gemm.c and attention.c; NULL past the last. */
+/* Row i of the tables of gemm.c, moe.c and attention.c; NULL past the last. */
 const struct k_kernel *cuda_gemm_kernel_at(uint32_t i);
+const struct k_kernel *cuda_moe_kernel_at(uint32_t i);
 const struct k_kernel *cuda_attention_kernel_at(uint32_t i);
 
 /* One function per operation: int cuda_embed(struct k_backend *b, const struct k_embed_args *a, struct quire_error

@@ -7,6 +7,7 @@
 #include "kernels/cuda/plan/plan.h"
 #include "kernels/quant.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Returns the number to subtract from an element on the device: a group's own zero point; for 4 bits, 8 or 4 if q may
@@ -130,54 +131,149 @@ static enum cuda_quant_kind kind_of(struct k_format format)
 
 #define MOST_COLUMNS (1u << 17) /* at most 127 · 128 each, so an int32 holds the sum */
 
-static int create_part(struct k_backend *b, const struct k_weight_view *part, struct cuda_quant *out,
-                       struct quire_error *err)
+/* Part `of` of each expert: parts[e * n_parts]. */
+struct parts_at {
+    const struct k_weight_view *parts;
+    uint32_t n_experts, n_parts;
+};
+
+static const struct k_weight_view *part_of(const struct parts_at *at, uint32_t expert)
 {
+    return at->parts + (size_t)expert * at->n_parts;
+}
+
+/* Uploads one plane of the part of every expert. */
+static int upload_planes(struct k_backend *b, const struct parts_at *at, const struct cuda_quant *to, enum plane plane,
+                         unsigned char *dst_dev, struct quire_error *err)
+{
+    const uint64_t stride = plane == ROWS ? to->row_stride_bytes : to->n_groups * sizeof(struct cuda_quant_group);
+    int status = QUIRE_OK;
+    for (uint32_t e = 0; status == QUIRE_OK && e < at->n_experts; e++)
+        status = upload_plane(b, part_of(at, e), to, plane, dst_dev + e * (uint64_t)to->n_rows * stride, err);
+    return status;
+}
+
+/* Uploads the column orders of all experts, if any has one; an expert without has its columns in their order. */
+static int upload_orders(struct k_backend *b, const struct parts_at *at, struct cuda_quant *out,
+                         unsigned char *orders_dev, struct quire_error *err)
+{
+    const uint32_t n_cols = at->parts->n_cols;
+    bool is_ordered = false;
+    for (uint32_t e = 0; e < at->n_experts; e++)
+        is_ordered |= part_of(at, e)->permutation != NULL;
+    if (!is_ordered)
+        return QUIRE_OK;
+    uint32_t *rising = malloc(n_cols * sizeof *rising);
+    if (!rising)
+        return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
+    for (uint32_t k = 0; k < n_cols; k++)
+        rising[k] = k;
+    int status = QUIRE_OK;
+    for (uint32_t e = 0; status == QUIRE_OK && e < at->n_experts; e++) {
+        const uint32_t *order = part_of(at, e)->permutation;
+        status = cuda_upload(b, orders_dev + e * (uint64_t)n_cols * sizeof *order, order ? order : rising,
+                             n_cols * sizeof *order, err);
+    }
+    free(rising);
+    out->permutation_dev = (const uint32_t *)(const void *)orders_dev;
+    return status;
+}
+
+/* Uploads the stated scales of several experts' activations, if there is one. */
+static int upload_scales(struct k_backend *b, const struct parts_at *at, struct cuda_quant *out,
+                         unsigned char *scales_dev, struct quire_error *err)
+{
+    bool is_stated = false;
+    for (uint32_t e = 0; e < at->n_experts; e++)
+        is_stated |= part_of(at, e)->x_scale != 0;
+    if (!is_stated || at->n_experts == 1)
+        return QUIRE_OK;
+    int status = QUIRE_OK;
+    for (uint32_t e = 0; status == QUIRE_OK && e < at->n_experts; e++)
+        status = cuda_upload(b, scales_dev + e * sizeof(float), &part_of(at, e)->x_scale, sizeof(float), err);
+    out->x_scales_dev = (const float *)(const void *)scales_dev;
+    return status;
+}
+
+static int create_part(struct k_backend *b, const struct parts_at *at, struct cuda_quant *out, struct quire_error *err)
+{
+    const struct k_weight_view *part = at->parts;
     if (part->n_cols > MOST_COLUMNS)
         return quire_fail(err, QUIRE_UNSUPPORTED, "weight: %u columns; a GPU supports quantized weights of at most %u",
                           part->n_cols, MOST_COLUMNS);
     void *dev;
-    int status = cuda_alloc(b, cuda_weight_bytes(part->format, part->n_rows, part->n_cols), &dev, err);
+    int status = cuda_alloc(b, cuda_weight_bytes(part->format, at->n_experts, part->n_rows, part->n_cols), &dev, err);
     if (status != QUIRE_OK)
         return status;
-    unsigned char *groups_dev = (unsigned char *)dev + part->n_rows * out->row_stride_bytes;
-    unsigned char *order_dev = groups_dev + (uint64_t)part->n_rows * out->n_groups * sizeof(struct cuda_quant_group);
+    const uint64_t n_rows = at->n_experts * (uint64_t)part->n_rows;
+    unsigned char *groups_dev = (unsigned char *)dev + n_rows * out->row_stride_bytes;
+    unsigned char *orders_dev = groups_dev + n_rows * out->n_groups * sizeof(struct cuda_quant_group);
     out->data_dev = dev;
-    status = upload_plane(b, part, out, ROWS, dev, err);
+    status = upload_planes(b, at, out, ROWS, dev, err);
     if (k_format_is_plain(part->format))
         return status;
     out->groups_dev = (const struct cuda_quant_group *)(const void *)groups_dev;
     if (status == QUIRE_OK)
-        status = upload_plane(b, part, out, GROUPS, groups_dev, err);
-    if (status != QUIRE_OK || !part->permutation)
-        return status;
-    out->permutation_dev = (const uint32_t *)(const void *)order_dev;
-    return cuda_upload(b, order_dev, part->permutation, part->n_cols * sizeof *part->permutation, err);
+        status = upload_planes(b, at, out, GROUPS, groups_dev, err);
+    if (status == QUIRE_OK)
+        status = upload_orders(b, at, out, orders_dev, err);
+    return status == QUIRE_OK
+               ? upload_scales(b, at, out, orders_dev + at->n_experts * (uint64_t)part->n_cols * sizeof(uint32_t), err)
+               : status;
 }
 
-int cuda_quant_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight *w,
-                      struct quire_error *err)
+/* The device has one layout for a part of all experts. */
+static int check_experts(const struct parts_at *at, uint32_t i, struct quire_error *err)
+{
+    const struct k_format format = at->parts->format;
+    for (uint32_t e = 1; e < at->n_experts; e++) {
+        const struct k_weight_view *part = part_of(at, e);
+        if (part->n_rows != at->parts->n_rows || part->format.kind != format.kind || part->format.bits != format.bits ||
+            part->format.group != format.group || part->format.packing != format.packing)
+            return quire_fail(
+                err, QUIRE_UNSUPPORTED,
+                "weight part %u: expert %u has %u rows in %s, but expert 0 has %u rows in %s; a GPU needs "
+                "experts of one format",
+                i, e, part->n_rows, k_format_name(part->format), at->parts->n_rows, k_format_name(format));
+    }
+    return QUIRE_OK;
+}
+
+static bool has_zeros(const struct parts_at *at)
+{
+    bool has = false;
+    for (uint32_t e = 0; e < at->n_experts; e++)
+        has |= part_of(at, e)->zero_points && at->parts->format.bits == 8;
+    return has;
+}
+
+int cuda_quant_create(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_experts, uint32_t n_parts,
+                      struct k_weight *w, struct quire_error *err)
 {
     uint32_t row = 0;
     int status = QUIRE_OK;
     for (uint32_t i = 0; i < n_parts && status == QUIRE_OK; row += parts[i].n_rows, i++) {
         const struct k_format format = parts[i].format;
+        const struct parts_at at = {&parts[i], n_experts, n_parts};
+        status = check_experts(&at, i, err);
+        if (status != QUIRE_OK)
+            return status;
         w->quant[i] = (struct cuda_quant){
             .kind = kind_of(format),
             .has_least = k_format_has_least(format),
-            .has_zeros = parts[i].zero_points && format.bits == 8,
+            .has_zeros = has_zeros(&at),
             .first_row = row,
             .n_rows = parts[i].n_rows,
             .group = format.group ? format.group : parts[i].n_cols,
             .n_groups = cuda_quant_groups(format, parts[i].n_cols),
             .x_group = k_quant_x_group(format),
-            .x_scale = parts[i].x_scale,
+            .x_scale = n_experts == 1 ? parts[i].x_scale : 0,
             .row_stride_bytes = k_format_is_plain(format) ? cuda_weight_row_stride(format, parts[i].n_cols)
                                                           : cuda_quant_row_stride(format, parts[i].n_cols),
         };
         (void)k_format_codes(format, &w->quant[i].codes);
         w->n_quant = i + 1;
-        status = create_part(b, &parts[i], &w->quant[i], err);
+        status = create_part(b, &at, &w->quant[i], err);
     }
     return status;
 }

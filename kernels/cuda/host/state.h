@@ -41,28 +41,31 @@ struct cuda_quant {
     enum cuda_quant_kind kind;
     bool has_least;
     bool has_zeros; /* CUDA_QUANT_INT8: a group has a zero point other than 0 */
-    uint32_t first_row, n_rows; /* rows of the weight */
+    uint32_t first_row, n_rows; /* rows of the weight, of each expert; a part's rows of all experts follow each other */
     uint32_t group, n_groups; /* columns that share a scale, and groups per row */
     uint32_t x_group; /* columns of activations that share a scale in the form int8; 0: all */
-    float x_scale; /* that scale if the file states it, otherwise 0 */
+    float x_scale; /* that scale if the file states it, otherwise 0; of experts: 0 */
     struct k_codes codes; /* of CUDA_QUANT_CODES */
     uint64_t row_stride_bytes;
     const unsigned char *data_dev;
-    const struct cuda_quant_group *groups_dev; /* [n_rows, n_groups]; NULL for a plain part */
-    const uint32_t *permutation_dev; /* may be NULL */
+    const struct cuda_quant_group *groups_dev; /* [rows, n_groups]; NULL for a plain part */
+    const uint32_t *permutation_dev; /* [n_experts, n_cols]; may be NULL */
+    const float *x_scales_dev; /* [n_experts] the x_scale of each expert; NULL: none is stated */
 };
 
 enum cuda_tensor_map { CUDA_TENSOR_MAP_ROWS, CUDA_TENSOR_MAP_GATED, CUDA_TENSOR_MAPS };
 #define CUDA_TENSOR_MAP_BYTES 128u
 
-/* One matrix with its parts stacked, in device memory. Rows start 16-byte aligned and are padded with zeros. */
+/* One matrix with its parts stacked, in device memory. Rows start 16-byte aligned and are padded with zeros. Experts'
+ * matrices follow each other. */
 struct k_weight {
-    uint32_t n_rows, n_cols;
+    uint32_t n_rows, n_cols; /* of each expert */
+    uint32_t n_experts; /* 1: an ordinary weight */
     struct k_format format; /* format of the parts */
     enum k_dtype stored; /* dtype at data_dev: equal, but F16 factors for BF16 in the mma form (numerics.md §17) */
     uint64_t row_stride_bytes; /* a multiple of 16 */
     void *data_dev;
-    int8_t *exponents_dev; /* [n_rows] for F16 factors of BF16: e of each row. NULL: every e is 0 */
+    int8_t *exponents_dev; /* [n_experts, n_rows] for F16 factors of BF16: e of each row. NULL: every e is 0 */
     bool has_one_exponent; /* F16 with one e for all rows, for cuBLASLt */
     int exponent; /* that e */
     /* The matrix as TMA reads it (a CUtensorMap), as rows and as pairs of gate's and up's rows; made by hopper/, which

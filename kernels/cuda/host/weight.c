@@ -6,6 +6,7 @@
 #include "kernels/cuda/host/quant.h"
 #include "kernels/cuda/gemm_launch.h"
 #include "kernels/cuda/plan/plan.h"
+#include "kernels/args/moe.h"
 #include "kernels/weight_view.h"
 
 #include <stdlib.h>
@@ -55,6 +56,7 @@ static int upload_part(struct k_backend *b, const struct k_weight_view *part, ui
     return QUIRE_OK;
 }
 
+/* parts: of all experts */
 static int upload(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight *w,
                   struct quire_error *err)
 {
@@ -191,7 +193,7 @@ static int upload_factors(struct k_backend *b, const struct k_weight_view *parts
         status = upload(b, parts, n_parts, w, err);
     if (status == QUIRE_OK && !is_of_cut)
         status = cuda_check(b, launch_weight_exponents(stream, w, w->row_stride_bytes), "a weight's exponents", err);
-    if (status == QUIRE_OK && cuda_of(b)->lt)
+    if (status == QUIRE_OK && cuda_of(b)->lt && w->n_experts == 1) /* the library has no experts */
         status = make_one_exponent(b, parts, w, err);
     if (status == QUIRE_OK)
         status = cuda_check(b, launch_weight_factors(stream, w), "a weight's factors", err);
@@ -207,14 +209,33 @@ static bool is_quantized(const struct k_weight_view *parts, uint32_t n_parts)
     return false;
 }
 
-static int check(const struct k_weight_view *parts, uint32_t n_parts, uint32_t *n_rows, struct quire_error *err)
+/* n_parts: of all experts */
+static int check_formats(const struct k_weight_view *parts, uint32_t n_parts, struct quire_error *err)
 {
-    int status = k_weight_check(parts, n_parts, n_rows, err);
-    for (uint32_t i = 1; i < n_parts && status == QUIRE_OK && !is_quantized(parts, n_parts); i++)
+    for (uint32_t i = 1; i < n_parts && !is_quantized(parts, n_parts); i++)
         if (parts[i].format.kind != parts[0].format.kind)
-            status = quire_fail(err, QUIRE_UNSUPPORTED,
-                                "weight part %u: is %s, but part 0 is %s; a GPU needs parts of one format", i,
-                                k_format_name(parts[i].format), k_format_name(parts[0].format));
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "weight part %u: is %s, but part 0 is %s; a GPU needs parts of one format", i,
+                              k_format_name(parts[i].format), k_format_name(parts[0].format));
+    return QUIRE_OK;
+}
+
+/* Stores plain matrices, those of all experts as one. */
+static int create_plain(struct k_backend *b, const struct k_weight_view *parts, uint32_t n_parts, struct k_weight *w,
+                        struct quire_error *err)
+{
+    const uint32_t n_rows = w->n_rows;
+    w->has_one_exponent = w->format.kind == K_F16;
+    w->row_stride_bytes = cuda_weight_row_stride(w->format, w->n_cols);
+    int status = cuda_alloc(b, cuda_weight_bytes(w->format, w->n_experts, n_rows, w->n_cols), &w->data_dev, err);
+    if (status != QUIRE_OK)
+        return status;
+    w->n_rows = n_rows * w->n_experts;
+    const bool as_factors = w->format.kind == K_BF16 && b->form == K_FORM_MMA;
+    status = as_factors ? upload_factors(b, parts, n_parts, w, err) : upload(b, parts, n_parts, w, err);
+    w->n_rows = n_rows;
+    if (status == QUIRE_OK && w->n_experts == 1)
+        cuda_gemm_hopper_describe(cuda_of(b)->hopper, w);
     return status;
 }
 
@@ -225,9 +246,12 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
     *out = NULL;
     int status = cuda_eager(b, "weight_create", err);
     if (status == QUIRE_OK)
-        status = k_weight_one_expert(n_experts, err);
+        status = k_weight_check_experts(parts, n_experts, n_parts, &n_rows, err);
+    if (status == QUIRE_OK && (n_experts > K_MOE_MAX_EXPERTS || (uint64_t)n_experts * n_rows > UINT32_MAX))
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "weight: %u experts of %u rows are too many for a GPU", n_experts,
+                            n_rows);
     if (status == QUIRE_OK)
-        status = check(parts, n_parts, &n_rows, err);
+        status = check_formats(parts, n_experts * n_parts, err);
     if (status != QUIRE_OK)
         return status;
     struct k_weight *w = calloc(1, sizeof *w);
@@ -235,28 +259,15 @@ int cuda_weight_create(struct k_backend *b, const struct k_weight_view *parts, u
         return quire_fail(err, QUIRE_NO_MEMORY, "weight: out of memory");
     w->n_rows = n_rows;
     w->n_cols = parts[0].n_cols;
+    w->n_experts = n_experts;
     w->format = parts[0].format;
     w->stored = w->format.kind;
-    if (is_quantized(parts, n_parts)) {
-        status = cuda_quant_create(b, parts, n_parts, w, err);
-        if (status != QUIRE_OK) {
-            cuda_weight_destroy(b, w);
-            return status;
-        }
-        *out = w;
-        return QUIRE_OK;
-    }
-    w->has_one_exponent = w->format.kind == K_F16;
-    w->row_stride_bytes = cuda_weight_row_stride(w->format, w->n_cols);
-    status = cuda_alloc(b, cuda_weight_bytes(w->format, n_rows, w->n_cols), &w->data_dev, err);
-    const bool as_factors = w->format.kind == K_BF16 && b->form == K_FORM_MMA;
-    if (status == QUIRE_OK)
-        status = as_factors ? upload_factors(b, parts, n_parts, w, err) : upload(b, parts, n_parts, w, err);
+    status = is_quantized(parts, n_experts * n_parts) ? cuda_quant_create(b, parts, n_experts, n_parts, w, err)
+                                                      : create_plain(b, parts, n_experts * n_parts, w, err);
     if (status != QUIRE_OK) {
         cuda_weight_destroy(b, w);
         return status;
     }
-    cuda_gemm_hopper_describe(cuda_of(b)->hopper, w);
     *out = w;
     return QUIRE_OK;
 }

@@ -19,20 +19,20 @@ uint32_t cuda_quant_groups(struct k_format format, uint32_t n_cols)
     return format.group ? (n_cols + format.group - 1) / format.group : 1;
 }
 
-/* Returns the bytes of rows, groups and, for planes, a column order. */
-static uint64_t quant_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
+/* Returns the bytes of rows, groups and, for planes, each expert's column order and scale of activations. */
+static uint64_t quant_bytes(struct k_format format, uint32_t n_experts, uint64_t n_rows, uint32_t n_cols)
 {
     uint64_t row = cuda_quant_row_stride(format, n_cols) + cuda_quant_groups(format, n_cols) * UINT64_C(8);
-    return n_rows * row + (format.packing == K_PACKING_PLANES ? n_cols * UINT64_C(4) : 0);
+    return n_rows * row + (format.packing == K_PACKING_PLANES ? n_experts * (n_cols + UINT64_C(1)) * 4 : 0);
 }
 
 /* The driver allocates 2 MiB at a time; smaller allocations share them. */
-uint64_t cuda_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols)
+uint64_t cuda_weight_bytes(struct k_format format, uint32_t n_experts, uint32_t n_rows, uint32_t n_cols)
 {
-    const uint64_t page = UINT64_C(2) << 20;
+    const uint64_t page = UINT64_C(2) << 20, all = (uint64_t)n_experts * n_rows;
     uint64_t bytes = k_format_is_plain(format)
-                         ? n_rows * cuda_weight_row_stride(format, n_cols) + (format.kind == K_BF16 ? n_rows : 0)
-                         : quant_bytes(format, n_rows, n_cols);
+                         ? all * cuda_weight_row_stride(format, n_cols) + (format.kind == K_BF16 ? all : 0)
+                         : quant_bytes(format, n_experts, all, n_cols);
     if (bytes > page / 2)
         return (bytes + page - 1) / page * page;
     return (bytes + 255) / 256 * 256;
@@ -51,6 +51,7 @@ static void cuda_workspace(const struct k_plan_dims *dims, struct k_plan_bytes *
         .sample = cuda_sample_workspace_bytes(dims),
         .sample_plan = cuda_sample_plan_bytes(dims),
         .sample_parts = cuda_sample_parts_bytes(dims->n_vocab),
+        .moe = cuda_moe_workspace_bytes(dims),
         .group = dims->n_ranks > 1 ? CUDA_PEER_BYTES : 0,
     };
 }

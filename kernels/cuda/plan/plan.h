@@ -21,6 +21,14 @@ static inline uint32_t cuda_gemm_factor_stride(uint32_t n_cols)
 /* Number of gemm_large.cu's tiles whose segments blocks may share: one counter each, 4 KiB that the backend allocates
  * when it opens. */
 #define CUDA_GEMM_ARRIVALS 1024u
+/* The experts' GEMMs (moe/list.h): as CUDA_GEMM_WAITING_BYTES, three sets of 128 x 128 for 160 blocks; and the list, whose
+ * choices have a tile each at most. */
+#define CUDA_MOE_WAITING_BYTES (UINT64_C(30) << 20)
+#define CUDA_MOE_LIST_HEAD_BYTES 256u
+static inline uint64_t cuda_moe_list_bytes(uint64_t n_choices)
+{
+    return CUDA_MOE_LIST_HEAD_BYTES + (n_choices * 20 + 255) / 256 * 256;
+}
 /* The part of a rank's memory that its peers access (peers.cuh): flags and counts, and two areas for each exchanging
  * block. */
 #define CUDA_PEER_BLOCKS 64u
@@ -32,6 +40,7 @@ static inline uint32_t cuda_gemm_factor_stride(uint32_t n_cols)
 uint64_t cuda_gemm_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_attention_plan_bytes(const struct k_plan_dims *dims);
+uint64_t cuda_moe_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_sample_workspace_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_sample_plan_bytes(const struct k_plan_dims *dims);
 uint64_t cuda_sample_parts_bytes(uint32_t n_vocab);
@@ -51,7 +60,8 @@ K_SEGMENT_FN uint32_t cuda_quant_rounded_bytes(uint32_t n_cols)
 uint64_t cuda_quant_row_stride(struct k_format format, uint32_t n_cols);
 uint32_t cuda_quant_groups(struct k_format format, uint32_t n_cols);
 uint64_t cuda_weight_row_stride(struct k_format format, uint32_t n_cols);
-/* For a plain matrix, all its parts together; for a quantized one, each part, which is a separate allocation. */
-uint64_t cuda_weight_bytes(struct k_format format, uint32_t n_rows, uint32_t n_cols);
+/* For plain matrices, all their parts together; for quantized ones, each part, which is a separate allocation. Experts'
+ * matrices are one allocation. */
+uint64_t cuda_weight_bytes(struct k_format format, uint32_t n_experts, uint32_t n_rows, uint32_t n_cols);
 
 #endif

@@ -64,7 +64,7 @@ endforeach()
 # The needed files of base/ and kernels/ are compiled again, as code for a library.
 add_library(quire_cuda MODULE ${cuda_host_sources} ${objects} ${CMAKE_SOURCE_DIR}/base/status.c ${CMAKE_SOURCE_DIR}/base/size.c
             ${CMAKE_SOURCE_DIR}/kernels/format.c ${CMAKE_SOURCE_DIR}/kernels/kernel_table.c ${CMAKE_SOURCE_DIR}/kernels/quant.c ${CMAKE_SOURCE_DIR}/kernels/weight_view.c ${CMAKE_SOURCE_DIR}/kernels/check.c
-            ${CMAKE_SOURCE_DIR}/kernels/cuda/plan/attention_plan.c ${CMAKE_SOURCE_DIR}/kernels/cuda/plan/gemm_plan.c
+            ${CMAKE_SOURCE_DIR}/kernels/cuda/plan/attention_plan.c ${CMAKE_SOURCE_DIR}/kernels/cuda/plan/gemm_plan.c ${CMAKE_SOURCE_DIR}/kernels/cuda/plan/moe_plan.c
             ${CMAKE_SOURCE_DIR}/kernels/cuda/plan/plan.c ${CMAKE_SOURCE_DIR}/kernels/cuda/plan/sample_plan.c)
 target_compile_definitions(quire_cuda PRIVATE QUIRE_VERSION="${PROJECT_VERSION}")
 target_include_directories(quire_cuda SYSTEM PRIVATE ${QUIRE_CUDA_INCLUDE})

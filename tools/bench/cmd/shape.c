@@ -11,11 +11,15 @@
 #define MAX_ELEMENTS (1ull << 33) /* of one operand: 16 GiB of float16 */
 
 /* The parts of a shape that an operation has. */
-enum { TOKENS = 1, ROWS = 2, COLS = 4, HEADS = 8, SEQS = 16, DTYPE = 32, FORM = 64, SAMPLING = 128 };
+enum { TOKENS = 1, ROWS = 2, COLS = 4, HEADS = 8, SEQS = 16, DTYPE = 32, FORM = 64, SAMPLING = 128, EXPERTS = 256 };
 static const unsigned parts_of[K_N_OPERATIONS] = {
                                                    /* 0: an operation without cases */
     [K_OP_GEMM] = TOKENS | ROWS | COLS | DTYPE | FORM,
     [K_OP_GEMM_GATED] = TOKENS | ROWS | COLS | DTYPE | FORM,
+    [K_OP_MOE_ROUTE] = TOKENS | COLS | EXPERTS,
+    [K_OP_MOE_GEMM] = TOKENS | ROWS | COLS | DTYPE | FORM | EXPERTS,
+    [K_OP_MOE_GEMM_GATED] = TOKENS | ROWS | COLS | DTYPE | FORM | EXPERTS,
+    [K_OP_MOE_COMBINE] = TOKENS | COLS | EXPERTS,
     [K_OP_ATTENTION] = HEADS | SEQS | DTYPE | FORM,
     [K_OP_ROPE_KV] = HEADS | SEQS | DTYPE,
     [K_OP_EMBED] = TOKENS | ROWS | COLS | DTYPE,
@@ -80,6 +84,13 @@ static bool parse_heads(const char *text, struct op_case *c)
     if (take(&text, '/') && !take_number(&text, &c->n_kv_heads))
         return false;
     return *text == '\0' && c->n_kv_heads > 0 && c->n_q_heads > 0 && c->n_q_heads % c->n_kv_heads == 0;
+}
+
+static bool parse_experts(const char *text, struct op_moe *moe)
+{
+    return take_number(&text, &moe->n_experts) && take(&text, '/') && take_number(&text, &moe->n_used) &&
+           *text == '\0' && moe->n_experts <= K_MOE_MAX_EXPERTS && moe->n_used > 0 && moe->n_used <= K_MOE_MAX_USED &&
+           moe->n_used <= moe->n_experts;
 }
 
 static bool parse_seqs(const char *text, struct op_case *c)
@@ -207,14 +218,15 @@ static uint64_t largest_operand(const struct op_case *c)
     for (uint32_t s = 0; s < op_n_seqs(c); s++)
         positions += c->seqs[s].position + c->seqs[s].n_tokens;
     uint64_t of_cache = c->op == K_OP_KV_COPY ? c->n_rows * heads * c->block_tokens : positions * heads;
-    uint64_t of_weight = (uint64_t)c->n_rows * (c->n_cols ? c->n_cols : c->n_tokens);
-    uint64_t of_tokens = (uint64_t)op_n_tokens(c) *
+    uint64_t of_weight = op_all_rows(c) * (c->n_cols ? c->n_cols : c->n_tokens);
+    uint64_t of_tokens = (uint64_t)op_n_tokens(c) * (c->moe ? c->moe->n_used : 1) *
                          (c->n_cols + c->n_rows + (c->n_q_heads + 2ull * c->n_kv_heads) * c->head_dim);
     uint64_t most = of_cache > of_weight ? of_cache : of_weight;
     return most > of_tokens ? most : of_tokens;
 }
 
-static int check_rest(const struct bench_shape *s, unsigned needs, struct op_case *c, struct quire_error *err)
+static int check_rest(const struct bench_shape *s, unsigned needs, struct op_case *c, struct op_moe *moe,
+                      struct quire_error *err)
 {
     c->n_rows = s->n_rows;
     c->n_cols = s->n_cols;
@@ -227,14 +239,20 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     if (!!(needs & COLS) != (s->n_cols > 0))
         return quire_fail(err, QUIRE_INVALID, "--cols: %s",
                           needs & COLS ? "is missing" : "this operation has no columns");
-    if (c->op == K_OP_GEMM_GATED && s->n_rows % 2 != 0)
+    if ((c->op == K_OP_GEMM_GATED || c->op == K_OP_MOE_GEMM_GATED) && s->n_rows % 2 != 0)
         return quire_fail(err, QUIRE_INVALID, "--rows %u: must be even, because gate and up have equal numbers",
                           s->n_rows);
     c->unit = s->unit;
-    if (s->unit > 0 && (c->op != K_OP_GEMM || s->unit % 16 != 0))
+    const bool has_segments = c->op == K_OP_GEMM || c->op == K_OP_MOE_GEMM;
+    if (s->unit > 0 && (!has_segments || s->unit % 16 != 0))
         return quire_fail(err, QUIRE_INVALID, "--unit: must be %s",
-                          c->op != K_OP_GEMM ? "absent, because this operation sums in one segment"
-                                             : "a multiple of 16");
+                          has_segments ? "a multiple of 16" : "absent, because this operation sums in one segment");
+    if (needs & EXPERTS ? !s->experts || !parse_experts(s->experts, moe) : s->experts != NULL)
+        return quire_fail(err, QUIRE_INVALID, "--experts: must be %s",
+                          needs & EXPERTS ? "E/USED, such as 64/8, of at most 1024 experts and 32 used"
+                                          : "absent, because this operation has no experts");
+    moe->per_choice = c->op == K_OP_MOE_GEMM; /* as a model's last matrix */
+    c->moe = needs & EXPERTS ? moe : NULL;
     bool is_read = s->dtype && (is_cache ? parse_cache(s->dtype, &c->dtype) : parse_weights(s->dtype, c));
     if (s->dtype && (!(needs & DTYPE) || !is_read))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s",
@@ -263,8 +281,7 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     return QUIRE_OK;
 }
 
-int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_SHAPE_MAX_CASES], uint32_t *n,
-                      struct quire_error *err)
+int bench_shape_cases(const struct bench_shape *shape, struct bench_shape_cases *out, struct quire_error *err)
 {
     struct op_case c = {0};
     uint32_t tokens[BENCH_SHAPE_MAX_CASES] = {0};
@@ -273,20 +290,20 @@ int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_
         return status;
     unsigned needs = parts_of[c.op];
     c.extra = c.op == K_OP_RMSNORM; /* with the residual, like nearly all of a model's */
-    status = check_rest(shape, needs, &c, err);
+    status = check_rest(shape, needs, &c, &out->moe, err);
     if (status != QUIRE_OK)
         return status;
-    *n = 1;
-    if (needs & TOKENS ? !shape->tokens || !parse_tokens(shape->tokens, tokens, n) : shape->tokens != NULL)
+    out->n = 1;
+    if (needs & TOKENS ? !shape->tokens || !parse_tokens(shape->tokens, tokens, &out->n) : shape->tokens != NULL)
         return quire_fail(err, QUIRE_INVALID, "--tokens: must be %s",
                           needs & TOKENS ? "a number or several, such as 1,8,64"
                                          : "absent, because --seqs sets the number of tokens");
-    for (uint32_t i = 0; i < *n; i++) {
-        out[i] = c;
-        out[i].n_tokens = tokens[i];
+    for (uint32_t i = 0; i < out->n; i++) {
+        out->cases[i] = c;
+        out->cases[i].n_tokens = tokens[i];
         if (c.op == K_OP_KV_COPY && tokens[i] > c.n_rows)
             return quire_fail(err, QUIRE_INVALID, "--tokens %u: more blocks than --rows %u", tokens[i], c.n_rows);
-        if (largest_operand(&out[i]) > MAX_ELEMENTS)
+        if (largest_operand(&out->cases[i]) > MAX_ELEMENTS)
             return quire_fail(err, QUIRE_INVALID, "--op %s: an operand has more than 2^33 numbers", shape->op);
     }
     return QUIRE_OK;

@@ -13,6 +13,13 @@ static void attention_work(const struct op_case *c, double *positions, double *p
     }
 }
 
+/* The matrices of the experts that tokens use, at most: which they are is the router's choice. */
+static uint64_t used_weight_bytes(const struct op_case *c)
+{
+    const uint64_t n = (uint64_t)op_n_tokens(c) * c->moe->n_used;
+    return op_weight_bytes(c) / c->moe->n_experts * (n < c->moe->n_experts ? n : c->moe->n_experts);
+}
+
 void bench_work(const struct op_case *c, double *bytes, double *flops)
 {
     double t = op_n_tokens(c), n = c->n_rows, k = c->n_cols, size = (double)k_dtype_bytes(c->dtype);
@@ -29,8 +36,8 @@ void bench_work(const struct op_case *c, double *bytes, double *flops)
         *flops = 2 * t * n * k;
         break;
     case K_OP_MOE_GEMM:
-    case K_OP_MOE_GEMM_GATED: /* of the experts that the tokens use, as if all were */
-        *bytes = (double)op_weight_bytes(c) + 4 * t * c->moe->n_used * (n + k);
+    case K_OP_MOE_GEMM_GATED:
+        *bytes = (double)used_weight_bytes(c) + 4 * t * c->moe->n_used * (n + k);
         *flops = 2 * t * c->moe->n_used * n * k;
         break;
     case K_OP_MOE_ROUTE:
@@ -61,9 +68,9 @@ uint64_t bench_work_cold_bytes(const struct op_case *c)
     switch (c->op) {
     case K_OP_GEMM:
     case K_OP_GEMM_GATED:
-    case K_OP_MOE_GEMM:
-    case K_OP_MOE_GEMM_GATED:
     case K_OP_EMBED: return op_weight_bytes(c);
+    case K_OP_MOE_GEMM:
+    case K_OP_MOE_GEMM_GATED: return used_weight_bytes(c);
     case K_OP_ATTENTION: return 2 * (uint64_t)read * c->n_kv_heads * op_cache_row_bytes(c);
     case K_OP_KV_COPY: return 2 * (uint64_t)c->n_rows * c->n_kv_heads * c->block_tokens * op_cache_row_bytes(c);
     case K_OP_SAMPLE: return (uint64_t)4 * c->n_tokens * c->n_rows;
