@@ -50,15 +50,48 @@ struct type {
 
 /* All of GGML's, since the sizes of all must be checked. */
 static const struct type types[] = {
-    {0, "F32", 1, 4},         {1, "F16", 1, 2},         {2, "Q4_0", 32, 18},      {3, "Q4_1", 32, 20},
-    {6, "Q5_0", 32, 22},      {7, "Q5_1", 32, 24},      {8, "Q8_0", 32, 34},      {9, "Q8_1", 32, 40},
-    {10, "Q2_K", 256, 84},    {11, "Q3_K", 256, 110},   {12, "Q4_K", 256, 144},   {13, "Q5_K", 256, 176},
-    {14, "Q6_K", 256, 210},   {15, "Q8_K", 256, 292},   {16, "IQ2_XXS", 256, 66}, {17, "IQ2_XS", 256, 74},
-    {18, "IQ3_XXS", 256, 98}, {19, "IQ1_S", 256, 50},   {20, "IQ4_NL", 32, 18},   {21, "IQ3_S", 256, 110},
-    {22, "IQ2_S", 256, 82},   {23, "IQ4_XS", 256, 136}, {24, "I8", 1, 1},         {25, "I16", 1, 2},
-    {26, "I32", 1, 4},        {27, "I64", 1, 8},        {28, "F64", 1, 8},        {29, "IQ1_M", 256, 56},
-    {30, "BF16", 1, 2},       {34, "TQ1_0", 256, 54},   {35, "TQ2_0", 256, 66},   {39, "MXFP4", 32, 17},
-    {40, "NVFP4", 64, 36},    {41, "Q1_0", 128, 18},
+    {0, "F32", 1, 4},
+    {1, "F16", 1, 2},
+    {2, "Q4_0", 32, 18},
+    {3, "Q4_1", 32, 20},
+    {6, "Q5_0", 32, 22},
+    {7, "Q5_1", 32, 24},
+    {8, "Q8_0", 32, 34},
+    {9, "Q8_1", 32, 40},
+    {10, "Q2_K", 256, 84},
+    {11, "Q3_K", 256, 110},
+    {12, "Q4_K", 256, 144},
+    {13, "Q5_K", 256, 176},
+    {14, "Q6_K", 256, 210},
+    {15, "Q8_K", 256, 292},
+    {16, "IQ2_XXS", 256, 66},
+    {17, "IQ2_XS", 256, 74},
+    {18, "IQ3_XXS", 256, 98},
+    {19, "IQ1_S", 256, 50},
+    {20, "IQ4_NL", 32, 18},
+    {21, "IQ3_S", 256, 110},
+    {22, "IQ2_S", 256, 82},
+    {23, "IQ4_XS", 256, 136},
+    {24, "I8", 1, 1},
+    {25, "I16", 1, 2},
+    {26, "I32", 1, 4},
+    {27, "I64", 1, 8},
+    {28, "F64", 1, 8},
+    {29, "IQ1_M", 256, 56},
+    {30, "BF16", 1, 2},
+    {34, "TQ1_0", 256, 54},
+    {35, "TQ2_0", 256, 66},
+    {39, "MXFP4", 32, 17},
+    {40, "NVFP4", 64, 36},
+    {41, "Q1_0", 128, 18},
+    {42, "Q2_0", 64, 18},
+    /* no longer in files that llama.cpp writes */
+    {31, "Q4_0_4_4", 32, 18},
+    {32, "Q4_0_4_8", 32, 18},
+    {33, "Q4_0_8_8", 32, 18},
+    {36, "IQ4_NL_4_4", 32, 18},
+    {37, "IQ4_NL_4_8", 32, 18},
+    {38, "IQ4_NL_8_8", 32, 18},
 };
 
 static const struct type *find_type(uint32_t number)
@@ -434,41 +467,62 @@ static int wrong(const struct gguf *g, const char *key, const char *must, struct
     return quire_fail(err, QUIRE_INVALID, "%s: %s: must be %s", g->name, key, must);
 }
 
-static int64_t signed_at(const struct gguf_value *v)
+static bool is_signed(enum gguf_kind kind)
+{
+    return kind == GGUF_I8 || kind == GGUF_I16 || kind == GGUF_I32 || kind == GGUF_I64;
+}
+
+/* Whether a value is a number of any width. Equal numbers, one a layer, are that number: converters write either. */
+static bool is_number(const struct gguf_value *v)
+{
+    const size_t size = kind_bytes(v->kind);
+    if (size == 0 || v->kind == GGUF_BOOL || v->n == 0)
+        return false;
+    for (uint64_t i = 1; i < v->n; i++)
+        if (memcmp(v->data + i * size, v->data, size) != 0)
+            return false;
+    return true;
+}
+
+/* The bits of the first of an integer value's numbers, widened with its sign. */
+static uint64_t bits_of(const struct gguf_value *v)
 {
     switch (v->kind) {
-    case GGUF_I8: return (int8_t)v->data[0];
-    case GGUF_I16: return (int16_t)le_load_u16(v->data);
-    case GGUF_I32: return (int32_t)le_load_u32(v->data);
-    default: return (int64_t)le_load_u64(v->data);
+    case GGUF_U8: return v->data[0];
+    case GGUF_I8: return (uint64_t)(int8_t)v->data[0];
+    case GGUF_U16: return le_load_u16(v->data);
+    case GGUF_I16: return (uint64_t)(int16_t)le_load_u16(v->data);
+    case GGUF_U32: return le_load_u32(v->data);
+    case GGUF_I32: return (uint64_t)(int32_t)le_load_u32(v->data);
+    default: return le_load_u64(v->data);
     }
+}
+
+static bool is_integer(const struct gguf_value *v)
+{
+    return is_number(v) && v->kind != GGUF_F32 && v->kind != GGUF_F64;
 }
 
 int gguf_u64(const struct gguf *g, const char *key, uint64_t *out, struct quire_error *err)
 {
     struct gguf_value v;
-    int64_t value;
     if (!gguf_find(g, key, &v))
         return QUIRE_OK;
-    if (v.is_array)
+    if (!is_integer(&v) || (is_signed(v.kind) && (int64_t)bits_of(&v) < 0))
         return wrong(g, key, "a non-negative integer", err);
-    switch (v.kind) {
-    case GGUF_U8: *out = v.data[0]; return QUIRE_OK;
-    case GGUF_U16: *out = le_load_u16(v.data); return QUIRE_OK;
-    case GGUF_U32: *out = le_load_u32(v.data); return QUIRE_OK;
-    case GGUF_U64: *out = le_load_u64(v.data); return QUIRE_OK;
-    case GGUF_I8:
-    case GGUF_I16:
-    case GGUF_I32:
-    case GGUF_I64:
-        value = signed_at(&v);
-        if (value < 0)
-            break;
-        *out = (uint64_t)value;
+    *out = bits_of(&v);
+    return QUIRE_OK;
+}
+
+int gguf_i64(const struct gguf *g, const char *key, int64_t *out, struct quire_error *err)
+{
+    struct gguf_value v;
+    if (!gguf_find(g, key, &v))
         return QUIRE_OK;
-    default: break;
-    }
-    return wrong(g, key, "a non-negative integer", err);
+    if (!is_integer(&v) || (!is_signed(v.kind) && bits_of(&v) > INT64_MAX))
+        return wrong(g, key, "an integer below 2^63", err);
+    *out = (int64_t)bits_of(&v);
+    return QUIRE_OK;
 }
 
 int gguf_f64(const struct gguf *g, const char *key, double *out, struct quire_error *err)
@@ -477,16 +531,18 @@ int gguf_f64(const struct gguf *g, const char *key, double *out, struct quire_er
     double value;
     if (!gguf_find(g, key, &v))
         return QUIRE_OK;
-    if (!v.is_array && v.kind == GGUF_F32) {
+    if (!is_number(&v))
+        return wrong(g, key, "a number", err);
+    if (v.kind == GGUF_F32) {
         uint32_t bits = le_load_u32(v.data);
         float f;
         memcpy(&f, &bits, sizeof f);
         value = (double)f;
-    } else if (!v.is_array && v.kind == GGUF_F64) {
+    } else if (v.kind == GGUF_F64) {
         uint64_t bits = le_load_u64(v.data);
         memcpy(&value, &bits, sizeof value);
     } else {
-        return wrong(g, key, "a floating-point number", err);
+        value = is_signed(v.kind) ? (double)(int64_t)bits_of(&v) : (double)bits_of(&v);
     }
     if (!isfinite(value))
         return wrong(g, key, "finite", err);

@@ -2,7 +2,7 @@
  * tensors.
  *
  * A file is untrusted: opening it verifies every count, length, type, dimension and offset. Tensors lie inside the
- * file, are aligned, consist of whole blocks, and do not overlap. The data of tensors is never read. Values and
+ * file, are aligned, consist of whole blocks, and do not overlap. Opening does not read the data of tensors. Values and
  * names point into the file and become invalid when it is closed. Any thread may read. The file must not be changed
  * in place while it is open.
  */
@@ -81,8 +81,10 @@ const char *gguf_type_name(uint32_t type); /* "Q4_K"; NULL: it is no type */
 /* false: no such key. */
 bool gguf_find(const struct gguf *g, const char *key, struct gguf_value *out);
 /* If the key is absent, *out stays unchanged, as with base/encoding/json.h. Returns QUIRE_INVALID if the value has another
- * kind. */
+ * kind. Integers have any width and sign, where a floating-point number is read, too; an array of equal numbers, one a
+ * layer, is that number. */
 int gguf_u64(const struct gguf *g, const char *key, uint64_t *out, struct quire_error *err);
+int gguf_i64(const struct gguf *g, const char *key, int64_t *out, struct quire_error *err);
 int gguf_f64(const struct gguf *g, const char *key, double *out, struct quire_error *err);
 int gguf_bool(const struct gguf *g, const char *key, bool *out, struct quire_error *err);
 int gguf_string(const struct gguf *g, const char *key, struct gguf_text *out, struct quire_error *err);

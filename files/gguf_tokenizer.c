@@ -23,7 +23,7 @@ struct tokens {
     struct gguf_text *text; /* [n] */
     uint32_t n;
     const uint8_t *kinds; /* i32 each, or NULL: all normal */
-    const uint8_t *scores; /* f32 each, or NULL */
+    const uint8_t *scores; /* f32 each, or NULL: of SentencePiece, since files of the other kind may have any here */
 };
 
 /* ---- how text is cut before merging, by tokenizer.ggml.pre ------------------------------------------ */
@@ -136,8 +136,7 @@ static int tokens_read(const struct gguf *g, struct tokens *t, struct quire_erro
         if (!is_utf8(t->text[t->n]))
             return quire_fail(err, QUIRE_INVALID, "%s: " TOKENS "[%u]: is not UTF-8", gguf_name(g), t->n);
     }
-    status = beside(t, "tokenizer.ggml.token_type", GGUF_I32, &t->kinds);
-    return status == QUIRE_OK ? beside(t, "tokenizer.ggml.scores", GGUF_F32, &t->scores) : status;
+    return beside(t, "tokenizer.ggml.token_type", GGUF_I32, &t->kinds);
 }
 
 static uint32_t kind_of(const struct tokens *t, uint32_t id)
@@ -351,6 +350,9 @@ static int put_merges_by_score(struct tokens *t, struct buffer *b)
 {
     struct index index;
     struct buffer merges = {0};
+    const int read = beside(t, "tokenizer.ggml.scores", GGUF_F32, &t->scores);
+    if (read != QUIRE_OK)
+        return read;
     if (!t->scores)
         return quire_fail(t->err, QUIRE_INVALID, "%s: tokenizer.ggml.scores: is missing", gguf_name(t->g));
     if (!index_make(t, &index))
@@ -383,14 +385,14 @@ static int put_merges_by_score(struct tokens *t, struct buffer *b)
 /* *out is UINT32_MAX where the file has no such token. */
 static int token_id(const struct tokens *t, const char *key, uint32_t *out)
 {
-    uint64_t id = UINT64_MAX;
-    int status = gguf_u64(t->g, key, &id, t->err);
+    int64_t id = -1;
+    int status = gguf_i64(t->g, key, &id, t->err);
     *out = UINT32_MAX;
-    if (status != QUIRE_OK || id >= UINT32_MAX) /* as −1 some files write none */
+    if (status != QUIRE_OK || id < 0 || id >= UINT32_MAX) /* as −1 of any width some files write none */
         return status;
     if (id >= t->n)
-        return quire_fail(t->err, QUIRE_INVALID, "%s: %s: %llu is not below the number of tokens, %u", gguf_name(t->g),
-                          key, (unsigned long long)id, t->n);
+        return quire_fail(t->err, QUIRE_INVALID, "%s: %s: %lld is not below the number of tokens, %u", gguf_name(t->g),
+                          key, (long long)id, t->n);
     *out = (uint32_t)id;
     return QUIRE_OK;
 }
@@ -535,13 +537,13 @@ int gguf_make_tokenizer_config(const struct gguf *g, struct buffer *b, struct qu
     struct gguf_text chat = {NULL, 0}, token;
     put(b, "{");
     for (size_t i = 0; i < 4; i++) {
-        uint64_t id = UINT64_MAX;
-        int status = gguf_u64(g, keys[i][1], &id, err);
+        int64_t id = -1;
+        int status = gguf_i64(g, keys[i][1], &id, err);
         if (status != QUIRE_OK)
             return status;
-        if (id >= UINT32_MAX)
+        if (id < 0 || id >= UINT32_MAX)
             continue;
-        if ((status = gguf_token(g, id, &token, err)) != QUIRE_OK)
+        if ((status = gguf_token(g, (uint64_t)id, &token, err)) != QUIRE_OK)
             return status;
         put(b, "\"");
         put(b, keys[i][0]);

@@ -3,11 +3,13 @@
 #include "kernels/quant.h"
 
 static const struct k_blocks kinds[K_N_PACKINGS] = {
-    [K_PACKING_Q8_0] = {"Q8_0", 32, 34, 32, 8, false},   [K_PACKING_Q4_0] = {"Q4_0", 32, 18, 32, 4, false},
-    [K_PACKING_Q4_1] = {"Q4_1", 32, 20, 32, 4, true},    [K_PACKING_Q5_0] = {"Q5_0", 32, 22, 32, 5, false},
-    [K_PACKING_Q5_1] = {"Q5_1", 32, 24, 32, 5, true},    [K_PACKING_Q2_K] = {"Q2_K", 256, 84, 16, 2, true},
-    [K_PACKING_Q3_K] = {"Q3_K", 256, 110, 16, 3, false}, [K_PACKING_Q4_K] = {"Q4_K", 256, 144, 32, 4, true},
-    [K_PACKING_Q5_K] = {"Q5_K", 256, 176, 32, 5, true},  [K_PACKING_Q6_K] = {"Q6_K", 256, 210, 16, 6, false},
+    [K_PACKING_Q8_0] = {"Q8_0", 32, 34, 32, 8, false},       [K_PACKING_Q4_0] = {"Q4_0", 32, 18, 32, 4, false},
+    [K_PACKING_Q4_1] = {"Q4_1", 32, 20, 32, 4, true},        [K_PACKING_Q5_0] = {"Q5_0", 32, 22, 32, 5, false},
+    [K_PACKING_Q5_1] = {"Q5_1", 32, 24, 32, 5, true},        [K_PACKING_MXFP4] = {"MXFP4", 32, 17, 32, 4, false},
+    [K_PACKING_IQ4_NL] = {"IQ4_NL", 32, 18, 32, 4, false},   [K_PACKING_Q2_K] = {"Q2_K", 256, 84, 16, 2, true},
+    [K_PACKING_Q3_K] = {"Q3_K", 256, 110, 16, 3, false},     [K_PACKING_Q4_K] = {"Q4_K", 256, 144, 32, 4, true},
+    [K_PACKING_Q5_K] = {"Q5_K", 256, 176, 32, 5, true},      [K_PACKING_Q6_K] = {"Q6_K", 256, 210, 16, 6, false},
+    [K_PACKING_IQ4_XS] = {"IQ4_XS", 256, 136, 32, 4, false},
 };
 
 const struct k_blocks *k_blocks_of(enum k_packing packing)
@@ -29,6 +31,8 @@ const char *k_dtype_name(enum k_dtype dtype)
     case K_INT: return "int";
     case K_E4M3: return "float8_e4m3";
     case K_E5M2: return "float8_e5m2";
+    case K_E2M1: return "float4_e2m1";
+    case K_E8M0: return "float8_e8m0";
     }
     return "unknown";
 }
@@ -42,7 +46,8 @@ struct k_format k_format_of(enum k_dtype dtype)
 struct k_format k_format_of_blocks(enum k_packing packing)
 {
     const struct k_blocks *blocks = k_blocks_of(packing);
-    return (struct k_format){K_INT, blocks->bits, blocks->group, K_F16, packing};
+    const enum k_dtype scale = packing == K_PACKING_MXFP4 ? K_E8M0 : K_F16;
+    return (struct k_format){K_INT, blocks->bits, blocks->group, scale, packing};
 }
 
 struct k_format k_format_of_planes(enum k_dtype kind, uint32_t bits, uint32_t group, enum k_dtype scale)
@@ -93,9 +98,16 @@ bool k_format_is_quantized(struct k_format format)
     const struct k_blocks *blocks = k_blocks_of(format.packing);
     if (blocks)
         return format.kind == K_INT && format.bits == blocks->bits && format.group == blocks->group;
+    if (format.kind == K_E2M1)
+        return format.packing == K_PACKING_PLANES && format.bits == 4 && format.scale == K_E8M0 && format.group == 32;
     return format.packing == K_PACKING_PLANES && (uint32_t)format.scale <= K_BF16 && format.group % 16 == 0 &&
            (format.kind == K_INT ? format.bits == 4 || format.bits == 8
                                  : (format.kind == K_E4M3 || format.kind == K_E5M2) && format.bits == 8);
+}
+
+bool k_format_is_integers(struct k_format format)
+{
+    return k_format_is_quantized(format) && (format.kind == K_INT || format.kind == K_E2M1);
 }
 
 uint64_t k_format_bytes(struct k_format format, uint64_t n)

@@ -10,6 +10,13 @@ bool k_format_has_least(struct k_format format)
     return b && b->has_least;
 }
 
+bool k_format_codes(struct k_format format, struct k_codes *codes)
+{
+    const bool is_e2m1 = format.packing == K_PACKING_MXFP4 || format.kind == K_E2M1;
+    *codes = is_e2m1 ? k_codes_e2m1() : k_codes_iq4();
+    return is_e2m1 || format.packing == K_PACKING_IQ4_NL || format.packing == K_PACKING_IQ4_XS;
+}
+
 /* ---- GGUF's blocks -------------------------------------------------------------------------------- */
 
 static float half_at(const uint8_t *p)
@@ -35,12 +42,15 @@ static int element(enum k_packing packing, const uint8_t *p, uint32_t k)
     case K_PACKING_Q4_1: return p[4 + k % 16] >> k / 16 * 4 & 15;
     case K_PACKING_Q5_0: return (int)((p[6 + k % 16] >> k / 16 * 4 & 15u) | (bits_at(p + 2) >> k & 1u) << 4) - 16;
     case K_PACKING_Q5_1: return (int)((p[8 + k % 16] >> k / 16 * 4 & 15u) | (bits_at(p + 4) >> k & 1u) << 4);
+    case K_PACKING_MXFP4: return k_code_number(k_codes_e2m1(), p[1 + k % 16] >> k / 16 * 4 & 15);
+    case K_PACKING_IQ4_NL: return k_code_number(k_codes_iq4(), p[2 + k % 16] >> k / 16 * 4 & 15);
     case K_PACKING_Q2_K: return p[16 + half * 32 + l] >> 2 * run & 3;
     case K_PACKING_Q3_K: return (p[32 + half * 32 + l] >> 2 * run & 3) - (p[l] >> (half * 4 + run) & 1 ? 0 : 4);
     case K_PACKING_Q4_K: return p[16 + k / 64 * 32 + l] >> k % 64 / 32 * 4 & 15;
     case K_PACKING_Q5_K: return (p[48 + k / 64 * 32 + l] >> k % 64 / 32 * 4 & 15) | (p[16 + l] >> k / 32 & 1) << 4;
     case K_PACKING_Q6_K:
         return ((p[half * 64 + in % 64] >> in / 64 * 4 & 15) | (p[128 + half * 32 + l] >> 2 * run & 3) << 4) - 32;
+    case K_PACKING_IQ4_XS: return k_code_number(k_codes_iq4(), p[8 + k / 32 * 16 + l % 16] >> l / 16 * 4 & 15);
     default: return 0;
     }
 }
@@ -64,6 +74,13 @@ static int scale_3(const uint8_t *p, uint32_t j)
     return (int)(low | (p[8 + j % 4] >> 2 * (j / 4) & 3u) << 4) - 32;
 }
 
+/* Reads group j's 6-bit scale of IQ4_XS from the bytes after d: 2 high bits in the first 2, 4 low bits in the others. */
+static int scale_iq4(const uint8_t *p, uint32_t j)
+{
+    const uint32_t low = p[2 + j / 2] >> j % 2 * 4 & 15u, high = p[j / 4] >> 2 * (j % 4) & 3u;
+    return (int)(low | high << 4) - 32;
+}
+
 static void block_scale(enum k_packing packing, const uint8_t *p, uint32_t j, float *scale, float *least)
 {
     uint32_t s, m;
@@ -84,6 +101,8 @@ static void block_scale(enum k_packing packing, const uint8_t *p, uint32_t j, fl
         *least = -(half_at(p + 2) * (float)m);
         break;
     case K_PACKING_Q6_K: *scale = half_at(p + 208) * (float)(int8_t)p[192 + j]; break;
+    case K_PACKING_MXFP4: *scale = k_half_from_e8m0(*p); break;
+    case K_PACKING_IQ4_XS: *scale = half_at(p) * (float)scale_iq4(p + 2, j); break;
     }
 }
 
@@ -96,10 +115,12 @@ static uint64_t groups_of(const struct k_weight_view *w)
 
 static float plane_scale(const struct k_weight_view *w, uint32_t row, uint64_t group)
 {
-    const uint64_t i = row / (w->scale_rows ? w->scale_rows : 1) * groups_of(w) + group;
+    const uint64_t i = k_scale_row(w, row) * groups_of(w) + group;
     const uint8_t *p = (const uint8_t *)w->scales + i * k_dtype_bytes(w->format.scale);
     uint16_t h;
     float f;
+    if (w->format.scale == K_E8M0)
+        return k_half_from_e8m0(*p);
     if (w->format.scale == K_F32)
         return memcpy(&f, p, sizeof f), f;
     memcpy(&h, p, sizeof h);
@@ -113,6 +134,8 @@ static float plane_element(const struct k_weight_view *w, const uint8_t *data, u
     if (w->format.kind == K_E5M2)
         return k_f32_from_e5m2(data[k]);
     int q = w->format.bits == 4 ? data[k / 2] >> k % 2 * 4 & 15 : (int8_t)data[k];
+    if (w->format.kind == K_E2M1)
+        return (float)k_code_number(k_codes_e2m1(), (uint32_t)q);
     return (float)(q - zero);
 }
 

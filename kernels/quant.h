@@ -5,6 +5,7 @@
 #define QUIRE_KERNELS_QUANT_H
 
 #include "kernels/format.h"
+#include "kernels/math/codes.h"
 #include "kernels/weight.h"
 
 /* The layout of one kind of GGUF block. */
@@ -18,6 +19,8 @@ struct k_blocks {
 const struct k_blocks *k_blocks_of(enum k_packing packing); /* NULL if the packing has no blocks */
 
 bool k_format_has_least(struct k_format format);
+/* Whether the elements are codes that a table gives a meaning; then sets the table. */
+bool k_format_codes(struct k_format format, struct k_codes *codes);
 
 /* The group of column k: its first column, and the column after its last. */
 static inline uint32_t k_group_begin(struct k_format format, uint32_t k)
@@ -28,6 +31,12 @@ static inline uint32_t k_group_end(struct k_format format, uint32_t n_cols, uint
 {
     uint32_t end = format.group ? k - k % format.group + format.group : n_cols;
     return end < n_cols ? end : n_cols;
+}
+
+/* Returns the row of `scales` of a row of planes. */
+static inline uint64_t k_scale_row(const struct k_weight_view *w, uint32_t row)
+{
+    return (uint64_t)(w->scale_rows > 1 ? row / w->scale_rows : row) * (w->scale_step ? w->scale_step : 1);
 }
 
 #define K_QUANT_READ 256u /* columns per read, at most */

@@ -18,10 +18,12 @@ struct k_weight_view {
     uint32_t n_rows; /* output features */
     uint32_t n_cols; /* input features */
     uint64_t row_stride_bytes;
-    /* Only for K_PACKING_PLANES, otherwise NULL and 0. Row r's scales are row r / scale_rows of `scales`. Each group
+    /* Only for K_PACKING_PLANES, otherwise NULL and 0. Row r's scales are row r / scale_rows · scale_step of `scales`. Each group
      * has one scale of type format.scale; the last group may be short. scale_rows 0 means 1. */
     const void *scales;
     uint32_t scale_rows;
+    /* Rows of scales from one of them to the next, for rows that were taken out of others; 0 means 1. */
+    uint32_t scale_step;
     /* One int8_t per row and group, which is subtracted from its integers. NULL subtracts 0, or 8 for 4-bit elements.
      * Stored elements of 4 bits are 0 to 15, of 8 bits -128 to 127. */
     const int8_t *zero_points;

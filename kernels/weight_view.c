@@ -16,7 +16,7 @@ static int check_planes(const struct k_weight_view *part, uint32_t index, struct
 {
     const bool has_planes = part->format.packing == K_PACKING_PLANES;
     if (has_planes != (part->scales != NULL) ||
-        (!has_planes && (part->zero_points || part->permutation || part->scale_rows)))
+        (!has_planes && (part->zero_points || part->permutation || part->scale_rows || part->scale_step)))
         return quire_fail(err, QUIRE_INVALID, "weight part %u: %s %s scales, zero points or permutation", index,
                           k_format_name(part->format), has_planes ? "needs" : "cannot have");
     for (uint32_t k = 0; part->permutation && k < part->n_cols; k++)

@@ -14,7 +14,7 @@ BASE = "base/"
 # The engine's public headers, as app/ sees them: its options, to open an engine, to observe it, to plan its memory.
 ENGINE_OPTIONS = "base/ memory/ scheduler/ speculation/ engine/"
 ENGINE_OPEN = ENGINE_OPTIONS + " request/"
-ENGINE_WATCH = ENGINE_OPEN + (" engine/model/model.h engine/model/config.h engine/model/facts.h engine/model/shard.h engine/model/layer.h"
+ENGINE_WATCH = ENGINE_OPEN + (" engine/model/model.h engine/model/config.h engine/model/facts.h engine/model/shard.h engine/model/layer.h engine/model/experts/experts.h"
                               " engine/model/outputs.h engine/model/rope.h engine/model/quantization/quantization.h"
                               " kernels/format.h kernels/gemm_form.h")
 ENGINE_PLAN = ENGINE_WATCH + " engine/checkpoint/checkpoint.h engine/model/describe.h kernels/devices.h kernels/planner.h"

@@ -432,8 +432,9 @@ int checkpoint_find(const struct checkpoint *st, const char *name, struct checkp
     if (!entry->usable)
         return quire_fail(err, QUIRE_UNSUPPORTED, "%.100s: tensor '%.150s': %s: %s is not supported (%s are)",
                           st->files[entry->file].name, name, st->is_gguf ? "type" : "dtype", entry->dtype_name,
-                          st->is_gguf ? "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1 and Q2_K to Q6_K"
-                                      : "F32, F16 and BF16");
+                          st->is_gguf
+                              ? "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K to Q6_K, IQ4_NL, IQ4_XS and MXFP4"
+                              : "F32, F16 and BF16");
     return give_tensor(st, entry, out, err);
 }
 

@@ -280,6 +280,7 @@ static int attend(struct pass *p, const struct model_attention *attention, const
         .whole = attention->mask == MASK_NONE,
         .scale = attention->scale,
         .softcap = attention->softcap,
+        .sinks_dev = p->weights->vector[VEC_SINKS],
     };
     return f->backend->ops->attention(f->backend, &a, p->err);
 }
@@ -323,6 +324,12 @@ static int mlp(struct pass *p, const struct model_block *block, const float *in,
     return linear(p, &p->weights->site[SITE_DOWN], ACTIVATION_NONE, narrow, out);
 }
 
+static const enum k_route_score route_scores[] = {
+    [ROUTER_SOFTMAX] = K_ROUTE_SOFTMAX,
+    [ROUTER_TOP_SOFTMAX] = K_ROUTE_TOP_SOFTMAX,
+    [ROUTER_SIGMOID] = K_ROUTE_SIGMOID,
+};
+
 /* The router reads x as floats. */
 static int route(struct pass *p, const struct model_experts *e, const float *in)
 {
@@ -330,6 +337,8 @@ static int route(struct pass *p, const struct model_experts *e, const float *in)
     const struct k_moe_route_args a = {
         .x_dev = in,
         .router_dev = p->weights->vector[VEC_ROUTER],
+        .bias_dev = p->weights->vector[VEC_ROUTER_BIAS],
+        .correction_dev = p->weights->vector[VEC_CORRECTION],
         .shared_gate_dev = p->weights->vector[VEC_SHARED_GATE],
         .experts_dev = (uint32_t *)(void *)buffer(f, f->layout->experts),
         .weights_dev = buffer(f, f->layout->expert_weights),
@@ -339,7 +348,9 @@ static int route(struct pass *p, const struct model_experts *e, const float *in)
         .n_cols = f->desc->config->hidden_size,
         .n_experts = e->n_experts,
         .n_used = e->n_used,
-        .score = K_ROUTE_SOFTMAX,
+        .n_groups = e->n_groups,
+        .n_groups_used = e->n_groups_used,
+        .score = route_scores[e->router],
         .normalize = e->normalize,
         .scale = e->scale,
     };
@@ -357,6 +368,7 @@ static struct k_moe_gemm_args choices_of(const struct pass *p, const struct mode
         .weight = site->matrix,
         .x_dev = x,
         .experts_dev = (const uint32_t *)(const void *)buffer(f, f->layout->experts),
+        .bias_dev = site->bias,
         .y_dev = y,
         .workspace_dev = f->moe_workspace_dev,
         .n_tokens = p->n,
@@ -406,19 +418,19 @@ static int experts(struct pass *p, const struct model_block *block, const float 
     const struct k_moe_gemm_gated_args gate_up = {
         .gemm = choices_of(p, e, &site[SITE_GATE_UP], in, f->layout->has_gate_up ? buffer(f, f->layout->wide) : NULL),
         .out_dev = narrow,
-        .gate = {.kind = K_GATE_SILU},
+        .gate = {.kind = e->limit > 0 ? K_GATE_CLAMPED : K_GATE_SILU, .limit = e->limit},
         .for_gemm = true};
     TRY(f->backend->ops->moe_gemm_gated(f->backend, &gate_up, p->err));
     TRY(experts_down(p, e, narrow, choices));
-    const struct k_moe_combine_args sum = {
-        .y_dev = choices,
-        .weights_dev = buffer(f, f->layout->expert_weights),
-        .shared_dev = e->shared_size > 0 ? out : NULL,
-        .shared_weights_dev = e->shared_size > 0 ? buffer(f, f->layout->shared_weights) : NULL,
-        .out_dev = out,
-        .n_tokens = p->n,
-        .n_used = e->n_used,
-        .n_cols = f->desc->config->hidden_size};
+    const struct k_moe_combine_args sum = {.y_dev = choices,
+                                           .weights_dev = buffer(f, f->layout->expert_weights),
+                                           .shared_dev = e->shared_size > 0 ? out : NULL,
+                                           .shared_weights_dev = e->shared_gate ? buffer(f, f->layout->shared_weights)
+                                                                                : NULL,
+                                           .out_dev = out,
+                                           .n_tokens = p->n,
+                                           .n_used = e->n_used,
+                                           .n_cols = f->desc->config->hidden_size};
     return f->backend->ops->moe_combine(f->backend, &sum, p->err);
 }
 

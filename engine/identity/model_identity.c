@@ -25,10 +25,10 @@
  *   shard                                              ranks change no bit */
 #define CHANGED " has changed: add its new fields to model_identity(), or to the list above"
 _Static_assert(sizeof(struct model_config) == 344, "struct model_config" CHANGED);
-_Static_assert(sizeof(struct model_attention) == 44, "struct model_attention" CHANGED);
+_Static_assert(sizeof(struct model_attention) == 48, "struct model_attention" CHANGED);
 _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
-_Static_assert(sizeof(struct model_experts) == 32, "struct model_experts" CHANGED);
-_Static_assert(sizeof(struct model_block) == 56, "struct model_block" CHANGED);
+_Static_assert(sizeof(struct model_experts) == 44, "struct model_experts" CHANGED);
+_Static_assert(sizeof(struct model_block) == 60, "struct model_block" CHANGED);
 _Static_assert(sizeof(struct model_rope) == 1112, "struct model_rope" CHANGED);
 _Static_assert(sizeof(struct checkpoint_facts) == 208, "struct checkpoint_facts" CHANGED);
 
@@ -96,6 +96,8 @@ static void add_attention_sizes(struct quire_sha256_state *s, const struct model
     add(s, "attention=%u %u %u %u %u %d%d%d%d\n", a->n_q_heads, a->n_kv_heads, a->k_dim, a->v_dim, a->rope, a->q_bias,
         a->k_bias, a->v_bias, a->o_bias);
     add_float(s, "scale", a->scale);
+    if (a->sinks)
+        add(s, "sinks\n");
     if (a->softcap != 0)
         add_float(s, "softcap", a->softcap);
 }
@@ -104,19 +106,23 @@ static bool same_attention_sizes(const struct model_attention *a, const struct m
 {
     return a->n_q_heads == b->n_q_heads && a->n_kv_heads == b->n_kv_heads && a->k_dim == b->k_dim &&
            a->v_dim == b->v_dim && a->rope == b->rope && a->q_bias == b->q_bias && a->k_bias == b->k_bias &&
-           a->v_bias == b->v_bias && a->o_bias == b->o_bias && a->scale == b->scale && a->softcap == b->softcap;
+           a->v_bias == b->v_bias && a->o_bias == b->o_bias && a->scale == b->scale && a->softcap == b->softcap &&
+           a->sinks == b->sinks;
 }
 
 static bool is_plain_attention(const struct model_attention *a)
 {
-    return a->v_dim == a->k_dim && a->rope == 0 && a->softcap == 0 && a->scale == (float)(1.0 / sqrt((double)a->k_dim));
+    return a->v_dim == a->k_dim && a->rope == 0 && a->softcap == 0 && !a->sinks &&
+           a->scale == (float)(1.0 / sqrt((double)a->k_dim));
 }
 
 static void add_experts(struct quire_sha256_state *s, const struct model_experts *e)
 {
     add(s, "experts=%u %u %u %u %d %d\n", e->n_experts, e->n_used, e->inner_size, e->shared_size, (int)e->router,
         e->normalize);
+    add(s, "expert_groups=%u %u\nshared_gate=%d\n", e->n_groups, e->n_groups_used, e->shared_gate);
     add_float(s, "experts_scale", e->scale);
+    add_float(s, "experts_limit", e->limit);
 }
 
 static void add_block(struct quire_sha256_state *s, const struct model_config *c, uint32_t layer,

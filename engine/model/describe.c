@@ -206,7 +206,7 @@ static int read_multipliers(const json_t *config, struct model_config *model, st
 static int read_features(const json_t *config, const struct architecture *arch, struct model_config *model,
                          struct model_layer *layer, struct quire_error *err)
 {
-    bool attention_bias = false, qkv_bias = arch->qkv_bias;
+    bool attention_bias = arch->attention_bias, qkv_bias = arch->qkv_bias, norms_heads = false;
     int status = refuse_whole_texts(config, err);
     model->tied_embeddings = arch->tied;
     model->fused = arch->fused;
@@ -222,9 +222,14 @@ static int read_features(const json_t *config, const struct architecture *arch, 
         status = quire_json_bool(config, CONFIG, "qkv_bias", &qkv_bias, err);
     if (status == QUIRE_OK && arch->experts && json_is_number(json_object_get(config, "clip_qkv")))
         return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": clip_qkv: is not supported: q, k and v are not clipped");
+    if (status == QUIRE_OK && arch->reads_head_norm)
+        status = quire_json_bool(config, CONFIG, "use_qk_norm", &norms_heads, err);
     struct model_attention *a = &layer->blocks[0].attention;
     a->q_bias = a->k_bias = a->v_bias = qkv_bias || attention_bias;
-    a->o_bias = attention_bias;
+    a->o_bias = attention_bias && !arch->no_o_bias;
+    a->sinks = arch->sinks;
+    if (arch->reads_head_norm && !norms_heads)
+        a->head_norm = HEAD_NORM_NONE;
     if (status == QUIRE_OK && arch->gemma)
         status = read_gemma(config, arch, model, a, err);
     return status == QUIRE_OK && arch->reads_multipliers ? read_multipliers(config, model, a, err) : status;
@@ -320,10 +325,10 @@ static int read_encoder(const json_t *config, const struct architecture *arch, s
 
 /* ---- windows ------------------------------------------------------------------------- */
 
-/* sliding_window: absent means 4096, as in the config classes; null means no window, 0 in *out. */
-static int read_window(const json_t *config, uint32_t *out, struct quire_error *err)
+/* sliding_window: absent means the config class' default; null means no window, 0 in *out. */
+static int read_window(const json_t *config, const struct architecture *arch, uint32_t *out, struct quire_error *err)
 {
-    *out = has_key(config, "sliding_window") ? 0 : 4096;
+    *out = has_key(config, "sliding_window") ? 0 : arch->default_window ? arch->default_window : 4096;
     return quire_json_u32(config, CONFIG, "sliding_window", 1, INT32_MAX, out, err);
 }
 
@@ -371,7 +376,7 @@ static int read_pattern(const json_t *config, const struct architecture *arch, s
 {
     json_t *types = NULL;
     uint32_t window = 0, pattern = arch->window_pattern;
-    int status = read_window(config, &window, err);
+    int status = read_window(config, arch, &window, err);
     if (status == QUIRE_OK)
         status = quire_json_u32(config, CONFIG, "sliding_window_pattern", 1, INT32_MAX, &pattern, err);
     if (status == QUIRE_OK)
@@ -400,7 +405,7 @@ static int read_windows(const json_t *config, const struct architecture *arch, s
             status = quire_json_u32(config, CONFIG, "max_window_layers", 0, INT32_MAX, &first, err);
     }
     if (status == QUIRE_OK && use)
-        status = read_window(config, &window, err);
+        status = read_window(config, arch, &window, err);
     if (status == QUIRE_OK)
         status = quire_json_array(config, CONFIG, "layer_types", &types, err);
     if (status != QUIRE_OK)
@@ -498,7 +503,7 @@ static int read_generation(const json_t *generation, struct model_config *model,
     int64_t top_k = 0;
     int status = read_token_ids(generation, GENERATION, model, err);
     if (status == QUIRE_OK)
-        status = read_default(generation, "temperature", 0.0, 100.0, &s->has_temperature, &s->temperature, err);
+        status = read_default(generation, "temperature", 0.0, 1000.0, &s->has_temperature, &s->temperature, err);
     if (status == QUIRE_OK)
         status = read_default(generation, "top_p", 0.0, 1.0, &s->has_top_p, &s->top_p, err);
     if (status == QUIRE_OK)
@@ -676,6 +681,18 @@ static int name_file(const char *model, int status, struct quire_error *err)
     return quire_fail(err, status, "%.100s: its keys, as a %.300s", slash ? slash + 1 : model, made.text);
 }
 
+/* GGUF has one set of names for experts, and norms' weights as they are used. */
+static void take_gguf(struct model_config *model)
+{
+    model->norms_add_one = false;
+    for (uint32_t l = 0; l < model->n_layers; l++)
+        for (uint32_t i = 0; i < model->layers[l].n_blocks; i++) {
+            struct model_experts *e = &model->layers[l].blocks[i].experts;
+            if (model->layers[l].blocks[i].kind == BLOCK_EXPERTS)
+                e->names = e->names == EXPERTS_TRANSPOSED ? EXPERTS_GATE_PROJ_BIAS : EXPERTS_GATE_PROJ;
+        }
+}
+
 int model_describe(const char *model_dir, struct model_config **out, struct sampling_defaults *sampling,
                    struct quire_error *err)
 {
@@ -686,6 +703,8 @@ int model_describe(const char *model_dir, struct model_config **out, struct samp
         status = read_json(model_dir, GENERATION, true, &generation, err);
     if (status == QUIRE_OK)
         status = name_file(model_dir, describe(config, generation, out, sampling, err), err);
+    if (status == QUIRE_OK && model_is_gguf(model_dir))
+        take_gguf(*out);
     json_decref(config);
     json_decref(generation);
     if (status == QUIRE_OK && (*out)->is_encoder)

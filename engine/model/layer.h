@@ -3,6 +3,8 @@
 #ifndef QUIRE_ENGINE_MODEL_LAYER_H
 #define QUIRE_ENGINE_MODEL_LAYER_H
 
+#include "engine/model/experts/experts.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -37,6 +39,7 @@ struct model_attention {
     uint32_t window; /* of MASK_WINDOW */
     enum model_head_norm head_norm;
     bool q_bias, k_bias, v_bias, o_bias;
+    bool sinks; /* each q head has a logit that joins the softmax without a value */
     uint32_t rope; /* index into model_config.ropes. A layer without RoPE names a rope of the kind MODEL_ROPE_NONE */
     float scale;   /* of scores */
     float softcap; /* of scores, after scale; 0: none */
@@ -46,24 +49,6 @@ struct model_mlp {
     uint32_t inner_size;
     enum model_activation activation; /* of gate and up; GELU has up only */
     bool bias;
-};
-
-/* How a token's experts are scored: docs/internals/numerics.md §20. */
-enum model_router { ROUTER_SOFTMAX };
-/* What a checkpoint calls the matrices of an expert. */
-enum model_expert_names {
-    EXPERTS_GATE_PROJ, /* mlp.experts.0.gate_proj, up_proj, down_proj */
-    EXPERTS_W1,        /* block_sparse_moe.experts.0.w1, w3, w2 */
-};
-
-struct model_experts {
-    uint32_t n_experts, n_used; /* of each layer, and of each token */
-    uint32_t inner_size; /* of an expert */
-    uint32_t shared_size; /* the inner size of the shared expert, which has a gate; 0: the layer has no shared expert */
-    enum model_router router;
-    enum model_expert_names names;
-    bool normalize; /* a token's weights are divided by their sum */
-    float scale; /* then multiplied by it */
 };
 
 struct model_block {
@@ -96,6 +81,7 @@ enum model_size {
     SIZE_Q,
     SIZE_K,
     SIZE_V,
+    SIZE_Q_HEADS, /* q heads: a number for each */
     SIZE_HEADS, /* what attention gives: v_dim for each q head */
     SIZE_HEAD_DIM, /* of q and k */
     SIZE_INNER, /* of an MLP, or of one expert */
@@ -125,6 +111,7 @@ static inline uint32_t model_block_size(const struct model_block *block, enum mo
         return model_experts_size(&block->experts, size);
     switch (size) {
     case SIZE_Q: return a->n_q_heads * a->k_dim;
+    case SIZE_Q_HEADS: return a->n_q_heads;
     case SIZE_K: return a->n_kv_heads * a->k_dim;
     case SIZE_V: return a->n_kv_heads * a->v_dim;
     case SIZE_HEADS: return a->n_q_heads * a->v_dim;

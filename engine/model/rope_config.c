@@ -32,10 +32,10 @@ static int required_f64(const json_t *object, const char *where, const char *key
     return quire_json_f64(object, where, key, min, max, out, err);
 }
 
-/* Rotates the first part of a head. A part must leave whole 16s. */
-static int read_partial(const json_t *object, const char *where, struct model_rope *rope, struct quire_error *err)
+/* Rotates the first part of a head. A part must leave whole 16s. share: the default. */
+static int read_partial(const json_t *object, const char *where, double share, struct model_rope *rope,
+                        struct quire_error *err)
 {
-    double share = 1.0;
     const uint32_t head_dim = rope->dim;
     int status = quire_json_f64(object, where, "partial_rotary_factor", 0.0, 1.0, &share, err);
     if (status != QUIRE_OK || share == 1.0)
@@ -211,9 +211,7 @@ static int read_scaling(const json_t *config, const json_t *says, const char *wh
     if (status == QUIRE_OK)
         status = quire_json_string(says, where, "rope_type", &type, err);
     if (status == QUIRE_OK)
-        status = !partial                                           ? refuse_partial(says, where, err)
-                 : json_object_get(config, "partial_rotary_factor") ? QUIRE_OK /* it is read */
-                                                                    : read_partial(says, where, rope, err);
+        status = partial ? QUIRE_OK /* it is read */ : refuse_partial(says, where, err);
     if (status == QUIRE_OK)
         status = quire_json_f64(says, where, "rope_theta", MIN_THETA, MAX_THETA, &rope->theta, err);
     if (status != QUIRE_OK)
@@ -249,7 +247,8 @@ static int read_scaling(const json_t *config, const json_t *says, const char *wh
 struct kind {
     const char *name, *theta_key;
     double theta;
-    bool partial;
+    bool is_partial;
+    const struct model_rope_rule *rule;
 };
 
 /* Finds the object that says more than rope_theta: *says is NULL if the config has no such object. */
@@ -286,6 +285,17 @@ static int find_parameters(const json_t *config, const struct kind *kind, const 
     return status;
 }
 
+/* partial_rotary_factor of config.json, else of the parameters. */
+static int read_share(const json_t *config, const json_t *says, const char *where, const struct kind *kind,
+                      struct model_rope *rope, struct quire_error *err)
+{
+    const bool is_outside = !says || json_object_get(config, "partial_rotary_factor");
+    const double share = kind->rule->default_share > 0 ? kind->rule->default_share : 1.0;
+    if (!kind->is_partial)
+        return refuse_partial(config, WHERE, err);
+    return read_partial(is_outside ? config : says, is_outside ? WHERE : where, share, rope, err);
+}
+
 static int read_rope(const json_t *config, const struct kind *kind, uint32_t *max_position, struct model_rope *rope,
                      struct quire_error *err)
 {
@@ -301,12 +311,14 @@ static int read_rope(const json_t *config, const struct kind *kind, uint32_t *ma
     rope->truncate = true;
     rope->attention_factor = 1.0;
 
-    int status = kind->partial ? read_partial(config, WHERE, rope, err) : refuse_partial(config, WHERE, err);
-    if (status == QUIRE_OK)
-        status = quire_json_f64(config, WHERE, kind->theta_key, MIN_THETA, MAX_THETA, &rope->theta, err);
+    int status = quire_json_f64(config, WHERE, kind->theta_key, MIN_THETA, MAX_THETA, &rope->theta, err);
     if (status == QUIRE_OK)
         status = find_parameters(config, kind, &where, &says, err);
-    return status == QUIRE_OK && says ? read_scaling(config, says, where, kind->partial, max_position, rope, err)
+    if (status == QUIRE_OK)
+        status = read_share(config, says, where, kind, rope, err);
+    if (status == QUIRE_OK && !says && kind->rule->is_scaled)
+        return quire_fail(err, QUIRE_UNSUPPORTED, WHERE ": rope_parameters: is missing, and so is rope_scaling");
+    return status == QUIRE_OK && says ? read_scaling(config, says, where, kind->is_partial, max_position, rope, err)
                                       : status;
 }
 
@@ -315,7 +327,7 @@ static int read_local(const json_t *config, const struct model_rope_rule *rule, 
                       struct quire_error *err)
 {
     const struct kind kind = {"sliding_attention", rule->local_theta > 0 ? "rope_local_base_freq" : "rope_theta",
-                              rule->local_theta > 0 ? rule->local_theta : rule->theta, false};
+                              rule->local_theta > 0 ? rule->local_theta : rule->theta, false, rule};
     uint32_t unused = model->max_position;
     for (uint32_t l = 0; l < model->n_layers; l++) {
         struct model_attention *a = &model->layers[l].blocks[0].attention;
@@ -356,7 +368,7 @@ int model_ropes_config(const json_t *config, const struct model_rope_rule *rule,
                        struct quire_error *err)
 {
     const struct kind kind = {rule->by_window ? "full_attention" : NULL, "rope_theta",
-                              rule->theta > 0 ? rule->theta : 10000.0, rule->partial};
+                              rule->theta > 0 ? rule->theta : 10000.0, rule->partial, rule};
     uint32_t max_position = model->max_position;
     int status = read_rope(config, &kind, &max_position, &model->ropes[0], err);
     if (status == QUIRE_OK && rule->by_window)

@@ -17,6 +17,8 @@ struct model_rope_rule {
     bool by_window; /* layers with a window have a RoPE of their own, which is not scaled */
     double local_theta; /* by_window: rope_local_base_freq's default; 0 = theirs is rope_theta, too */
     bool partial; /* partial_rotary_factor, and longrope */
+    double default_share; /* partial: the factor's default; 0 = 1 */
+    bool is_scaled; /* rope_scaling or rope_parameters must be there, since without them transformers scales, too */
     uint32_t no_rope_interval; /* no_rope_layers, else each so-many-th layer has no RoPE; 0 = all layers have it */
 };
 

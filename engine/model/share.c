@@ -170,7 +170,7 @@ static int cut_rows(struct model_range range, const char *name, struct k_weight_
         view->data = (const char *)view->data + range.first * view->row_stride_bytes;
     if (view->scales)
         view->scales = (const char *)view->scales +
-                       range.first / scale_rows * n_groups * k_dtype_bytes(view->format.scale);
+                       k_scale_row(view, range.first) * n_groups * k_dtype_bytes(view->format.scale);
     if (view->zero_points)
         view->zero_points += range.first * n_groups;
     view->n_rows = range.n;

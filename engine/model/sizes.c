@@ -69,6 +69,7 @@ struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, 
     switch (size) {
     case SIZE_Q:
     case SIZE_K: return heads_of(whole / block->attention.k_dim, block->attention.k_dim, rank, n_ranks);
+    case SIZE_Q_HEADS: return heads_of(whole, 1, rank, n_ranks);
     case SIZE_V:
     case SIZE_HEADS: return heads_of(whole / block->attention.v_dim, block->attention.v_dim, rank, n_ranks);
     case SIZE_INNER:

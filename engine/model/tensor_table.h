@@ -31,7 +31,10 @@ enum model_site {
 enum model_vector {
     VEC_ATTENTION_NORM, /* [H] */
     VEC_MLP_NORM,       /* [H] */
+    VEC_SINKS,          /* [Q heads] */
     VEC_ROUTER,         /* [E, H] */
+    VEC_ROUTER_BIAS,    /* [E] */
+    VEC_CORRECTION,     /* [E]: added to the scores for the choice */
     VEC_SHARED_GATE,    /* [1, H] */
     VEC_Q_NORM,         /* [D], or [Q D] over all heads */
     VEC_K_NORM,         /* [D], or [KV D] */
@@ -60,7 +63,7 @@ enum model_division { SHARD_NONE, SHARD_ROWS, SHARD_COLS };
 enum model_condition {
     ALWAYS,
     IF_SPLIT, /* not fused */
-    IF_FUSED, /* neighbouring rows of one name and site are parts of one tensor, from top to bottom */
+    IF_FUSED,
     IF_Q_BIAS,
     IF_K_BIAS,
     IF_V_BIAS,
@@ -72,9 +75,16 @@ enum model_condition {
     IF_NORM_FIRST, /* before the block: NORM_PRE or NORM_BOTH */
     IF_HEAD_NORM_EACH,
     IF_HEAD_NORM_ALL,
+    IF_SINKS,
     IF_EXPERTS_GATE_PROJ,
+    IF_EXPERTS_GATE_PROJ_BIAS,
     IF_EXPERTS_W1,
+    IF_EXPERTS_LINEAR, /* of gate and up: fused */
+    IF_EXPERTS_TRANSPOSED, /* likewise, gate's and up's rows in turn; matrices are [count, cols, rows] */
     IF_SHARED_EXPERT,
+    IF_SHARED_EXPERTS,
+    IF_SHARED_MLP, /* fused */
+    IF_CORRECTION,
     IF_UNTIED,
     IF_ENCODER, /* this and the following apply to encoders only, those above to decoders only */
     IF_SEGMENTS,
@@ -89,7 +99,9 @@ struct model_tensor {
     enum model_tensor_kind kind;
     uint32_t place;   /* enum model_site, of a vector enum model_vector */
     /* As transformers saves it, BERT's for RoBERTa's. '*' is the layer's number, a second '*' the matrix's among `count`.
-     * A file that has all of them in one tensor [count, rows, cols] calls it so without the second "*.". */
+     * A file that has all of them in one tensor [count, rows, cols] calls it so without the second "*.". Without a second '*'
+     * no file has them otherwise. Neighbouring rows of one name, site and condition are parts of one tensor, from top to
+     * bottom. */
     const char *name;
     enum model_size count; /* matrices of one shape: SIZE_ONE, or experts */
     enum model_size rows, cols; /* SIZE_ONE columns of a bias or a vector; else a vector is a matrix in the file */

@@ -29,6 +29,7 @@ const struct model_tensor model_tensors[] = {
     {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",           SIZE_ONE, SIZE_HEAD_DIM, SIZE_ONE,    SHARD_NONE, IF_HEAD_NORM_EACH},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_Q_NORM,         L "self_attn.q_norm.weight",           SIZE_ONE, SIZE_Q,        SIZE_ONE,    SHARD_ROWS, IF_HEAD_NORM_ALL},
     {OF_ATTENTION, TENSOR_VECTOR, VEC_K_NORM,         L "self_attn.k_norm.weight",           SIZE_ONE, SIZE_K,        SIZE_ONE,    SHARD_ROWS, IF_HEAD_NORM_ALL},
+    {OF_ATTENTION,  TENSOR_VECTOR, VEC_SINKS,          L "self_attn.sinks",                    SIZE_ONE, SIZE_Q_HEADS,  SIZE_ONE,    SHARD_ROWS, IF_SINKS},
     {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_proj.weight",              SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_SPLIT},
     {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.up_proj.weight",                SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_SPLIT},
     {OF_MLP,       TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.gate_up_proj.weight",           SIZE_ONE, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_FUSED},
@@ -43,16 +44,39 @@ const struct model_tensor model_tensors[] = {
     {OF_MLP,       TENSOR_VECTOR, VEC_MLP_POST_NORM,  L "post_feedforward_layernorm.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_BOTH},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.*.gate_proj.weight",    SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_GATE_PROJ},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.*.up_proj.weight",      SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_GATE_PROJ},
+    {OF_EXPERTS,   TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.experts.*.gate_proj.bias",      SIZE_EXPERTS, SIZE_INNER, SIZE_ONE,    SHARD_ROWS, IF_EXPERTS_GATE_PROJ_BIAS},
+    {OF_EXPERTS,   TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.experts.*.up_proj.bias",        SIZE_EXPERTS, SIZE_INNER, SIZE_ONE,    SHARD_ROWS, IF_EXPERTS_GATE_PROJ_BIAS},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_DOWN,          L "mlp.experts.*.down_proj.weight",    SIZE_EXPERTS, SIZE_HIDDEN, SIZE_INNER, SHARD_COLS, IF_EXPERTS_GATE_PROJ},
+    {OF_EXPERTS,   TENSOR_BIAS,   SITE_DOWN,          L "mlp.experts.*.down_proj.bias",      SIZE_EXPERTS, SIZE_HIDDEN, SIZE_ONE,   SHARD_NONE, IF_EXPERTS_GATE_PROJ_BIAS},
+    {OF_EXPERTS,   TENSOR_VECTOR, VEC_ROUTER_BIAS,    L "mlp.gate.bias",                     SIZE_ONE, SIZE_EXPERTS,  SIZE_ONE,    SHARD_NONE, IF_EXPERTS_GATE_PROJ_BIAS},
     {OF_EXPERTS,   TENSOR_VECTOR, VEC_ROUTER,         L "mlp.gate.weight",                   SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_GATE_PROJ},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.experts.*.w1.weight", SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_W1},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.experts.*.w3.weight", SIZE_EXPERTS, SIZE_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_W1},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_DOWN,          L "block_sparse_moe.experts.*.w2.weight", SIZE_EXPERTS, SIZE_HIDDEN, SIZE_INNER, SHARD_COLS, IF_EXPERTS_W1},
     {OF_EXPERTS,   TENSOR_VECTOR, VEC_ROUTER,         L "block_sparse_moe.gate.weight",      SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_W1},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.input_linear.weight", SIZE_EXPERTS, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_LINEAR},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_GATE_UP,       L "block_sparse_moe.input_linear.weight", SIZE_EXPERTS, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_LINEAR},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_DOWN,          L "block_sparse_moe.output_linear.weight", SIZE_EXPERTS, SIZE_HIDDEN,   SIZE_INNER,  SHARD_COLS, IF_EXPERTS_LINEAR},
+    {OF_EXPERTS,    TENSOR_VECTOR, VEC_ROUTER,         L "block_sparse_moe.router.layer.weight", SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_LINEAR},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.gate_up_proj",           SIZE_EXPERTS, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_GATE_UP,       L "mlp.experts.gate_up_proj",           SIZE_EXPERTS, SIZE_INNER,    SIZE_HIDDEN, SHARD_ROWS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.experts.gate_up_proj_bias",      SIZE_EXPERTS, SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_BIAS,   SITE_GATE_UP,       L "mlp.experts.gate_up_proj_bias",      SIZE_EXPERTS, SIZE_INNER,    SIZE_ONE,    SHARD_ROWS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_DOWN,          L "mlp.experts.down_proj",              SIZE_EXPERTS, SIZE_HIDDEN,   SIZE_INNER,  SHARD_COLS, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_BIAS,   SITE_DOWN,          L "mlp.experts.down_proj_bias",         SIZE_EXPERTS, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_VECTOR, VEC_ROUTER,         L "mlp.router.weight",                  SIZE_ONE, SIZE_EXPERTS,  SIZE_HIDDEN, SHARD_NONE, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_VECTOR, VEC_ROUTER_BIAS,    L "mlp.router.bias",                    SIZE_ONE, SIZE_EXPERTS,  SIZE_ONE,    SHARD_NONE, IF_EXPERTS_TRANSPOSED},
+    {OF_EXPERTS,    TENSOR_VECTOR, VEC_CORRECTION,     L "mlp.gate.e_score_correction_bias",   SIZE_ONE, SIZE_EXPERTS,  SIZE_ONE,    SHARD_NONE, IF_CORRECTION},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_expert.gate_proj.weight", SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERT},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_expert.up_proj.weight", SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERT},
     {OF_EXPERTS,   TENSOR_MATRIX, SITE_SHARED_DOWN,   L "mlp.shared_expert.down_proj.weight", SIZE_ONE, SIZE_HIDDEN, SIZE_SHARED_INNER, SHARD_COLS, IF_SHARED_EXPERT},
     {OF_EXPERTS,   TENSOR_VECTOR, VEC_SHARED_GATE,    L "mlp.shared_expert_gate.weight",     SIZE_ONE, SIZE_ONE,      SIZE_HIDDEN, SHARD_NONE, IF_SHARED_EXPERT},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_experts.gate_proj.weight", SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERTS},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "mlp.shared_experts.up_proj.weight",  SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_EXPERTS},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_DOWN,   L "mlp.shared_experts.down_proj.weight", SIZE_ONE, SIZE_HIDDEN,   SIZE_SHARED_INNER, SHARD_COLS, IF_SHARED_EXPERTS},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "shared_mlp.input_linear.weight",     SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_MLP},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_GATE_UP, L "shared_mlp.input_linear.weight",     SIZE_ONE, SIZE_SHARED_INNER, SIZE_HIDDEN, SHARD_ROWS, IF_SHARED_MLP},
+    {OF_EXPERTS,    TENSOR_MATRIX, SITE_SHARED_DOWN,   L "shared_mlp.output_linear.weight",    SIZE_ONE, SIZE_HIDDEN,   SIZE_SHARED_INNER, SHARD_COLS, IF_SHARED_MLP},
     {OF_EXPERTS,   TENSOR_VECTOR, VEC_MLP_NORM,       L "post_attention_layernorm.weight",   SIZE_ONE, SIZE_HIDDEN,   SIZE_ONE,    SHARD_NONE, IF_NORM_PRE},
     {OF_MODEL,     TENSOR_MATRIX, SITE_EMBED,         "model.embed_tokens.weight",           SIZE_ONE, SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, ALWAYS},
     {OF_MODEL,     TENSOR_MATRIX, SITE_LM_HEAD,       "lm_head.weight",                      SIZE_ONE, SIZE_VOCAB,    SIZE_HIDDEN, SHARD_ROWS, IF_UNTIED},
@@ -97,6 +121,23 @@ const struct model_tensor model_tensors[] = {
 #undef L
 const size_t model_n_tensors = sizeof model_tensors / sizeof model_tensors[0];
 
+static bool experts_have(const struct model_experts *e, enum model_condition condition)
+{
+    const bool is_gate_proj = e->names == EXPERTS_GATE_PROJ || e->names == EXPERTS_GATE_PROJ_BIAS;
+    switch (condition) {
+    case IF_EXPERTS_GATE_PROJ: return is_gate_proj;
+    case IF_EXPERTS_GATE_PROJ_BIAS: return e->names == EXPERTS_GATE_PROJ_BIAS;
+    case IF_EXPERTS_W1: return e->names == EXPERTS_W1;
+    case IF_EXPERTS_LINEAR: return e->names == EXPERTS_LINEAR;
+    case IF_EXPERTS_TRANSPOSED: return e->names == EXPERTS_TRANSPOSED;
+    case IF_SHARED_EXPERT: return is_gate_proj && e->shared_size > 0 && e->shared_gate;
+    case IF_SHARED_EXPERTS: return is_gate_proj && e->shared_size > 0 && !e->shared_gate;
+    case IF_SHARED_MLP: return e->names == EXPERTS_LINEAR && e->shared_size > 0;
+    case IF_CORRECTION: return e->router == ROUTER_SIGMOID;
+    default: return false;
+    }
+}
+
 /* Checks the condition of the block that owns the tensor. Tensors outside the layers have conditions that do not
  * read block. */
 static bool condition_holds(const struct model_desc *desc, const struct model_block *block,
@@ -125,9 +166,16 @@ static bool condition_holds(const struct model_desc *desc, const struct model_bl
     case IF_NORM_FIRST: return block->place == NORM_PRE || block->place == NORM_BOTH;
     case IF_HEAD_NORM_EACH: return block->attention.head_norm == HEAD_NORM_EACH;
     case IF_HEAD_NORM_ALL: return block->attention.head_norm == HEAD_NORM_ALL;
-    case IF_EXPERTS_GATE_PROJ: return block->experts.names == EXPERTS_GATE_PROJ;
-    case IF_EXPERTS_W1: return block->experts.names == EXPERTS_W1;
-    case IF_SHARED_EXPERT: return block->experts.shared_size > 0;
+    case IF_SINKS: return block->attention.sinks;
+    case IF_EXPERTS_GATE_PROJ:
+    case IF_EXPERTS_GATE_PROJ_BIAS:
+    case IF_EXPERTS_W1:
+    case IF_EXPERTS_LINEAR:
+    case IF_EXPERTS_TRANSPOSED:
+    case IF_SHARED_EXPERT:
+    case IF_SHARED_EXPERTS:
+    case IF_SHARED_MLP:
+    case IF_CORRECTION: return experts_have(&block->experts, condition);
     case IF_UNTIED: return !desc->config->tied_embeddings && desc->config->outputs.kind == OUTPUT_TOKENS;
     }
     return true;
@@ -142,11 +190,38 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
     return block && condition_holds(desc, block, tensor->when);
 }
 
+/* Of neighbouring rows. */
+static bool are_fused(const struct model_tensor *a, const struct model_tensor *b)
+{
+    return a->kind != TENSOR_VECTOR && a->kind == b->kind && a->place == b->place && a->when == b->when &&
+           strcmp(a->name, b->name) == 0;
+}
+
+const struct model_tensor *model_part_above(const struct model_tensor *row)
+{
+    return row > model_tensors && are_fused(row - 1, row) ? row - 1 : NULL;
+}
+
+const struct model_tensor *model_part_below(const struct model_tensor *row)
+{
+    return row + 1 < model_tensors + model_n_tensors && are_fused(row, row + 1) ? row + 1 : NULL;
+}
+
+static bool is_fused(const struct model_tensor *row)
+{
+    return model_part_above(row) || model_part_below(row);
+}
+
+bool model_is_numbered(const struct model_tensor *row)
+{
+    const char *first = strchr(row->name, '*');
+    return first && strchr(first + 1, '*');
+}
+
 static bool same_object(const struct model_tensor *a, const struct model_tensor *b)
 {
-    return a == b ||
-           (a->kind == b->kind && a->place == b->place && a->kind != TENSOR_VECTOR &&
-            (a->when >= IF_ENCODER) == (b->when >= IF_ENCODER) && (a->when == IF_FUSED) == (b->when == IF_FUSED));
+    return a == b || (a->kind == b->kind && a->place == b->place && a->kind != TENSOR_VECTOR &&
+                      (a->when >= IF_ENCODER) == (b->when >= IF_ENCODER) && is_fused(a) == is_fused(b));
 }
 
 /* Whether a stage computes with this tensor of the model. */
@@ -305,7 +380,7 @@ static uint64_t align_floats(uint64_t n)
 
 uint64_t model_stack_floats(const struct model_stack *stack)
 {
-    return align_floats((uint64_t)stack->rows * stack->cols);
+    return align_floats((uint64_t)stack->count * stack->rows * stack->cols);
 }
 
 uint64_t model_rope_floats(const struct model_rope *rope)
@@ -346,6 +421,9 @@ static struct k_format format_of(const struct model_desc *desc, const struct mod
     const struct k_format made = model_made_format(desc, stack->layer, stack->parts);
     if (made.bits || desc->facts->quantization.made)
         return made.bits ? made : k_format_of(desc->facts->dtype);
+    if (desc->facts->quantization.layout == QUANTIZATION_MXFP4) /* experts alone are */
+        return stack->parts->count != SIZE_ONE ? k_format_of_planes(K_E2M1, 4, 32, K_E8M0)
+                                               : k_format_of(desc->facts->dtype);
     return stack->layer < desc->config->n_layers ? model_weight_format(desc) : k_format_of(desc->facts->dtype);
 }
 

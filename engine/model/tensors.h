@@ -37,6 +37,12 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
 void model_tensor_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, uint32_t index,
                        bool bare, char out[MODEL_NAME_BYTES]);
 
+/* The next part of the tensor that a row is a part of, up or down in the tensor; NULL: there is none. */
+const struct model_tensor *model_part_above(const struct model_tensor *row);
+const struct model_tensor *model_part_below(const struct model_tensor *row);
+/* Whether a row of several matrices may have a tensor for each. */
+bool model_is_numbered(const struct model_tensor *row);
+
 /* Whether this is the name of a tensor that the model computes with; of one that is quantized, "...weight" for all its parts. */
 bool model_uses_name(const struct model_desc *desc, bool bare, const char *name);
 /* Whether a name is one of the architecture's, used or not. */

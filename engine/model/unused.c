@@ -27,12 +27,24 @@ static bool is_quantized(const struct look *l)
            l->desc->facts->quantization.layout != QUANTIZATION_MADE;
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && strcmp(text + n - n_end, end) == 0;
+}
+
 /* "...q_proj.weight" of "...q_proj.qweight"; false: the name is no part of a quantized matrix. */
 static bool whole_name(const struct look *l, const char *name, char out[MODEL_NAME_BYTES])
 {
+    static const char *const endings[] = {"_blocks", "_scales"};
     const char *dot = strrchr(name, '.');
     if (!dot || !is_quantized(l) || strlen(name) >= MODEL_NAME_BYTES - sizeof ".weight")
         return false;
+    for (size_t i = 0; i < 2 && l->desc->facts->quantization.layout == QUANTIZATION_MXFP4; i++)
+        if (ends_with(name, endings[i])) {
+            snprintf(out, MODEL_NAME_BYTES, "%.*s", (int)(strlen(name) - strlen(endings[i])), name);
+            return true;
+        }
     for (size_t i = 0; i < N_PARTS; i++)
         if (strcmp(dot + 1, parts[i]) == 0) {
             snprintf(out, MODEL_NAME_BYTES, "%.*s.weight", (int)(dot - name), name);
@@ -44,13 +56,14 @@ static bool whole_name(const struct look *l, const char *name, char out[MODEL_NA
 /* Whether the checkpoint has a tensor of the model, plain or quantized. */
 static bool is_there(const struct look *l, const char *name)
 {
-    static const char *const instead[] = {"qweight", "weight_packed"};
+    static const char *const instead[] = {".qweight", ".weight_packed", "_blocks"};
     struct checkpoint_tensor t;
     char part[MODEL_NAME_BYTES + 32];
     const char *dot = strrchr(name, '.');
     bool found = checkpoint_find_any(l->checkpoint, name, &t, NULL) != QUIRE_NOT_FOUND;
-    for (size_t i = 0; !found && dot && is_quantized(l) && i < 2; i++) {
-        snprintf(part, sizeof part, "%.*s.%s", (int)(dot - name), name, instead[i]);
+    const size_t n = strlen(name), n_whole = ends_with(name, ".weight") && dot ? (size_t)(dot - name) : n;
+    for (size_t i = 0; !found && is_quantized(l) && i < sizeof instead / sizeof *instead; i++) {
+        snprintf(part, sizeof part, "%.*s%s", (int)n_whole, name, instead[i]);
         found = checkpoint_find_any(l->checkpoint, part, &t, NULL) != QUIRE_NOT_FOUND;
     }
     return found;
@@ -87,7 +100,9 @@ static int find_all(const struct look *l, struct quire_error *err)
 static bool is_used(const struct look *l, const char *name)
 {
     char whole[MODEL_NAME_BYTES];
-    if (model_uses_name(l->desc, l->bare, name) || strcmp(name, "rope_freqs.weight") == 0)
+    const bool is_long = l->desc->config->ropes[0].kind == MODEL_ROPE_LONG; /* its factors are in the description */
+    if (model_uses_name(l->desc, l->bare, name) || strcmp(name, "rope_freqs.weight") == 0 ||
+        (is_long && strncmp(name, "rope_factors_", strlen("rope_factors_")) == 0))
         return true;
     return whole_name(l, name, whole) && model_uses_name(l->desc, l->bare, whole);
 }

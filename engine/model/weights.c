@@ -1,5 +1,7 @@
 #include "engine/model/weights.h"
 
+#include "engine/checkpoint/slice.h"
+#include "engine/model/experts/transpose.h"
 #include "engine/model/quantization/block_scales.h"
 #include "engine/model/quantization/quantize.h"
 #include "engine/model/quantization/quantized.h"
@@ -40,18 +42,6 @@ struct matrix_at {
     uint32_t layer, index;
 };
 
-/* Makes one matrix of a tensor that holds `count` of them. */
-static void take_one(struct checkpoint_tensor *t, uint32_t index)
-{
-    const uint64_t bytes = t->shape[1] * k_format_bytes(t->format, t->shape[2]);
-    if (t->data)
-        t->data = (const char *)t->data + index * bytes;
-    t->n_bytes = bytes;
-    t->n_dims = 2;
-    t->shape[0] = t->shape[1];
-    t->shape[1] = t->shape[2];
-}
-
 /* Experts that a file has twice: one tensor each, and one for all. */
 static int refuse_both(const struct binder *b, struct matrix_at at, const struct checkpoint_tensor *one)
 {
@@ -69,24 +59,63 @@ static int refuse_both(const struct binder *b, struct matrix_at at, const struct
 static uint32_t rows_before(const struct model_desc *desc, uint32_t layer, const struct model_tensor *row,
                             uint64_t *all)
 {
-    const struct model_tensor *first = row, *end = model_tensors + model_n_tensors;
     uint32_t before = 0;
-    while (row->when == IF_FUSED && first > model_tensors && strcmp(first[-1].name, row->name) == 0)
-        before += model_whole_size(desc, layer, (--first)->rows);
-    *all = 0;
-    for (; first <= row || (row->when == IF_FUSED && first < end && strcmp(first->name, row->name) == 0); first++)
-        *all += model_whole_size(desc, layer, first->rows);
+    for (const struct model_tensor *part = model_part_above(row); part; part = model_part_above(part))
+        before += model_whole_size(desc, layer, part->rows);
+    *all = before;
+    for (const struct model_tensor *part = row; part; part = model_part_below(part))
+        *all += model_whole_size(desc, layer, part->rows);
     return before;
 }
 
-/* Makes rows [first, first + n) of a matrix. */
-static void take_rows(struct checkpoint_tensor *t, uint32_t first, uint32_t n)
+/* Whether the rows of a tensor's parts stand in turn, and those of a matrix are the file's columns. */
+static bool is_transposed(const struct model_tensor *row)
 {
-    const uint64_t row_bytes = k_format_bytes(t->format, t->shape[1]);
-    if (t->data)
-        t->data = (const char *)t->data + first * row_bytes;
-    t->n_bytes = n * row_bytes;
-    t->shape[0] = n;
+    return row->when == IF_EXPERTS_TRANSPOSED && row->kind != TENSOR_VECTOR;
+}
+
+/* The parts of such a tensor have the same number of rows. */
+static struct transpose_rows rows_in_turn(const struct model_desc *desc, uint32_t layer, const struct model_tensor *row)
+{
+    uint64_t all;
+    const uint32_t before = rows_before(desc, layer, row, &all), own = model_whole_size(desc, layer, row->rows);
+    return (struct transpose_rows){before / own, (uint32_t)(all / own), own};
+}
+
+/* Finds the tensor of a matrix or a vector, whose name it gives. *is_stacked: it has all `count` matrices. */
+static int find_tensor(const struct binder *b, struct matrix_at at, struct checkpoint_tensor *out, bool *is_stacked,
+                       char name[MODEL_NAME_BYTES])
+{
+    const struct model_tensor *row = at.row;
+    char all[MODEL_NAME_BYTES];
+    model_tensor_name(b->desc, row, at.layer, at.index, b->bare, name);
+    int status = checkpoint_find(b->checkpoint, name, out, b->err);
+    *is_stacked = row->count != SIZE_ONE && !model_is_numbered(row);
+    if (row->count == SIZE_ONE || *is_stacked)
+        return status;
+    if (status == QUIRE_OK)
+        return at.index == 0 ? refuse_both(b, at, out) : QUIRE_OK;
+    model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, all);
+    if (status != QUIRE_NOT_FOUND || checkpoint_find(b->checkpoint, all, out, NULL) == QUIRE_NOT_FOUND)
+        return status; /* a missing one is called by its own name */
+    *is_stacked = true;
+    memcpy(name, all, sizeof all);
+    return checkpoint_find(b->checkpoint, name, out, b->err);
+}
+
+/* GGUF may leave out dimensions of 1, or add them: then *t gets those that are wanted. */
+static bool has_shape(const struct binder *b, struct checkpoint_tensor *t, const uint64_t *want, uint32_t n_dims)
+{
+    uint32_t n = t->n_dims, n_want = n_dims;
+    while (checkpoint_is_gguf(b->checkpoint) && n > 0 && t->shape[t->n_dims - n] == 1)
+        n--;
+    while (checkpoint_is_gguf(b->checkpoint) && n_want > 0 && want[n_dims - n_want] == 1)
+        n_want--;
+    if (n != n_want || memcmp(t->shape + t->n_dims - n, want + n_dims - n_want, n * sizeof *want) != 0)
+        return false;
+    t->n_dims = n_dims;
+    memcpy(t->shape, want, n_dims * sizeof *want);
+    return true;
 }
 
 /* Finds a matrix or a vector in the checkpoint and checks its shape. Several matrices of one shape are tensors of their
@@ -95,20 +124,8 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
 {
     const struct model_tensor *row = at.row;
     char name[MODEL_NAME_BYTES], expected[64], got[192];
-    model_tensor_name(b->desc, row, at.layer, at.index, b->bare, name);
-    int status = checkpoint_find(b->checkpoint, name, out, b->err);
-    const bool is_stacked = status == QUIRE_NOT_FOUND && row->count != SIZE_ONE;
-    if (status == QUIRE_OK && row->count != SIZE_ONE && at.index == 0)
-        status = refuse_both(b, at, out);
-    if (is_stacked) {
-        char all[MODEL_NAME_BYTES];
-        model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, all);
-        const int found = checkpoint_find(b->checkpoint, all, out, NULL);
-        if (found != QUIRE_NOT_FOUND) { /* a missing one is called by its own name */
-            status = checkpoint_find(b->checkpoint, all, out, b->err);
-            memcpy(name, all, sizeof name);
-        }
-    }
+    bool is_stacked;
+    int status = find_tensor(b, at, out, &is_stacked, name);
     if (status == QUIRE_NOT_FOUND && row->when >= IF_DENSE)
         return quire_fail(b->err, status, "%s/model.safetensors: tensor '%s' is missing",
                           b->desc->config->outputs.dense.folder, name + strlen(MODEL_DENSE_PREFIX));
@@ -116,15 +133,19 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
         return status;
     uint64_t rows;
     const uint32_t first_row = rows_before(b->desc, at.layer, row, &rows);
-    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count), rows,
-                               model_whole_size(b->desc, at.layer, row->cols)};
+    const bool is_turned = is_transposed(row);
+    const uint64_t cols = model_whole_size(b->desc, at.layer, row->cols);
+    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count),
+                               is_turned && row->kind == TENSOR_MATRIX ? cols : rows,
+                               is_turned && row->kind == TENSOR_MATRIX ? rows : cols};
     const uint64_t *want = is_stacked ? shape : shape + 1;
-    const uint32_t n_dims = is_stacked ? 3 : row->kind == TENSOR_MATRIX || row->cols != SIZE_ONE ? 2 : 1;
-    if (out->n_dims == n_dims && memcmp(out->shape, want, n_dims * sizeof *want) == 0) {
+    const uint32_t n_dims = (row->kind == TENSOR_MATRIX || row->cols != SIZE_ONE ? 2 : 1) + (is_stacked ? 1 : 0);
+    if (has_shape(b, out, want, n_dims)) {
         if (is_stacked)
-            take_one(out, at.index);
-        if (row->when == IF_FUSED)
-            take_rows(out, first_row, model_whole_size(b->desc, at.layer, row->rows));
+            checkpoint_take(out, at.index);
+        const uint32_t own_rows = model_whole_size(b->desc, at.layer, row->rows);
+        if (own_rows < rows && !is_turned)
+            checkpoint_take_rows(out, first_row, own_rows);
         return QUIRE_OK;
     }
     shape_text(want, n_dims, expected, sizeof expected);
@@ -156,29 +177,69 @@ static void put_in_order(struct binder *b, uint32_t layer, struct checkpoint_ten
     t->data = copy;
 }
 
+/* Makes a matrix [cols, all rows] the rows of a part: in room, or where they are only read once in *scratch, which the
+ * caller frees. */
+static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_tensor *t, void **scratch)
+{
+    const struct transpose_rows rows = rows_in_turn(b->desc, at.layer, at.row);
+    if (!k_format_is_plain(t->format))
+        return quire_fail(
+            b->err, QUIRE_UNSUPPORTED,
+            "%.100s: tensor '%.150s': is %s, but what has its rows in columns must be float32, float16 or "
+            "bfloat16",
+            t->file, t->name, k_format_name(t->format));
+    const uint64_t bytes = rows.n * t->shape[0] * k_dtype_bytes(t->format.kind);
+    const bool fills = quantized_fills(&b->arena);
+    void *copy = scratch ? (fills ? malloc(bytes) : NULL) : quantized_take(&b->arena, bytes);
+    if (scratch)
+        *scratch = copy;
+    if (scratch && fills && !copy)
+        return quire_fail(b->err, QUIRE_NO_MEMORY, "weights: out of memory");
+    if (fills)
+        transpose_take(t, rows, b->backend ? b->backend->n_threads : 1, copy);
+    t->data = copy;
+    t->n_bytes = bytes;
+    t->shape[1] = t->shape[0];
+    t->shape[0] = rows.n;
+    return QUIRE_OK;
+}
+
+static struct quantized_place place_of(const struct model_desc *desc, struct matrix_at at)
+{
+    if (!is_transposed(at.row))
+        return (struct quantized_place){.count = 0};
+    const struct transpose_rows rows = rows_in_turn(desc, at.layer, at.row);
+    return (struct quantized_place){.count = model_whole_size(desc, at.layer, at.row->count),
+                                    .index = at.index,
+                                    .first = rows.first,
+                                    .step = rows.step};
+}
+
 static struct quantized_matrix quantized_of(const struct binder *b, struct matrix_at at)
 {
     struct quantized_matrix m = {.checkpoint = b->checkpoint,
                                  .how = &b->desc->facts->quantization,
                                  .n_rows = model_whole_size(b->desc, at.layer, at.row->rows),
                                  .n_cols = model_whole_size(b->desc, at.layer, at.row->cols),
+                                 .place = place_of(b->desc, at),
                                  .n_threads = b->backend ? b->backend->n_threads : 1,
                                  .is_read = b->backend != NULL};
     char name[MODEL_NAME_BYTES];
     model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
     const size_t n = strlen(name), n_suffix = strlen(".weight");
-    snprintf(m.name, sizeof m.name, "%.*s", (int)(n > n_suffix ? n - n_suffix : n), name);
+    const bool has_suffix = n > n_suffix && strcmp(name + n - n_suffix, ".weight") == 0;
+    snprintf(m.name, sizeof m.name, "%.*s", (int)(has_suffix ? n - n_suffix : n), name);
     return m;
 }
 
 /* Explains a missing tensor whose matrix is quantized although config.json does not mention quantization. */
 static int explain_missing(const struct binder *b, const struct quantized_matrix *m, int status)
 {
-    static const char *const suffixes[] = {"qweight", "weight_packed"};
-    for (size_t i = 0; status == QUIRE_NOT_FOUND && i < 2; i++) {
+    static const char *const suffixes[] = {".qweight", ".weight_packed", "_blocks"};
+    for (size_t i = 0; status == QUIRE_NOT_FOUND && i < sizeof suffixes / sizeof *suffixes; i++) {
         char name[QUANTIZED_NAME_BYTES + 24];
         struct checkpoint_tensor t;
-        snprintf(name, sizeof name, "%s.%s", m->name, suffixes[i]);
+        snprintf(name, sizeof name, "%s%s", m->name, suffixes[i]);
         if (checkpoint_find_any(b->checkpoint, name, &t, NULL) == QUIRE_OK)
             return quire_fail(
                 b->err, QUIRE_INVALID,
@@ -214,10 +275,17 @@ static int view_matrix(struct binder *b, struct matrix_at at, struct k_weight_vi
         return explain_missing(b, &m, status);
     if (m.is_read && (status = block_scales_check(&t, m.n_threads, b->err)) != QUIRE_OK)
         return status;
-    put_in_order(b, at.layer, &t);
     const struct quantize making = quantize_of(b, at, &t, &m);
-    if (making.to.bits)
-        return quantize_view(&making, &b->arena, out, b->err);
+    void *scratch = NULL;
+    if (is_transposed(at.row))
+        status = transpose(b, at, &t, making.to.bits ? &scratch : NULL);
+    else
+        put_in_order(b, at.layer, &t);
+    if (status == QUIRE_OK && making.to.bits)
+        status = quantize_view(&making, &b->arena, out, b->err);
+    free(scratch);
+    if (status != QUIRE_OK || making.to.bits)
+        return status;
     *out = (struct k_weight_view){
         .data = t.data,
         .format = t.format,
@@ -260,10 +328,12 @@ static int bind_part(struct binder *b, struct matrix_at at, struct site_weight *
     int status = view_matrix(b, at, view);
     if (status != QUIRE_OK)
         return status;
-    if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, view->format))
-        return quire_fail(b->err, QUIRE_INVALID,
-                          "%.150s.weight is %s: the GEMM form %s does not take such weights on %s", m.name,
-                          k_format_name(view->format), k_form_name(b->form), b->backend->ops->planner->name);
+    if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, view->format)) {
+        char name[MODEL_NAME_BYTES];
+        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
+        return quire_fail(b->err, QUIRE_INVALID, "%.150s is %s: the GEMM form %s does not take such weights on %s",
+                          name, k_format_name(view->format), k_form_name(b->form), b->backend->ops->planner->name);
+    }
     status = model_share_cut(b->desc, at.layer, at.row, m.name, view, &site->cut, b->err);
     view->is_table = is_table(b->desc, at.row);
     if (view->permutation) /* K is one segment then (numerics.md §19) */
@@ -328,36 +398,41 @@ static int check_plain(const struct binder *b, const struct checkpoint_tensor *t
                       t->file, t->name, k_format_name(t->format));
 }
 
-/* A decoder's vectors of one column are norms'; the others are a router's. */
-static int read_vector(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
+/* Gemma's vectors of one column are norms'. */
+static int read_vector(const struct binder *b, struct matrix_at at, float *out)
 {
+    const struct model_tensor *row = at.row;
     struct checkpoint_tensor t;
     const float more = b->desc->config->norms_add_one && row->kind == TENSOR_VECTOR && row->cols == SIZE_ONE ? 1 : 0;
-    const uint32_t head_dim = model_whole_size(b->desc, layer, SIZE_HEAD_DIM);
-    int status = find(b, (struct matrix_at){row, layer, 0}, &t);
+    const uint32_t head_dim = model_whole_size(b->desc, at.layer, SIZE_HEAD_DIM);
+    int status = find(b, at, &t);
     if (status == QUIRE_OK)
         status = check_plain(b, &t);
-    const uint64_t n = status == QUIRE_OK ? t.shape[0] * (t.n_dims > 1 ? t.shape[1] : 1) : 0;
-    for (uint32_t i = 0; i < n; i++)
-        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, i) + more;
-    return status;
+    if (status != QUIRE_OK)
+        return status;
+    const struct transpose_rows all = {0, 1, (uint32_t)(t.shape[0] * (t.n_dims > 1 ? t.shape[1] : 1))};
+    const struct transpose_rows take = is_transposed(row) ? rows_in_turn(b->desc, at.layer, row) : all;
+    for (uint32_t i = 0; i < take.n; i++)
+        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, take.first + (size_t)i * take.step) + more;
+    return QUIRE_OK;
 }
 
 /* A rank's part of a vector. */
-static int read_share(const struct binder *b, const struct model_tensor *row, uint32_t layer, float *out)
+static int read_share(const struct binder *b, struct matrix_at at, float *out)
 {
-    const struct model_range range = model_share_of(b->desc, b->desc->shard.rank, layer, row->rows);
-    float *whole = malloc(model_whole_size(b->desc, layer, row->rows) * sizeof *whole);
+    const struct model_range range = model_share_of(b->desc, b->desc->shard.rank, at.layer, at.row->rows);
+    float *whole = malloc(model_whole_size(b->desc, at.layer, at.row->rows) * sizeof *whole);
     if (!whole)
         return quire_fail(b->err, QUIRE_NO_MEMORY, "weights: out of memory");
-    int status = read_vector(b, row, layer, whole);
+    int status = read_vector(b, at, whole);
     if (status == QUIRE_OK)
         memcpy(out, whole + range.first, range.n * sizeof *out);
     free(whole);
     return status;
 }
 
-/* Reads the parts that the model has into the image; the others stay zero. *out is where they will be. */
+/* Reads the parts that the model has into the image; the others stay zero. Experts' biases stand one expert's after the
+ * other. *out is where they will be. */
 static int bind_vector(struct binder *b, const struct model_stack *stack, const float *params_dev, const float **out)
 {
     float *part = b->params + b->at;
@@ -367,9 +442,13 @@ static int bind_vector(struct binder *b, const struct model_stack *stack, const 
         if (!model_has_tensor(b->desc, stack->layer, row))
             continue;
         const bool is_cut = b->desc->shard.n_ranks > 1 && row->shard == SHARD_ROWS;
-        int status = is_cut ? read_share(b, row, stack->layer, part) : read_vector(b, row, stack->layer, part);
-        if (status != QUIRE_OK)
-            return status;
+        for (uint32_t e = 0; e < stack->count; e++) {
+            const struct matrix_at at = {row, stack->layer, stack->first + e};
+            float *to = part + (size_t)e * stack->rows;
+            int status = is_cut ? read_share(b, at, to) : read_vector(b, at, to);
+            if (status != QUIRE_OK)
+                return status;
+        }
     }
     *out = params_dev + b->at;
     b->at += model_stack_floats(stack);
@@ -533,7 +612,9 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     if ((!k_format_is_plain(v.format) || v.format.kind == K_F32) && !f->needs_lanes) {
         f->needs_lanes = true;
         f->lanes_format = v.format;
-        snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.88s.weight", m.name);
+        char name[MODEL_NAME_BYTES];
+        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
+        snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.95s", name);
     }
     f->repacked_bytes += b->planner ? b->planner->weight_bytes(v.format, 1, v.n_rows, v.n_cols) : 0;
     return QUIRE_OK;
@@ -545,7 +626,7 @@ static int count_vector(struct binder *b, const struct model_stack *stack, const
 {
     struct checkpoint_tensor t;
     const int status = find(b, (struct matrix_at){row, stack->layer, 0}, &t);
-    f->n_vector_weights += (uint64_t)model_size_of(b->desc, stack->layer, row->rows) * stack->cols;
+    f->n_vector_weights += (uint64_t)stack->count * stack->cols * model_size_of(b->desc, stack->layer, row->rows);
     return status == QUIRE_NOT_FOUND && row->owner != OF_EXPERTS ? QUIRE_OK : status;
 }
 

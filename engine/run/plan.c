@@ -124,12 +124,13 @@ static int plan_activations(const struct engine_options *o, const struct model_d
     }
     if (strcmp(o->activation_dtype, "int8") == 0) {
         *out = ACTIVATIONS_INT8;
-        if (k_format_is_quantized(weights) && weights.kind == K_INT)
+        if (k_format_is_integers(weights))
             return QUIRE_OK;
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "--activation-dtype int8 takes weights of integers (int4, int8, GGUF's), and these are %s: "
-                          "leave it out",
-                          k_format_name(weights));
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "--activation-dtype int8 takes weights of integers (int4, int8, MXFP4, GGUF's), and these are %s: "
+            "leave it out",
+            k_format_name(weights));
     }
     if (!dtype_from_name(o->activation_dtype, &dtype) || dtype == K_F16)
         return quire_fail(err, QUIRE_INVALID,

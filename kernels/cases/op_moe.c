@@ -1,5 +1,6 @@
 /* The inputs of mixtures of experts. The matrices of all experts lie one below the other. */
 #include "kernels/cases/op_data.h"
+#include "kernels/quant.h"
 
 #include <stdlib.h>
 
@@ -80,7 +81,7 @@ struct k_weight_view op_expert_view(const struct op_case *c, const struct k_weig
     v.n_rows = c->n_rows;
     v.data = (const char *)v.data + first * v.row_stride_bytes;
     if (v.scales)
-        v.scales = (const char *)v.scales + first * groups * k_dtype_bytes(v.format.scale);
+        v.scales = (const char *)v.scales + k_scale_row(all, (uint32_t)first) * groups * k_dtype_bytes(v.format.scale);
     if (v.zero_points)
         v.zero_points += first * groups;
     return v;

@@ -41,12 +41,22 @@ static uint32_t half_at(enum k_packing packing)
     }
 }
 
+/* A power of two of about that size. */
+static unsigned char random_e8m0(uint64_t *state, enum op_values values)
+{
+    const uint32_t exponent = k_f32_bits(random_scale(state, values, false)) >> 23 & 255;
+    return (unsigned char)(exponent > 254 ? 254 : exponent);
+}
+
 static void make_blocks(unsigned char *data, uint64_t bytes, enum k_packing packing, uint64_t *state,
                         enum op_values values)
 {
     const struct k_blocks *b = k_blocks_of(packing);
     for (uint64_t i = 0; i < bytes; i += b->bytes) {
-        put_half(data + i + half_at(packing), state, values);
+        if (packing == K_PACKING_MXFP4)
+            data[i] = random_e8m0(state, values);
+        else
+            put_half(data + i + half_at(packing), state, values);
         if (b->has_least)
             put_half(data + i + half_at(packing) + 2, state, values);
     }
@@ -56,7 +66,7 @@ static void make_blocks(unsigned char *data, uint64_t bytes, enum k_packing pack
 static void make_finite(unsigned char *data, uint64_t bytes, enum k_dtype kind)
 {
     const unsigned char top = kind == K_E4M3 ? 0x7f : 0x7c;
-    for (uint64_t i = 0; i < bytes && kind != K_INT; i++)
+    for (uint64_t i = 0; i < bytes && (kind == K_E4M3 || kind == K_E5M2); i++)
         if ((data[i] & top) == top)
             data[i] &= 0xbf;
 }
@@ -66,11 +76,16 @@ static bool make_planes(const struct op_case *c, struct k_weight_view *w, uint64
 {
     const uint64_t scale_rows = w->scale_rows ? w->scale_rows : 1;
     const uint64_t groups = w->format.group ? (w->n_cols + w->format.group - 1) / w->format.group : 1;
-    const uint64_t n = (w->n_rows + scale_rows - 1) / scale_rows * groups, size = k_dtype_bytes(w->format.scale);
+    const uint64_t n = (w->n_rows + scale_rows - 1) / scale_rows * groups * (w->scale_step ? w->scale_step : 1),
+                   size = k_dtype_bytes(w->format.scale);
     unsigned char *scales = malloc(n * size);
     if (!scales)
         return false;
     for (uint64_t i = 0; i < n; i++) {
+        if (w->format.scale == K_E8M0) {
+            scales[i] = random_e8m0(state, c->values);
+            continue;
+        }
         float x = random_scale(state, c->values, w->format.scale == K_F16);
         uint16_t h = w->format.scale == K_F16 ? k_f16_from_f32(x) : k_bf16_from_f32(x);
         memcpy(scales + i * size, w->format.scale == K_F32 ? (const void *)&x : &h, size);
@@ -129,6 +144,7 @@ static bool make_part(const struct op_case *c, uint32_t part, struct k_weight_vi
     for (uint64_t at = drawn; at < bytes; at += drawn)
         memcpy(data + at, data, bytes - at < drawn ? bytes - at : drawn);
     w->scale_rows = format.packing == K_PACKING_PLANES ? op_stored(c).scale_rows : 0;
+    w->scale_step = format.packing == K_PACKING_PLANES ? op_stored(c).scale_step : 0;
     return format.packing != K_PACKING_PLANES || make_planes(c, w, state);
 }
 

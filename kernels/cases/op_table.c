@@ -55,6 +55,9 @@
 #define Q4_1 OF_BLOCKS(K_PACKING_Q4_1, 4, 32)
 #define Q5_0 OF_BLOCKS(K_PACKING_Q5_0, 5, 32)
 #define Q5_1 OF_BLOCKS(K_PACKING_Q5_1, 5, 32)
+#define MXFP4 {K_INT, 4, 32, K_E8M0, K_PACKING_MXFP4}
+#define IQ4_NL OF_BLOCKS(K_PACKING_IQ4_NL, 4, 32)
+#define IQ4_XS OF_BLOCKS(K_PACKING_IQ4_XS, 4, 32)
 #define Q2_K OF_BLOCKS(K_PACKING_Q2_K, 2, 16)
 #define Q3_K OF_BLOCKS(K_PACKING_Q3_K, 3, 16)
 #define Q4_K OF_BLOCKS(K_PACKING_Q4_K, 4, 32)
@@ -62,6 +65,7 @@
 #define Q6_K OF_BLOCKS(K_PACKING_Q6_K, 6, 16)
 #define INT4(group) OF_PLANES(K_INT, 4, group, K_F16)
 #define INT8(group) OF_PLANES(K_INT, 8, group, K_F32)
+#define E2M1 OF_PLANES(K_E2M1, 4, 32, K_E8M0)
 #define E4M3(group) OF_PLANES(K_E4M3, 8, group, K_BF16)
 #define E5M2(group) OF_PLANES(K_E5M2, 8, group, K_F32)
 /* Of quantized weights: what their format does not say. */
@@ -164,6 +168,8 @@ const struct op_case op_test_cases[] = {
     QUANT(Q2_K, 19, 21, 512), QUANT(Q3_K, 19, 21, 512), QUANT(Q4_K, 19, 37, 512), QUANT(Q5_K, 19, 21, 512), QUANT(Q6_K, 19, 37, 512),
     QUANT(INT4(32), 19, 37, 288), QUANT(INT4(64), 19, 21, 320), QUANT(INT4(128), 19, 37, 384), QUANT(INT4(0), 19, 21, 288),
     QUANT(INT8(0), 19, 37, 320), QUANT(INT8(32), 19, 21, 288), QUANT(INT8(128), 19, 37, 640),
+    QUANT(MXFP4, 19, 37, 288), QUANT(IQ4_NL, 19, 37, 288), QUANT(IQ4_XS, 19, 37, 512), QUANT(E2M1, 19, 37, 288), QUANT(E2M1, 3, 21, 300), QUANT(E2M1, 70, 19, 640, .extra = true),
+    QUANT(MXFP4, 1, 37, 896), QUANT(IQ4_NL, 1, 37, 896), QUANT(IQ4_XS, 1, 37, 1280), QUANT(E2M1, 1, 37, 896), QUANT(E2M1, 1, 37, 1120, STORED(.permuted = true)), QUANT(E2M1, 1, 5, 45),
     FLOATS(E4M3(128), 19, 21, 384, STORED(.scale_rows = 8)), FLOATS(E4M3(0), 7, 21, 96), FLOATS(E5M2(64), 19, 21, 192), FLOATS(E5M2(0), 3, 21, 100),
     /* The same many times per thread, with one token and with a few; biases; one token and one row. */
     QUANT(Q8_0, 1, 300, 896, .extra = true), QUANT(Q4_0, 2, 300, 896, .extra = true), QUANT(Q4_K, 1, 300, 1024), QUANT(Q6_K, 4, 131, 768, .extra = true),
@@ -174,12 +180,13 @@ const struct op_case op_test_cases[] = {
     QUANT(INT4(64), 9, 37, 320, STORED(.has_zeros = true)), QUANT(INT4(128), 5, 21, 300, STORED(.has_zeros = true, .permuted = true)),
     QUANT(INT8(0), 9, 37, 288, STORED(.has_zeros = true)), QUANT(INT8(64), 5, 21, 192, STORED(.has_zeros = true)),
     QUANT(INT8(0), 9, 21, 320, STORED(.x_scale = 0.0078f)), QUANT(INT4(32), 9, 21, 320, STORED(.x_scale = 0.011f, .permuted = true)),
-    QUANT(INT8(32), 5, 21, 100, STORED(.permuted = true)), QUANT(INT8(128), 9, 37, 256, STORED(.scale_rows = 16)),
+    QUANT(INT8(32), 5, 21, 100, STORED(.permuted = true)), QUANT(INT8(128), 9, 37, 256, STORED(.scale_rows = 16)), QUANT(INT4(64), 1, 37, 256, STORED(.scale_step = 2)), QUANT(E2M1, 5, 37, 256, STORED(.scale_step = 2)),
     /* Columns that fill no group and no byte; groups longer than a row. */
     QUANT(INT4(32), 5, 21, 101), QUANT(INT4(0), 5, 21, 45), QUANT(INT8(0), 5, 21, 31), QUANT(INT8(16), 5, 21, 77), QUANT(INT4(48), 5, 21, 130),
     QUANT(INT4(1024), 5, 21, 96), QUANT(INT8(0), 2, 5, 1), QUANT(INT8(0), 9, 19, 5000),
     /* Parts of several formats; gate and up. */
     QUANT(Q4_K, 9, 90, 512, .n_parts = 3, STORED(.other = Q6_K), .extra = true), QUANT(Q8_0, 5, 60, 288, .n_parts = 2, STORED(.other = K_FORMAT_F16)),
+    QUANT(IQ4_XS, 5, 90, 512, .n_parts = 3, STORED(.other = IQ4_NL)), QUANT(MXFP4, 3, 60, 256, .n_parts = 3, STORED(.other = E2M1)),
     QUANT(Q5_0, 17, 70, 256, .n_parts = 4, STORED(.other = Q8_0)), QUANT(INT4(64), 5, 60, 256, .n_parts = 3, STORED(.other = INT8(0))),
     /* Experts: one token and several, more than a batch of 256, an expert without tokens, segments, every form. */
     MOE(K_F16, 1, 33, 100, 8, 2)}, MOE(K_BF16, 5, 17, 96, 4, 4, .per_choice = true)}, MOE(K_F32, 9, 31, 80, 1, 1)},
@@ -191,7 +198,10 @@ const struct op_case op_test_cases[] = {
     MOE(K_F16, 1, 37, 288, 5, 3), .format = Q8_0, .form = K_FORM_INT8}, MOE(K_F16, 17, 21, 512, 4, 2), .format = Q4_K, .form = K_FORM_INT8, .extra = true},
     MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), STORED(.has_zeros = true)}, MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), STORED(.has_zeros = true), .form = K_FORM_INT8},
     MOE(K_F16, 5, 21, 192, 4, 2), .format = E4M3(64)}, MOE(K_F16, 7, 19, 256, 4, 2), .format = INT8(0), .form = K_FORM_INT8},
-    MOE_GATED(K_F16, 1, 33, 96, 8, 2), MOE_GATED(K_BF16, 30, 24, 100, 5, 2, .extra = true), MOE_GATED(K_BF16, 300, 5, 64, 4, 3, .form = K_FORM_TILE),
+    MOE(K_F16, 1, 37, 96, 8, 4), .format = E2M1}, MOE(K_F16, 9, 21, 300, 4, 2), .format = E2M1, .extra = true}, MOE(K_F16, 1, 37, 96, 8, 4), .format = E2M1, .form = K_FORM_INT8},
+    MOE(K_F16, 17, 21, 320, 4, 2, .per_choice = true), .format = E2M1, .form = K_FORM_INT8, .unit = 32}, MOE(K_F16, 1, 37, 288, 5, 3), .format = MXFP4, .form = K_FORM_INT8},
+    MOE(K_F16, 9, 21, 288, 4, 2), .format = MXFP4}, MOE(K_F16, 9, 21, 256, 4, 2), .format = IQ4_XS, .form = K_FORM_INT8}, MOE(K_F16, 9, 21, 96, 4, 2), .format = IQ4_NL, .form = K_FORM_INT8},
+    MOE_GATED(K_F16, 1, 33, 96, 8, 2), MOE_GATED(K_F16, 7, 24, 96, 4, 2, .format = E2M1, STORED(.scale_step = 2), .extra = true, .gate = K_GATE_CLAMPED, .scale = 7.0f), MOE_GATED(K_BF16, 30, 24, 100, 5, 2, .extra = true), MOE_GATED(K_BF16, 300, 5, 64, 4, 3, .form = K_FORM_TILE),
     MOE_GATED(K_F16, 9, 33, 100, 5, 2, .gate = K_GATE_GELU_TANH), MOE_GATED(K_BF16, 30, 24, 96, 4, 2, .extra = true, .gate = K_GATE_CLAMPED, .scale = 0.7f),
     MOE_GATED(K_F16, 12, 24, 256, 4, 2, .format = Q4_K, .form = K_FORM_INT8), MOE_GATED(K_F16, 3, 24, 256, 4, 2, .format = Q5_K),
     /* On tensor cores: tiles of every size, chunks, segments; all tokens on one expert; the most experts. */
@@ -211,12 +221,17 @@ const struct op_case op_test_cases[] = {
     QUANT(Q8_0, 7, 37, 896, .unit = 64, .extra = true), QUANT(Q8_0, 9, 21, 1280, .unit = 80), QUANT(Q4_0, 9, 21, 640, .unit = 80), QUANT(Q4_K, 9, 37, 1280, .unit = 80),
     QUANT(Q6_K, 9, 21, 1280, .unit = 80), QUANT(Q4_K, 17, 21, 4864, .unit = 256), QUANT(Q6_K, 1, 37, 1024, .unit = 128), QUANT(Q2_K, 3, 21, 768, .unit = 48),
     QUANT(INT4(128), 9, 37, 640, .unit = 64), QUANT(INT4(64), 7, 21, 560, .unit = 80, STORED(.has_zeros = true)), QUANT(INT8(0), 9, 37, 640, .unit = 80), QUANT(INT8(128), 5, 21, 384, .unit = 64),
-    QUANT(Q5_1, 5, 21, 96, .unit = 16), QUANT(Q4_0, 1, 65, 896, .unit = 64), FLOATS(E4M3(128), 5, 21, 640, .unit = 64),
+    QUANT(MXFP4, 9, 37, 1280, .unit = 80), QUANT(IQ4_NL, 9, 21, 640, .unit = 80), QUANT(IQ4_XS, 9, 21, 1280, .unit = 80), QUANT(E2M1, 7, 21, 560, .unit = 80), QUANT(E2M1, 1, 21, 640, .unit = 64),
+    QUANT(IQ4_XS, 1, 37, 1024, .unit = 128), QUANT(MXFP4, 1, 65, 896, .unit = 64), QUANT(Q5_1, 5, 21, 96, .unit = 16), QUANT(Q4_0, 1, 65, 896, .unit = 64), FLOATS(E4M3(128), 5, 21, 640, .unit = 64),
     /* Numbers of all sizes, and a NaN or an infinity. */
     QUANT(Q8_0, 9, 21, 288, .values = VALUES_WIDE), QUANT(Q4_K, 9, 21, 512, .values = VALUES_WIDE), QUANT(Q6_K, 9, 21, 256, .values = VALUES_TINY), QUANT(Q4_0, 9, 21, 288, .values = VALUES_TINY),
+    QUANT(MXFP4, 9, 21, 288, .values = VALUES_WIDE), QUANT(MXFP4, 9, 21, 288, .values = VALUES_TINY), QUANT(E2M1, 9, 21, 288, .values = VALUES_WIDE), QUANT(E2M1, 1, 21, 288, .values = VALUES_TINY),
+    QUANT(IQ4_NL, 9, 21, 288, .values = VALUES_WIDE), QUANT(IQ4_XS, 9, 21, 256, .values = VALUES_TINY),
     QUANT(INT4(64), 9, 21, 320, .values = VALUES_WIDE), QUANT(INT8(0), 9, 21, 320, .values = VALUES_WIDE), QUANT(INT8(64), 9, 21, 320, .values = VALUES_TINY),
     QUANT(Q8_0, 19, 21, 288, .values = VALUES_BROKEN), QUANT(Q4_K, 9, 21, 256, .values = VALUES_BROKEN), QUANT(INT8(0), 9, 21, 96, .values = VALUES_BROKEN),
     QUANT(Q8_0, 5, 21, 288, .values = VALUES_FULL), QUANT(Q4_0, 5, 21, 288, .values = VALUES_FULL), QUANT(Q5_1, 5, 21, 288, .values = VALUES_FULL),
+    QUANT(MXFP4, 5, 21, 288, .values = VALUES_FULL), QUANT(MXFP4, 1, 21, 288, .values = VALUES_FULL), QUANT(IQ4_NL, 5, 21, 288, .values = VALUES_FULL), QUANT(IQ4_NL, 1, 21, 288, .values = VALUES_FULL),
+    QUANT(IQ4_XS, 5, 21, 256, .values = VALUES_FULL), QUANT(IQ4_XS, 1, 21, 256, .values = VALUES_FULL), QUANT(E2M1, 5, 21, 288, .values = VALUES_FULL), QUANT(E2M1, 1, 21, 288, .values = VALUES_FULL),
     QUANT(Q4_K, 5, 21, 256, .values = VALUES_FULL), QUANT(Q6_K, 5, 21, 256, .values = VALUES_FULL), QUANT(INT8(0), 5, 21, 320, .values = VALUES_FULL),
     QUANT(Q8_0, 1, 21, 288, .values = VALUES_FULL), QUANT(Q5_0, 1, 21, 288, .values = VALUES_FULL), QUANT(Q6_K, 1, 21, 256, .values = VALUES_FULL), QUANT(Q4_0, 1, 21, 288, .values = VALUES_FULL),
     QUANT(Q6_K, 1, 21, 256, .values = VALUES_BROKEN), QUANT(INT4(32), 9, 21, 288, .values = VALUES_BROKEN), FLOATS(E4M3(0), 5, 21, 96, .values = VALUES_WIDE),
@@ -225,6 +240,8 @@ const struct op_case op_test_cases[] = {
     {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 96, .format = Q8_0, .into = true},
     {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 320, .format = INT4(64), STORED(.has_zeros = true, .permuted = true)},
     {.op = K_OP_EMBED, .n_tokens = 5, .n_rows = 40, .n_cols = 101, .format = E4M3(0)},
+    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 512, .format = IQ4_XS, STORED(.other = IQ4_NL), .n_parts = 3},
+    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 96, .format = MXFP4, STORED(.other = E2M1), .n_parts = 2},
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
     {.op = K_OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
     {.op = K_OP_EMBED, .dtype = K_F32, .n_tokens = 1, .n_rows = 3, .n_cols = 1},
@@ -426,14 +443,15 @@ const struct op_case op_bench_cases[] = {
     MMA(1, 128256, 4096), MMA(8, 128256, 4096), MMA(16, 128256, 4096),
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
     QUANT(Q8_0, 1, 4864, 896), QUANT(Q8_0, 16, 4864, 896), QUANT(Q8_0, 512, 4864, 896), QUANT(Q4_0, 1, 4864, 896), QUANT(Q4_0, 16, 4864, 896),
-    QUANT(Q4_0, 512, 4864, 896), QUANT(Q4_K, 1, 896, 4864), QUANT(Q6_K, 1, 896, 4864), QUANT(INT4(128), 1, 4864, 896), QUANT(INT8(0), 1, 4864, 896),
+    QUANT(Q4_0, 512, 4864, 896), QUANT(Q4_K, 1, 896, 4864), QUANT(Q6_K, 1, 896, 4864), QUANT(IQ4_NL, 1, 4864, 896), QUANT(IQ4_NL, 16, 4864, 896), QUANT(IQ4_XS, 1, 896, 4864), QUANT(MXFP4, 1, 4864, 896), QUANT(MXFP4, 16, 4864, 896), QUANT(INT4(128), 1, 4864, 896), QUANT(INT8(0), 1, 4864, 896),
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true), NORM(1, 4096, .extra = true), NORM(2048, 4096, .extra = true),
     GATED(K_F16, 1, 4864, 896), GATED(K_F16, 64, 4864, 896), GATED_MMA(1, 8960, 1536), GATED_MMA(512, 8960, 1536),
     GATED_MMA(512, 14336, 4096), GATED_BATCHES(14336, 4096),
     /* o and down of the 8B model in segments, and the layer's quantized weights. */
     MMA_SERVED(4096, 4096, 128), MMA_SERVED(4096, 14336, 256),
     QUANT(INT4(128), 1, 28672, 4096), QUANT(INT4(128), 16, 28672, 4096), QUANT(INT8(0), 1, 28672, 4096), QUANT(Q8_0, 1, 28672, 4096),
-    QUANT(Q4_K, 1, 28672, 4096), QUANT(Q4_K, 512, 28672, 4096),
+    QUANT(Q4_K, 1, 28672, 4096), QUANT(Q4_K, 512, 28672, 4096), QUANT(Q4_0, 1, 28672, 4096), QUANT(IQ4_NL, 1, 28672, 4096), QUANT(IQ4_XS, 1, 28672, 4096), QUANT(IQ4_XS, 512, 28672, 4096),
+    QUANT(MXFP4, 1, 28672, 4096), QUANT(MXFP4, 512, 28672, 4096), QUANT(INT4(32), 1, 28672, 4096), QUANT(E2M1, 1, 28672, 4096), QUANT(E2M1, 16, 28672, 4096),
     {.op = K_OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 32},
     ROPE(K_F16, 14, 2, 64, 16, SEQS({64, 448})), ROPE(K_F16, 32, 8, 128, 16, .extra = true, SEQS({2048, 0})),
     ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 2047})), ATTN(K_F16, 14, 2, 64, 16, SEQS({128, 384})),
@@ -599,6 +617,8 @@ static void append_format(const struct op_case *c)
         append(" of a row");
     if (stored.scale_rows > 1)
         append(" and %u rows", stored.scale_rows);
+    if (stored.scale_step > 1)
+        append(" at every row %u", stored.scale_step);
     append("%s%s%s", stored.has_zeros ? ", zeros" : "", stored.permuted ? ", permuted" : "",
            stored.x_scale != 0 ? ", x scale" : "");
 }

@@ -45,7 +45,7 @@ struct op_moe { /* of operations on experts */
 
 struct op_stored { /* of quantized weights: what their format does not say */
     struct k_format other; /* format of the second and the fourth part; bits 0: the case's format too */
-    uint32_t scale_rows; /* as in struct k_weight_view */
+    uint32_t scale_rows, scale_step; /* as in struct k_weight_view */
     bool has_zeros, permuted; /* planes with zero points, planes with an order of columns */
     float x_scale;
 };

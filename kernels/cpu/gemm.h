@@ -36,7 +36,8 @@ struct cpu_quant_run {
 #define CPU_QUANT_INPUT_WORDS(columns) ((columns) / 4 + (columns) / 32 + K_SEGMENTS + (columns) / 16)
 /* The packings whose elements are bytes, and those that are repacked. */
 #define CPU_QUANT_PACKINGS(_) _(PLANES) CPU_REPACKED_PACKINGS(_)
-#define CPU_REPACKED_PACKINGS(_) _(Q8_0) _(Q4_0) _(Q4_1) _(Q5_0) _(Q5_1) _(Q2_K) _(Q3_K) _(Q4_K) _(Q5_K) _(Q6_K)
+#define CPU_REPACKED_PACKINGS(_) \
+    _(Q8_0) _(Q4_0) _(Q4_1) _(Q5_0) _(Q5_1) _(MXFP4) _(IQ4_NL) _(Q2_K) _(Q3_K) _(Q4_K) _(Q5_K) _(Q6_K) _(IQ4_XS)
 
 /* A GEMM's context on every thread. */
 struct cpu_gemm {

@@ -220,7 +220,7 @@ static void fill_of_planes(const struct k_weight_view *w, uint32_t row, uint32_t
 /* Returns whether the row block stores q instead of n. */
 CPU_INLINE bool is_lessened(const enum k_packing packing)
 {
-    return HALVES == 1 || packing == K_PACKING_Q8_0;
+    return HALVES == 1 || has_bytes(packing);
 }
 
 /* Loads 32 columns of a chunk of a repacked weight. */
@@ -448,11 +448,20 @@ CPU_INLINE void repacked_pass(const struct cpu_gemm *g, const struct host_part *
 #define AHEAD 10u /* distance in rows of the prefetch */
 #define UNITS 8u /* groups of 32 columns in a chunk, summed separately */
 
+/* Returns z: n = q + z. */
+CPU_INLINE int plane_offset(struct k_format format)
+{
+    return format.kind == K_E2M1 ? 12 : format.bits == 4 ? 8 : 128;
+}
+
 /* Returns n of 32 columns: the i-th group of 32 in a chunk that starts at column k of the row; `left` columns remain
  * from there. */
 CPU_INLINE __m256i unsigned_32(const struct k_weight_view *w, const uint8_t *row, uint32_t k, const uint32_t i,
                                uint32_t left)
 {
+    if (w->format.kind == K_E2M1)
+        return _mm256_add_epi8(numbers_of(k_codes_e2m1(), plane_run(row, k + i * 32, left, 4)),
+                               _mm256_set1_epi8((char)plane_offset(w->format)));
     if (w->format.bits == 4)
         return plane_run(row, k + i * 32, left, 4);
     return _mm256_xor_si256(plane_run(row, k + i * 32, left, 8), _mm256_set1_epi8((char)0x80));
@@ -550,7 +559,7 @@ CPU_INLINE void fill_one(const struct k_weight_view *w, const struct inputs *in,
         turn(rows.scale[0][b], sizeof rows.scale[0], (n_groups + 3) / 4 * 4, out->scale[b]);
         for (uint32_t i = 0; i * 32 < n; i++) {
             const float *half = in->sum + at / 16 + i * 2;
-            const int sum = (int)(half[0] + half[1]) * (w->format.bits == 4 ? 8 : 128);
+            const int sum = (int)(half[0] + half[1]) * plane_offset(w->format);
             store_ints(out->c[b][i], _mm512_sub_epi32(load_ints(out->c[b][i]), _mm512_set1_epi32(sum)));
         }
     }

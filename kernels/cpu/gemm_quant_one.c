@@ -31,7 +31,7 @@ static __attribute__((noinline, cold)) void next_segment(struct walk *w)
 }
 
 #if defined(__AVX512VNNI__)
-#define LESSENED 0 /* whether Q8_0's n is converted to q */
+#define LESSENED 0 /* whether n of 8 bits is converted to q */
 /* Returns the products with u of each lane's bytes, summed over steps [s, s + n). */
 CPU_INLINE ints dot_group(struct repacked_chunk c, const enum k_packing packing, const uint32_t s, const uint32_t n,
                           const uint32_t *u)
@@ -43,13 +43,16 @@ CPU_INLINE ints dot_group(struct repacked_chunk c, const enum k_packing packing,
     return dot;
 }
 #else
-#define LESSENED (packing == K_PACKING_Q8_0)
+#define LESSENED has_bytes(packing)
 /* Returns how many steps' pairs fit a sum of 16 bits (quant/pairs.h). Q8_0's n u would saturate. */
 CPU_INLINE uint32_t steps_of_16_bits(const enum k_packing packing)
 {
     switch (packing) {
-    case K_PACKING_Q8_0: return 1;
+    case K_PACKING_Q8_0:
+    case K_PACKING_IQ4_NL:
+    case K_PACKING_IQ4_XS: return 1;
     case K_PACKING_Q6_K: return 2;
+    case K_PACKING_MXFP4:
     case K_PACKING_Q5_0:
     case K_PACKING_Q5_1:
     case K_PACKING_Q5_K: return 4;
@@ -65,7 +68,7 @@ CPU_INLINE ints dot_group(struct repacked_chunk c, const enum k_packing packing,
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < n; i++) {
         const ints q = repacked_bytes(c, packing, s + i), by = spread(u + s + i);
-        if (packing == K_PACKING_Q8_0) {
+        if (LESSENED) {
             const ints lessened = _mm256_xor_si256(q, _mm256_set1_epi8((char)0x80));
             pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(lessened), _mm256_sign_epi8(by, lessened));
         } else {

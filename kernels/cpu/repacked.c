@@ -1,6 +1,7 @@
 #include "kernels/cpu/repacked.h"
 
 #include "kernels/host/host.h"
+#include "kernels/math/convert.h"
 
 #include <string.h>
 #include <sys/mman.h>
@@ -33,7 +34,8 @@ static struct shape shape_of(enum k_packing packing)
     const struct k_blocks *b = k_blocks_of(packing);
     const uint32_t n_halves = cpu_repacked_halves(b), n_words = cpu_repacked_words(b);
     const bool halves_last = packing == K_PACKING_Q2_K || packing == K_PACKING_Q3_K || packing == K_PACKING_Q6_K;
-    return (struct shape){b, packing, n_halves, n_words, halves_last ? 4 * n_words : 0, halves_last ? 0 : 2 * n_halves};
+    return (struct shape){
+        b, packing, n_halves, n_words, halves_last ? 4 * n_words : 0, halves_last ? 0 : b->bytes - 4 * n_words};
 }
 
 /* Stores a row's block: its f16 numbers and its words, each next to those of the other rows. */
@@ -42,8 +44,15 @@ static void put_block(const struct shape *s, const uint8_t *block, uint32_t row,
     const uint8_t *from = block + s->words_at;
     const bool has_fifths = s->packing == K_PACKING_Q5_0 || s->packing == K_PACKING_Q5_1;
     const uint32_t flip = s->packing == K_PACKING_Q8_0 ? 0x80808080 : 0;
-    for (uint32_t i = 0; i < s->n_halves; i++)
-        memcpy(halves + (i * CPU_REPACKED_ROWS + row) * 2, block + s->halves_at + 2 * i, 2);
+    for (uint32_t i = 0; i < s->n_halves; i++) {
+        uint8_t *to = halves + (i * CPU_REPACKED_ROWS + row) * 2;
+        if (s->packing == K_PACKING_MXFP4) {
+            const uint16_t scale = (uint16_t)(k_f32_bits(k_half_from_e8m0(*block)) >> 16); /* exact in bf16 */
+            memcpy(to, &scale, 2);
+            continue;
+        }
+        memcpy(to, block + s->halves_at + 2 * i, 2);
+    }
     for (uint32_t i = 0; i < s->n_words; i++) {
         uint32_t word = word_at(from + 4 * i) ^ flip;
         if (has_fifths && i == 0)

@@ -26,14 +26,15 @@
 #define CPU_REPACKED_CHUNK 256u /* columns */
 #define CPU_QUANT_MAX_COLUMNS 65536u /* the products of this many columns of bytes sum within 32 bits */
 
-/* Returns the number of f16 numbers of a block: its scale, and its least if it has one. */
+/* Returns the number of 16-bit numbers of a block: its scale, and its least or the high bits of IQ4_XS's scales. All
+ * other bytes are whole words, except MXFP4's one byte of scale, which becomes 16 bits. */
 static inline uint32_t cpu_repacked_halves(const struct k_blocks *b)
 {
-    return b->has_least ? 2 : 1;
+    return b->bytes % 4 == 0 ? 2 : 1;
 }
 static inline uint32_t cpu_repacked_words(const struct k_blocks *b)
 {
-    return (b->bytes - 2 * cpu_repacked_halves(b)) / 4;
+    return (b->bytes - 2 * cpu_repacked_halves(b) + 1) / 4;
 }
 
 /* Returns the position of word i of a block among its words. In the file, the low and the high bits of a Q5_K or Q6_K

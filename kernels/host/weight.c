@@ -9,7 +9,7 @@ static bool is_bytes(const struct k_weight_view *w)
     const uint32_t group = w->format.group;
     const uint64_t n = w->n_rows * (group ? ((uint64_t)w->n_cols + group - 1) / group : 1);
     const int least = w->format.bits == 4 ? 15 - INT8_MAX : 0, most = w->format.bits == 4 ? INT8_MAX : 0;
-    if (k_format_is_plain(w->format) || w->format.kind != K_INT)
+    if (!k_format_is_integers(w->format))
         return false;
     for (uint64_t i = 0; w->zero_points && i < n; i++)
         if (w->zero_points[i] < least || w->zero_points[i] > most)
@@ -80,7 +80,7 @@ static bool form_takes(enum k_gemm_form form, struct k_format weights)
     case K_FORM_LANE: return true;
     case K_FORM_TILE: return weights.kind == K_BF16 || weights.kind == K_F16;
     case K_FORM_TILE_BF16: return weights.kind == K_BF16;
-    case K_FORM_INT8: return k_format_is_plain(weights) || weights.kind == K_INT;
+    case K_FORM_INT8: return k_format_is_plain(weights) || k_format_is_integers(weights);
     case K_FORM_MMA:
     case K_FORM_AUTO: break;
     }

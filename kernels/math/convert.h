@@ -1,4 +1,4 @@
-/* Conversions between f32 and f16, bf16, e4m3 and e5m2.
+/* Conversions between f32 and f16, bf16, e4m3 and e5m2, and from e8m0.
  * kernels/math/bits.h has the rules: static inline, the same bits everywhere, no branch, pure, any thread. */
 #ifndef QUIRE_KERNELS_MATH_CONVERT_H
 #define QUIRE_KERNELS_MATH_CONVERT_H
@@ -34,6 +34,13 @@ K_MATH_FN float k_f32_from_e4m3(uint8_t e)
 K_MATH_FN float k_f32_from_e5m2(uint8_t e)
 {
     return k_f32_from_f16((uint16_t)((uint32_t)e << 8));
+}
+
+/* Returns half of an e8m0 number: 2^(e - 128); of 255, NaN. Its lower 16 bits are 0. */
+K_MATH_FN float k_half_from_e8m0(uint8_t e)
+{
+    uint32_t r = k_select_u32(e < 2, 0x00200000u << (e & 1), (uint32_t)(e - 1) << 23);
+    return k_f32_from_bits(k_select_u32(e == 255, 0x7fc00000u, r));
 }
 
 /* Returns the nearest FP8 number, ties to even. |x| must be at most the largest FP8 number, 448 or 57344. */

@@ -250,7 +250,7 @@ def test_scales_that_are_no_numbers(tmp_path):
 
 
 BAD_KEYS = [
-    ({"general.architecture": text_value("gemma3")}, "general.architecture: 'gemma3' is not supported; supported: llama"),
+    ({"general.architecture": text_value("gemma9")}, "general.architecture: 'gemma9' is not supported; supported: llama"),
     ({"llama.block_count": u32(2)}, "tensor 'model.layers.1.self_attn.q_proj.weight' is missing"),
     ({"llama.block_count": u32(1 << 31)}, "num_hidden_layers"),
     ({"llama.attention.head_count": u32(0)}, "num_attention_heads"),
@@ -281,7 +281,7 @@ def test_tensors_that_cannot_be(tmp_path):
                        ("blk.0.attn_norm", "input_layernorm.weight' is missing"), ("output_norm", "'model.norm.weight' is missing")):
         told = refusal(file.write(path, [t for t in file.tensors if t[0] != name + ".weight"]))
         assert "damaged.gguf: " in told and says in told, (name, told)
-    for kind, says in ((16, "IQ2_XXS"), (23, "IQ4_XS"), (34, "TQ1_0"), (4, "type: 4 is unknown"), (99, "type: 99 is unknown")):
+    for kind, says in ((16, "IQ2_XXS"), (34, "TQ1_0"), (40, "NVFP4"), (42, "Q2_0 is not supported"), (36, "IQ4_NL_4_4"), (4, "type: 4 is unknown"), (99, "type: 99 is unknown")):
         tensors = [[n, d, kind, bytes(1 << 17)] if n == "blk.0.attn_q.weight" else [n, d, k, x] for n, d, k, x in file.tensors]
         told = refusal(file.write(path, tensors))
         assert "damaged.gguf: tensor '" in told and "attn" in told and says in told, told

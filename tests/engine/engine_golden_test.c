@@ -147,6 +147,10 @@ LANE(mixtral)
 LANE(qwen3_moe)
 LANE(olmoe)
 LANE(qwen2_moe)
+LANE(gpt_oss)
+LANE(granite_moe)
+LANE(granite_moe_shared)
+LANE(glm4_moe)
 #ifdef TEST_DEVICE
 MMA(llama2)
 MMA(llama3)
@@ -170,17 +174,25 @@ TILE(qwen3_f16)
 TILE(olmo2)
 TILE(mixtral)
 TILE(qwen3_moe)
+TILE(gpt_oss)
+TILE(glm4_moe)
 #endif
 
 #ifndef TEST_DEVICE
 static const char *const quantized[] = {
-    "gptq_4_32",     "gptq_4_64_zeros",   "gptq_4_128_order", "gptq_4_32_order_zeros_v2",
-    "gptq_4_row_v2", "gptq_8_128_zeros",  "gptq_8_32_order",  "gptq_8_row",
-    "awq_32",        "awq_128",           "packed_4_128",     "packed_4_32_zeros",
-    "packed_4_row",  "packed_4_32_order", "packed_8_64",      "w8a16",
-    "w8a8_dynamic",  "w8a8_static",       "floats_tensor",    "floats_row",
-    "floats_block",  "fp8_block",         "fp8_block_bf16",   "fp8_tensor",
-    "fp8_e5m2",
+    "gptq_4_32",        "gptq_4_64_zeros",
+    "gptq_4_128_order", "gptq_4_32_order_zeros_v2",
+    "gptq_4_row_v2",    "gptq_8_128_zeros",
+    "gptq_8_32_order",  "gptq_8_row",
+    "awq_32",           "awq_128",
+    "packed_4_128",     "packed_4_32_zeros",
+    "packed_4_row",     "packed_4_32_order",
+    "packed_8_64",      "w8a16",
+    "w8a8_dynamic",     "w8a8_static",
+    "floats_tensor",    "floats_row",
+    "floats_block",     "fp8_block",
+    "fp8_block_bf16",   "fp8_tensor",
+    "fp8_e5m2",         "mxfp4",
 };
 
 static void lane_quantized(void **state)
@@ -210,37 +222,51 @@ static void lane_quantized(void **state)
 }
 
 /* Between them every type of a tensor, and every architecture's names and orders. */
+static const char *const ggufs[] = {"qwen2",     "llama",  "qwen3", "olmo2",   "mixtral", "qwen2_moe",
+                                    "qwen3_moe", "olmoe",  "olmo3", "smollm3", "granite", "gemma",
+                                    "gemma2",    "gemma3", "phi3",  "codes"};
+
 static void lane_gguf(void **state)
 {
     (void)state;
-    check_model("gguf", "qwen2", NULL);
-    check_model("gguf", "llama", NULL);
-    check_model("gguf", "qwen3", NULL);
-    check_model("gguf", "olmo2", NULL);
+    for (size_t i = 0; i < sizeof ggufs / sizeof ggufs[0]; i++) {
+        print_message("%s\n", ggufs[i]);
+        check_model("gguf", ggufs[i], NULL);
+    }
 }
 #endif
 
 int main(void)
 {
     struct CMUnitTest tests[] = {
-        cmocka_unit_test(lane_llama2),       cmocka_unit_test(lane_llama3),      cmocka_unit_test(lane_llama_bias),
-        cmocka_unit_test(lane_mistral),      cmocka_unit_test(lane_qwen2),       cmocka_unit_test(lane_qwen2_yarn),
-        cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),       cmocka_unit_test(lane_qwen3_f16),
-        cmocka_unit_test(lane_olmo2),        cmocka_unit_test(lane_olmo2_f32),   cmocka_unit_test(lane_smollm3),
-        cmocka_unit_test(lane_olmo3),        cmocka_unit_test(lane_granite),     cmocka_unit_test(lane_gemma),
-        cmocka_unit_test(lane_gemma2),       cmocka_unit_test(lane_gemma3),      cmocka_unit_test(lane_phi3),
-        cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),   cmocka_unit_test(lane_olmoe),
-        cmocka_unit_test(lane_qwen2_moe),
+        cmocka_unit_test(lane_llama2),       cmocka_unit_test(lane_llama3),
+        cmocka_unit_test(lane_llama_bias),   cmocka_unit_test(lane_mistral),
+        cmocka_unit_test(lane_qwen2),        cmocka_unit_test(lane_qwen2_yarn),
+        cmocka_unit_test(lane_qwen2_window), cmocka_unit_test(lane_qwen3),
+        cmocka_unit_test(lane_qwen3_f16),    cmocka_unit_test(lane_olmo2),
+        cmocka_unit_test(lane_olmo2_f32),    cmocka_unit_test(lane_smollm3),
+        cmocka_unit_test(lane_olmo3),        cmocka_unit_test(lane_granite),
+        cmocka_unit_test(lane_gemma),        cmocka_unit_test(lane_gemma2),
+        cmocka_unit_test(lane_gemma3),       cmocka_unit_test(lane_phi3),
+        cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),
+        cmocka_unit_test(lane_olmoe),        cmocka_unit_test(lane_qwen2_moe),
+        cmocka_unit_test(lane_gpt_oss),      cmocka_unit_test(lane_granite_moe),
+        cmocka_unit_test(lane_glm4_moe),     cmocka_unit_test(lane_granite_moe_shared),
 #ifdef TEST_DEVICE
-        cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),       cmocka_unit_test(mma_mistral),
-        cmocka_unit_test(mma_qwen2_yarn),    cmocka_unit_test(mma_qwen2_window), cmocka_unit_test(mma_qwen3),
-        cmocka_unit_test(mma_qwen3_f16),     cmocka_unit_test(mma_olmo2),        cmocka_unit_test(mma_granite),
-        cmocka_unit_test(mma_gemma2),        cmocka_unit_test(mma_gemma3),       cmocka_unit_test(mma_mixtral),
+        cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),
+        cmocka_unit_test(mma_mistral),       cmocka_unit_test(mma_qwen2_yarn),
+        cmocka_unit_test(mma_qwen2_window),  cmocka_unit_test(mma_qwen3),
+        cmocka_unit_test(mma_qwen3_f16),     cmocka_unit_test(mma_olmo2),
+        cmocka_unit_test(mma_granite),       cmocka_unit_test(mma_gemma2),
+        cmocka_unit_test(mma_gemma3),        cmocka_unit_test(mma_mixtral),
         cmocka_unit_test(mma_qwen3_moe),     cmocka_unit_test(mma_qwen2_moe),
 #else
-        cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window), cmocka_unit_test(tile_qwen3),
-        cmocka_unit_test(tile_qwen3_f16),    cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
-        cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),    cmocka_unit_test(lane_gguf),
+        cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window),
+        cmocka_unit_test(tile_qwen3),        cmocka_unit_test(tile_qwen3_f16),
+        cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
+        cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),
+        cmocka_unit_test(lane_gguf),         cmocka_unit_test(tile_gpt_oss),
+        cmocka_unit_test(tile_glm4_moe),
 #endif
     };
 #ifdef TEST_DEVICE

@@ -87,6 +87,7 @@ static void sizes_and_layers(void **state)
         MOVES(described_attention(&d, l)->rope = 1);
         MOVES(described_attention(&d, l)->scale *= 2);
         MOVES(described_attention(&d, l)->softcap = 50);
+        MOVES(described_attention(&d, l)->sinks = true);
         MOVES(described_mlp(&d, l)->inner_size++);
         MOVES(described_mlp(&d, l)->bias ^= true);
         MOVES(described_mlp(&d, l)->activation = ACTIVATION_GELU);
@@ -151,6 +152,10 @@ static void experts(void **state)
         MOVES(experts_of(&d, l)->shared_size++);
         MOVES(experts_of(&d, l)->router = ROUTER_SOFTMAX + 1);
         MOVES(experts_of(&d, l)->normalize ^= true);
+        MOVES(experts_of(&d, l)->n_groups++);
+        MOVES(experts_of(&d, l)->n_groups_used++);
+        MOVES(experts_of(&d, l)->shared_gate ^= true);
+        MOVES(experts_of(&d, l)->limit = 7);
         MOVES(experts_of(&d, l)->scale *= 1.0000002f);
         MOVES(d.layers[l].blocks[1] = d.layers[0].blocks[1]);
         STAYS(experts_of(&d, l)->names = EXPERTS_W1);

@@ -518,6 +518,13 @@ static void qwen3_moe(void **state)
     check_model(&(struct model){.name = "qwen3_moe", .form = "lane", .n_vocab = 320});
 }
 
+/* Sinks, layers with a window and without one, and biases of experts; most prompts go beyond the window. */
+static void gpt_oss(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "gpt_oss", .form = "lane", .n_vocab = 320, .no_policies = true});
+}
+
 /* Factors of what blocks add, which ranks apply to whole sums, and of logits. */
 static void granite(void **state)
 {
@@ -632,6 +639,13 @@ static void w8a8(void **state)
 }
 
 #ifndef TEST_RANKS
+/* Experts in codes with powers of two, in place; sinks and windows. */
+static void mxfp4(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "../quantized/mxfp4", .n_vocab = 96, .no_policies = true});
+}
+
 static void fp8_blocks(void **state)
 {
     (void)state;
@@ -652,6 +666,15 @@ static void gguf(void **state)
     (void)state;
     check_model(&(struct model){.name = "../gguf/llama/model.gguf", .n_vocab = 96, .no_policies = true});
 }
+
+#ifndef TEST_RANKS /* experts are refused */
+/* Experts in blocks of three types. */
+static void gguf_experts(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "../gguf/qwen3_moe/model.gguf", .n_vocab = 96, .no_policies = true});
+}
+#endif
 #endif
 
 int main(void)
@@ -676,9 +699,13 @@ int main(void)
         cmocka_unit_test(w8a8),
 #ifndef TEST_RANKS /* two ranks have rows of one scale, which is refused */
         cmocka_unit_test(fp8_blocks),
+        cmocka_unit_test(mxfp4),
 #endif
         cmocka_unit_test(made_int8),
         cmocka_unit_test(gguf),
+#ifndef TEST_RANKS
+        cmocka_unit_test(gguf_experts),
+#endif
 #endif
 #ifndef TEST_EMULATED /* there the lane form is compared with a CPU's bits, which is enough */
 #ifdef TEST_DEVICE
@@ -689,7 +716,7 @@ int main(void)
         cmocka_unit_test(gemma3),        cmocka_unit_test(granite),
         cmocka_unit_test(qwen3_moe),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
-        cmocka_unit_test(olmo2),
+        cmocka_unit_test(olmo2),         cmocka_unit_test(gpt_oss),
 #endif
 #endif
     };

@@ -210,6 +210,42 @@ MODELS = {
              norm_topk_prob=False, decoder_sparse_step=2, mlp_only_layers=[], rms_norm_eps=1e-6,
              rope_theta=1000000.0, bos_token_id=0, eos_token_id=1, use_sliding_window=False),
         "hub", 90),
+    # Sinks, alternating windows, biases everywhere, experts transposed with gate and up in turn, YaRN without truncation.
+    "gpt_oss": (
+        dict(architectures=["GptOssForCausalLM"], model_type="gpt_oss", torch_dtype="bfloat16",
+             vocab_size=320, num_attention_heads=6, num_key_value_heads=2, head_dim=32, intermediate_size=26,
+             num_hidden_layers=3, num_local_experts=7, num_experts_per_tok=3, attention_bias=True,
+             swiglu_limit=2.0, sliding_window=24, rope_theta=150000.0, max_position_embeddings=256,
+             layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+             rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                               original_max_position_embeddings=64),
+             bos_token_id=None, eos_token_id=1, pad_token_id=0),
+        "hub", 120),
+    # Fused experts in one tensor, and factors as Granite's dense models have them.
+    "granite_moe": (
+        dict(architectures=["GraniteMoeForCausalLM"], model_type="granitemoe", torch_dtype="bfloat16",
+             vocab_size=320, num_attention_heads=6, num_key_value_heads=2, intermediate_size=34,
+             num_local_experts=11, num_experts_per_tok=3, embedding_multiplier=3.0, residual_multiplier=0.75,
+             attention_multiplier=0.3, logits_scaling=2.0, attention_bias=False, bos_token_id=0, eos_token_id=1,
+             pad_token_id=2),
+        "hub", 90),
+    # The same with a shared expert without a gate.
+    "granite_moe_shared": (
+        dict(architectures=["GraniteMoeSharedForCausalLM"], model_type="granitemoeshared", torch_dtype="float16",
+             vocab_size=257, num_attention_heads=6, num_key_value_heads=2, intermediate_size=34,
+             num_hidden_layers=1, shared_intermediate_size=54, num_local_experts=5, num_experts_per_tok=2,
+             embedding_multiplier=3.0, residual_multiplier=0.75, attention_multiplier=0.3, logits_scaling=2.0,
+             attention_bias=False, bos_token_id=0, eos_token_id=1, pad_token_id=2),
+        "hub", 90),
+    # A dense layer below two with experts in groups, chosen with corrections; half of each head is rotated.
+    "glm4_moe": (
+        dict(architectures=["Glm4MoeForCausalLM"], model_type="glm4_moe", torch_dtype="bfloat16",
+             vocab_size=320, num_attention_heads=6, num_key_value_heads=2, head_dim=32, intermediate_size=118,
+             num_hidden_layers=3, moe_intermediate_size=22, n_routed_experts=15, num_experts_per_tok=4,
+             n_shared_experts=2, n_group=5, topk_group=3, routed_scaling_factor=1.5, norm_topk_prob=True,
+             first_k_dense_replace=1, use_qk_norm=True, partial_rotary_factor=0.5, attention_bias=True,
+             num_nextn_predict_layers=0, bos_token_id=None, eos_token_id=1, pad_token_id=0),
+        "hub", 90),
 }
 
 GENERATION = {
@@ -232,15 +268,18 @@ def draw_weights(model, generator):
             state[name] = (0.0 if adds_one else 1.0) + 0.2 * noise
         elif name.endswith("bias"):
             state[name] = 0.3 * noise
+        elif name.endswith("sinks"):  # as large as scores are
+            state[name] = 1.5 * noise
         elif "embed_tokens" in name or "lm_head" in name:
             scaled = math.sqrt(value.shape[1]) if adds_one and "embed_tokens" in name else 1.0
             state[name] = lively / scaled / math.sqrt(value.shape[1]) * noise
         elif "q_proj" in name or "k_proj" in name:
             state[name] = 1.25 / math.sqrt(value.shape[1]) * noise
-        elif name.endswith("mlp.gate.weight"):  # a router whose choices are clear
+        elif name.endswith(("mlp.gate.weight", "router.weight")):  # a router whose choices are clear
             state[name] = 2.0 / math.sqrt(value.shape[1]) * noise
-        elif ".experts." in name:  # [experts, rows, columns]
-            state[name] = 1.4 / math.sqrt(value.shape[2]) * noise
+        elif ".experts." in name:  # [experts, rows, columns], or gpt-oss's [experts, columns, rows]
+            columns = value.shape[1 if model.config.model_type == "gpt_oss" else 2]
+            state[name] = 1.4 / math.sqrt(columns) * noise
         elif tied and ("o_proj" in name or "down_proj" in name):
             state[name] = 2.5 / math.sqrt(value.shape[1]) * noise
         else:
@@ -251,7 +290,16 @@ def draw_weights(model, generator):
 
 
 def hub_names(state, architecture):
-    """Experts as checkpoints have them: a tensor for each matrix of each expert."""
+    """Experts as checkpoints have them: a tensor for each matrix of each expert, or one for all."""
+    if architecture == "GptOssForCausalLM":
+        return state
+    if architecture.startswith("GraniteMoe"):
+        names = {".experts.gate_up_proj": ".input_linear.weight", ".experts.down_proj": ".output_linear.weight",
+                 ".router.weight": ".router.layer.weight"}
+        for end, other in names.items():
+            state = {name.replace(end, other) if ".block_sparse_moe." in name else name: value
+                     for name, value in state.items()}
+        return state
     out = {}
     is_mixtral = architecture == "MixtralForCausalLM"
     gate, up, down = ("w1", "w3", "w2") if is_mixtral else ("gate_proj", "up_proj", "down_proj")

@@ -31,10 +31,21 @@ QWEN2 = dict(make_goldens.BASE, architectures=["Qwen2ForCausalLM"], model_type="
              tie_word_embeddings=True, rms_norm_eps=1e-6, bos_token_id=0, eos_token_id=1, use_sliding_window=False)
 QWEN3 = dict(QWEN2, architectures=["Qwen3ForCausalLM"], model_type="qwen3", torch_dtype="bfloat16", intermediate_size=160,
              head_dim=32, attention_bias=False)
+GPT_OSS = dict(make_goldens.BASE, architectures=["GptOssForCausalLM"], model_type="gpt_oss", torch_dtype="bfloat16",
+               vocab_size=96, hidden_size=96, intermediate_size=32, num_hidden_layers=2, num_attention_heads=4,
+               num_key_value_heads=2, head_dim=32, num_local_experts=5, num_experts_per_tok=2, sliding_window=24,
+               swiglu_limit=7.0, rope_theta=150000.0, max_position_embeddings=256, bos_token_id=None, eos_token_id=1,
+               pad_token_id=0, rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0,
+                                                 truncate=False, original_max_position_embeddings=64))
 
 
 def is_linear(name):
     return name.endswith("_proj.weight")
+
+
+def is_stack(name):
+    """All experts' matrices in one tensor."""
+    return name.endswith(("experts.gate_up_proj", "experts.down_proj"))
 
 
 def grouped(x, group):
@@ -159,6 +170,21 @@ def fp8(w, generator, dtype=torch.float8_e4m3fn, block=None, suffix="weight_scal
     return {"weight": elements, suffix: scale}, elements.float() * spread
 
 
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+
+def mxfp4(w, generator):
+    """[experts, columns, rows]: codes of e2m1, the lower half of a byte first, and a power of two for 32 columns."""
+    x = w.transpose(1, 2).reshape(w.shape[0], w.shape[2], -1, 32)
+    power = torch.floor(torch.log2(x.abs().amax(-1))) - 2
+    spread = torch.exp2(power)[..., None]
+    code = (x.abs() / spread)[..., None].sub(E2M1).abs().argmin(-1)
+    value = E2M1[code] * x.sign() * spread + 0.0  # minus zero is 0
+    code = code + 8 * (x < 0)
+    tensors = {"_blocks": (code[..., ::2] + 16 * code[..., 1::2]).to(torch.uint8), "_scales": (power + 127).to(torch.uint8)}
+    return tensors, value.reshape(w.shape[0], w.shape[2], -1).transpose(1, 2)
+
+
 # ---- the cases -------------------------------------------------------------------------------------------------------
 
 def gptq_case(bits, group, **more):
@@ -225,6 +251,7 @@ CASES = {
     "fp8_block_bf16": fp8_case(block=128, scale_dtype=torch.bfloat16),
     "fp8_tensor": fp8_case(suffix="weight_scale"),
     "fp8_e5m2": fp8_case(dtype=torch.float8_e5m2, suffix="weight_scale"),
+    "mxfp4": (GPT_OSS, dict(quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "lm_head"]), mxfp4, {}),
 }
 
 
@@ -241,7 +268,13 @@ def drawn(name, base, attempt):
 def check_by_transformers(directory, stored, plain, about):
     """transformers' own readings of FP8 blocks must give these very matrices; GPTQ's and AWQ's need a GPU's kernels. Its
     loader divides a matrix evenly by its grid of scales, which is wrong at edges that do not divide: for them, what it
-    computes gradients with, which is not."""
+    computes gradients with, which is not. Of MXFP4 what it makes of the tensors."""
+    if about["quant_method"] == "mxfp4":
+        from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+        for name, value in plain.items():
+            if is_stack(name):
+                blocks, scales = stored[name + "_blocks"], stored[name + "_scales"]
+                assert torch.equal(convert_moe_packed_tensors(blocks, scales, dtype=torch.float32), value), name
     if "weight_block_size" not in about:
         return
     from transformers import FineGrainedFP8Config
@@ -266,7 +299,15 @@ def make(name, attempt):
     stored_dtype = make_goldens.DTYPES[base["torch_dtype"]]
     stored, plain, sums = {}, {}, []
     for key, value in sorted(state.items()):
-        if is_linear(key):
+        if is_stack(key):
+            tensors, plain[key] = quantize(value, generator, **how)
+            stored |= {key + k: v.contiguous() for k, v in tensors.items()}
+            step = 2 if "gate_up" in key else 1
+            for e, first in ((e, first) for e in range(value.shape[0]) for first in range(step)):
+                part = plain[key][e].T[first::step].contiguous()
+                digest = hashlib.sha256(part.numpy().tobytes()).hexdigest()
+                sums.append(f"{key}:{e}:{value.shape[0]}:{first}:{step} {part.shape[0]} {part.shape[1]} {digest}\n")
+        elif is_linear(key) and base is not GPT_OSS:
             layer = key.removesuffix(".weight")
             tensors, plain[key] = quantize(value, generator, **how)
             stored |= {f"{layer}.{k}": v.contiguous() for k, v in tensors.items()}

@@ -85,7 +85,7 @@ def rope_fields(config):
     return rope
 
 
-PATTERNS = {"Olmo3ForCausalLM": 4, "Gemma2ForCausalLM": 2, "Gemma3ForCausalLM": 6}
+PATTERNS = {"Olmo3ForCausalLM": 4, "Gemma2ForCausalLM": 2, "Gemma3ForCausalLM": 6, "GptOssForCausalLM": 2}
 
 
 def ropes(config):
@@ -134,7 +134,40 @@ class Model:
         self.kv_dtype = torch.float32 if stored == torch.float32 else torch.float16
 
     def split(self):
-        """Fused matrices as the single ones."""
+        """Fused matrices as the single ones, and experts' of one tensor as those of one each."""
+        def put(prefix, e, **parts):
+            self.weights.update({f"{prefix}experts.{e}.{part}": matrix for part, matrix in parts.items()})
+
+        for name in list(self.weights):
+            layer = name.partition("mlp.experts.")[0] + "mlp."
+            if name.endswith("mlp.experts.gate_up_proj"): # [experts, inputs, gate 0, up 0, gate 1, ...]
+                bias = self.weights.pop(name + "_bias")
+                for e, matrix in enumerate(self.weights.pop(name)):
+                    put(layer, e, **{"gate_proj.weight": matrix[:, ::2].T, "gate_proj.bias": bias[e, ::2],
+                                     "up_proj.weight": matrix[:, 1::2].T, "up_proj.bias": bias[e, 1::2]})
+            elif name.endswith("mlp.experts.down_proj"):
+                bias = self.weights.pop(name + "_bias")
+                for e, matrix in enumerate(self.weights.pop(name)):
+                    put(layer, e, **{"down_proj.weight": matrix.T, "down_proj.bias": bias[e]})
+            elif name.endswith("mlp.router.weight"):
+                self.weights[name.replace("router", "gate")] = self.weights.pop(name)
+                bias = name.replace("weight", "bias")
+                self.weights[bias.replace("router", "gate")] = self.weights.pop(bias)
+            elif "block_sparse_moe." in name and "linear" in name:
+                layer = name.partition("block_sparse_moe.")[0] + "mlp."
+                for e, matrix in enumerate(self.weights.pop(name)):
+                    if name.endswith("output_linear.weight"):
+                        put(layer, e, **{"down_proj.weight": matrix})
+                    else:
+                        gate, up = matrix.chunk(2)
+                        put(layer, e, **{"gate_proj.weight": gate, "up_proj.weight": up})
+            elif name.endswith("block_sparse_moe.router.layer.weight"):
+                self.weights[name.replace("block_sparse_moe.router.layer", "mlp.gate")] = self.weights.pop(name)
+            elif "shared_mlp." in name:
+                prefix = name.partition("shared_mlp.")[0] + "mlp.shared_experts."
+                matrix = self.weights.pop(name)
+                parts = [("down_proj", matrix)] if "output" in name else zip(("gate_proj", "up_proj"), matrix.chunk(2))
+                self.weights.update({f"{prefix}{part}.weight": rows for part, rows in parts})
         q, kv = self.n_q * self.head_dim, self.n_kv * self.head_dim
         for name in list(self.weights):
             if name.endswith("qkv_proj.weight"):
@@ -197,33 +230,70 @@ class Model:
             g = h // (self.n_q // self.n_kv)
             scores = (q[:, h] @ k[:, g].T) * self.scale
             scores = self.capped(scores, self.config.get("attn_logit_softcapping"))
-            out[:, h] = torch.softmax(scores.masked_fill(~readable, MASKED), dim=-1) @ v[:, g]
+            scores = scores.masked_fill(~readable, MASKED)
+            if prefix + "sinks" in self.weights: # a logit without a value
+                sink = self.weight(prefix + "sinks")[h].expand(n, 1)
+                out[:, h] = torch.softmax(torch.cat((scores, sink), dim=-1), dim=-1)[:, :-1] @ v[:, g]
+            else:
+                out[:, h] = torch.softmax(scores, dim=-1) @ v[:, g]
         return self.linear(out.reshape(n, -1), prefix + "o_proj")
 
     def mlp(self, x, prefix, names=("gate_proj", "up_proj", "down_proj")):
         gate, up = self.linear(x, prefix + names[0]), self.linear(x, prefix + names[1])
+        limit = self.config.get("swiglu_limit")
+        if limit:
+            gate, up = gate.clamp(max=limit), up.clamp(min=-limit, max=limit)
+            return self.linear(gate * torch.sigmoid(1.702 * gate) * (up + 1), prefix + names[2])
         gate = (torch.nn.functional.gelu(gate, approximate="tanh") if self.gemma else
                 torch.nn.functional.silu(gate))
         return self.linear(gate * up, prefix + names[2])
 
+    def route(self, logits, prefix):
+        """docs/internals/numerics.md §20: of one token, its experts in rising number and their weights."""
+        config, kind = self.config, self.config["architectures"][0]
+        n_used, n = config["num_experts_per_tok"], logits.shape[0]
+        if kind == "Glm4MoeForCausalLM":
+            scores = torch.sigmoid(logits)
+            by = scores + self.weight(prefix + "gate.e_score_correction_bias")
+        elif kind == "GptOssForCausalLM" or kind.startswith("GraniteMoe"):
+            by = scores = logits
+        else:
+            by = scores = torch.softmax(logits, dim=-1)
+        allowed = self.route_groups(by) if kind == "Glm4MoeForCausalLM" else range(n)
+        order = sorted(allowed, key=lambda e: (-by[e].item(), e))
+        chosen = sorted(order[:n_used])
+        if len(order) > n_used:
+            a, b = by[order[n_used - 1]], by[order[n_used]]
+            self.route_margins.append((a - b if by is scores and scores is logits or kind == "Glm4MoeForCausalLM"
+                                       else a.log() - b.log()).item())
+        w = scores[chosen]
+        if scores is logits:
+            w = torch.softmax(w, dim=-1)
+        elif config.get("norm_topk_prob") or kind == "MixtralForCausalLM":
+            w = w / w.sum()
+        return chosen, w * config.get("routed_scaling_factor", 1.0)
+
+    def route_groups(self, by):
+        """The experts of the best groups; a group's score is the sum of its best two."""
+        size = by.shape[0] // self.config["n_group"]
+        scores = by.view(-1, size).topk(2).values.sum(-1).tolist()
+        order = sorted(range(len(scores)), key=lambda g: (-scores[g], g))
+        kept = order[:self.config["topk_group"]]
+        if len(kept) < len(order):
+            self.route_margins.append(scores[kept[-1]] - scores[order[len(kept)]])
+        return [e for e in range(by.shape[0]) if e // size in kept]
+
     def experts(self, x, prefix, names):
         """docs/internals/numerics.md §20, a token at a time."""
-        n_used = self.config["num_experts_per_tok"]
-        scores = torch.softmax(self.linear(x, prefix + "gate"), dim=-1)
+        logits = self.linear(x, prefix + "gate")
         out = torch.zeros_like(x)
         for t in range(x.shape[0]):
-            order = sorted(range(scores.shape[1]), key=lambda e: (-scores[t, e].item(), e))
-            chosen = sorted(order[:n_used])
-            if len(order) > n_used:
-                a, b = scores[t, order[n_used - 1]], scores[t, order[n_used]]
-                self.route_margins.append((a.log() - b.log()).item())
-            w = scores[t, chosen]
-            if self.config.get("norm_topk_prob") or self.config["architectures"][0] == "MixtralForCausalLM":
-                w = w / w.sum()
-            for e, weight in zip(chosen, w):
+            for e, weight in zip(*self.route(logits[t], prefix)):
                 out[t] += weight * self.mlp(x[t], f"{prefix}experts.{e}.", names)
         if prefix + "shared_expert_gate.weight" in self.weights:
             out += torch.sigmoid(self.linear(x, prefix + "shared_expert_gate")) * self.mlp(x, prefix + "shared_expert.")
+        elif prefix + "shared_experts.up_proj.weight" in self.weights:
+            out += self.mlp(x, prefix + "shared_experts.")
         return out
 
     def feed_forward(self, x, layer):

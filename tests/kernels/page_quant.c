@@ -98,6 +98,51 @@ static void read_32(const uint8_t *p, struct page_weights *w, uint32_t bits, uin
     }
 }
 
+/* ---- codes ---- */
+
+/* Minus zero, as an integer, is 0. */
+static const float fp4[] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, 0, -0.5F, -1, -1.5F, -2, -3, -4, -6};
+
+static float power(uint8_t e)
+{
+    return ldexpf(1, (int)e - 127);
+}
+
+static int iq4(uint32_t code)
+{
+    static const int8_t numbers[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    return numbers[code];
+}
+
+/* q: twice the number; s: half of the scale. */
+static void read_mx(const uint8_t *p, struct page_weights *w)
+{
+    for (uint32_t k = 0; k < 16; k++) {
+        w->q[k] = 2 * fp4[p[1 + k] % 16];
+        w->q[k + 16] = 2 * fp4[p[1 + k] / 16];
+        w->s[k] = w->s[k + 16] = power(p[0]) / 2;
+    }
+}
+
+/* A run of 32 of IQ4_NL or IQ4_XS. */
+static void read_iq4(const uint8_t *p, uint32_t from, float scale, struct page_weights *w)
+{
+    for (uint32_t k = 0; k < 16; k++) {
+        w->q[from + k] = (float)iq4(p[k] % 16);
+        w->q[from + k + 16] = (float)iq4(p[k] / 16);
+        w->s[from + k] = w->s[from + k + 16] = scale;
+    }
+}
+
+static void read_xs(const uint8_t *p, struct page_weights *w)
+{
+    uint32_t high = p[2] + 256u * p[3];
+    for (uint32_t j = 0; j < 8; j++, high /= 4) {
+        const uint32_t low = j % 2 ? p[4 + j / 2] / 16u : p[4 + j / 2] % 16u;
+        read_iq4(p + 8 + 16 * (size_t)j, 32 * j, half(p) * ((float)(low + high % 4 * 16) - 32), w);
+    }
+}
+
 static uint32_t read_block(const uint8_t *row, enum k_packing packing, uint32_t block, struct page_weights *w)
 {
     memset(w->m, 0, sizeof w->m);
@@ -107,6 +152,9 @@ static uint32_t read_block(const uint8_t *row, enum k_packing packing, uint32_t 
     case K_PACKING_Q4_1: return read_32(row + block * 20, w, 4, 4, 0, true), 32;
     case K_PACKING_Q5_0: return read_32(row + block * 22, w, 5, 6, 16, false), 32;
     case K_PACKING_Q5_1: return read_32(row + block * 24, w, 5, 8, 0, true), 32;
+    case K_PACKING_MXFP4: return read_mx(row + block * 17, w), 32;
+    case K_PACKING_IQ4_NL: return read_iq4(row + block * 18 + 2, 0, half(row + block * 18), w), 32;
+    case K_PACKING_IQ4_XS: return read_xs(row + block * 136, w), 256;
     case K_PACKING_Q2_K: return read_2(row + block * 84, w), 256;
     case K_PACKING_Q3_K: return read_3(row + block * 110, w), 256;
     case K_PACKING_Q4_K: return read_45(row + block * 144, w, false), 256;
@@ -131,8 +179,13 @@ static void read_planes(const struct k_weight_view *v, const uint8_t *row, uint3
 {
     const uint32_t groups = v->format.group ? (v->n_cols + v->format.group - 1) / v->format.group : 1;
     const uint32_t g = v->format.group ? k / v->format.group : 0;
-    const uint32_t at = r / (v->scale_rows ? v->scale_rows : 1) * groups + g;
+    const uint32_t at = r / (v->scale_rows ? v->scale_rows : 1) * (v->scale_step ? v->scale_step : 1) * groups + g;
     const uint16_t *halves = v->scales;
+    if (v->format.kind == K_E2M1) {
+        *q = 2 * fp4[k % 2 ? row[k / 2] / 16 : row[k / 2] % 16];
+        *s = power(((const uint8_t *)v->scales)[at]) / 2;
+        return;
+    }
     *s = v->format.scale == K_F32   ? ((const float *)v->scales)[at]
          : v->format.scale == K_F16 ? page_f32_from_f16(halves[at])
                                     : page_f32_from_bf16(halves[at]);

@@ -9,15 +9,38 @@
 
 static const struct model_expert_rules mixtral_experts = {
     .default_experts = 8, .default_used = 2, .names = EXPERTS_W1, .normalizes = true};
-static const struct model_expert_rules qwen2_experts = {
-    .default_experts = 60, .default_used = 4, .default_inner = 1408, .default_shared = 5632, .may_skip_layers = true};
+static const struct model_expert_rules qwen2_experts = {.default_experts = 60,
+                                                        .default_used = 4,
+                                                        .default_inner = 1408,
+                                                        .default_shared = 5632,
+                                                        .shared_key = "shared_expert_intermediate_size",
+                                                        .shared_gate = true,
+                                                        .may_skip_layers = true};
 static const struct model_expert_rules qwen3_experts = {
     .default_experts = 128, .default_used = 8, .default_inner = 768, .may_skip_layers = true};
 static const struct model_expert_rules olmo_experts = {.default_experts = 64, .default_used = 8};
+static const struct model_expert_rules gpt_oss_experts = {.default_experts = 128,
+                                                          .default_used = 4,
+                                                          .names = EXPERTS_TRANSPOSED,
+                                                          .router = ROUTER_TOP_SOFTMAX,
+                                                          .default_limit = 7};
+static const struct model_expert_rules granite_experts = {
+    .default_experts = 8, .default_used = 2, .names = EXPERTS_LINEAR, .router = ROUTER_TOP_SOFTMAX};
+static const struct model_expert_rules granite_shared_experts = {.default_experts = 8,
+                                                                 .default_used = 2,
+                                                                 .shared_key = "shared_intermediate_size",
+                                                                 .names = EXPERTS_LINEAR,
+                                                                 .router = ROUTER_TOP_SOFTMAX};
+static const struct model_expert_rules glm4_experts = {
+    .default_experts = 128, .default_used = 8, .default_inner = 1408, .router = ROUTER_SIGMOID, .deepseek = true};
 
 /* Fields that all encoders here share. */
 #define ENCODER \
     .default_max_position = 512, .default_bos = -1, .default_eos = -1, .default_rms_eps = 1e-12, .encoder = true
+
+#define GRANITE \
+    .default_max_position = 2048, .default_bos = 1, .default_eos = 2, .reads_attention_bias = true, \
+    .reads_multipliers = true
 
 static const struct architecture architectures[] = {
     {.name = "LlamaForCausalLM",
@@ -99,6 +122,40 @@ static const struct architecture architectures[] = {
      .reads_attention_bias = true,
      .head_norm = HEAD_NORM_ALL,
      .experts = &olmo_experts},
+    {.name = "GptOssForCausalLM",
+     .model_type = "gpt_oss",
+     .default_kv_heads = 8,
+     .default_head_dim = 64,
+     .default_max_position = 131072,
+     .default_bos = -1,
+     .default_eos = -1,
+     .default_rms_eps = 1e-5,
+     .reads_attention_bias = true,
+     .attention_bias = true,
+     .sinks = true,
+     .window = WINDOW_PATTERN,
+     .default_window = 128,
+     .window_pattern = 2,
+     .rope = {.theta = 150000.0, .is_scaled = true},
+     .experts = &gpt_oss_experts},
+    {.name = "GraniteMoeForCausalLM", .model_type = "granitemoe", GRANITE, .experts = &granite_experts},
+    {.name = "GraniteMoeSharedForCausalLM",
+     .model_type = "granitemoeshared",
+     GRANITE,
+     .experts = &granite_shared_experts},
+    {.name = "Glm4MoeForCausalLM",
+     .model_type = "glm4_moe",
+     .default_kv_heads = 8,
+     .default_max_position = 131072,
+     .default_bos = -1,
+     .default_eos = -1,
+     .default_rms_eps = 1e-5,
+     .reads_attention_bias = true,
+     .no_o_bias = true,
+     .head_norm = HEAD_NORM_EACH,
+     .reads_head_norm = true,
+     .rope = {.partial = true, .default_share = 0.5},
+     .experts = &glm4_experts},
     {.name = "SmolLM3ForCausalLM",
      .model_type = "smollm3",
      .default_kv_heads = 4,
@@ -131,14 +188,7 @@ static const struct architecture architectures[] = {
      .window = WINDOW_EVERY_LAYER_OR_NONE,
      .rope = {.partial = true},
      .fused = true},
-    {.name = "GraniteForCausalLM",
-     .model_type = "granite",
-     .default_max_position = 2048,
-     .default_bos = 1,
-     .default_eos = 2,
-     .reads_attention_bias = true,
-     .reads_mlp_bias = true,
-     .reads_multipliers = true},
+    {.name = "GraniteForCausalLM", .model_type = "granite", GRANITE, .reads_mlp_bias = true},
     {.name = "GemmaForCausalLM",
      .model_type = "gemma",
      .default_kv_heads = 16,

@@ -33,10 +33,15 @@ struct architecture {
     double default_rms_eps; /* 0 = 1e-6 */
     bool qkv_bias; /* always present; o_proj has no bias */
     bool reads_attention_bias; /* attention_bias puts one on q, k, v and o */
+    bool attention_bias; /* its default */
+    bool no_o_bias; /* it puts none on o */
+    bool sinks;
     bool reads_mlp_bias;
     enum model_norm_position norm_place; /* of every block */
     enum model_head_norm head_norm;
+    bool reads_head_norm; /* only where use_qk_norm is true */
     enum window_rule window;
+    uint32_t default_window; /* sliding_window's; 0 = 4096 */
     const struct model_expert_rules *experts; /* NULL: no mixture of experts */
     uint32_t window_pattern; /* of WINDOW_PATTERN: sliding_window_pattern's default */
     struct model_rope_rule rope;

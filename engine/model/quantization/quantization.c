@@ -118,6 +118,19 @@ static int read_fp8(const json_t *c, const char *where, struct quantization *q, 
     return read_block(c, where, "weight_block_size", q, err);
 }
 
+/* Which modules are not converted the tensors say. */
+static int read_mxfp4(const json_t *c, const char *where, struct quantization *q, struct quire_error *err)
+{
+    (void)c;
+    (void)where;
+    (void)err;
+    q->layout = QUANTIZATION_MXFP4;
+    q->is_float = q->symmetric = true;
+    q->bits = 4;
+    q->group = 32;
+    return QUIRE_OK;
+}
+
 /* ---- compressed-tensors ---------------------------------------------------------------------------------------- */
 
 static int read_ct_weights(const json_t *w, const char *where, const char *format, struct quantization *q,
@@ -244,8 +257,11 @@ static int read_method(const json_t *c, const char *where, struct quantization *
     static const struct {
         const char *name;
         int (*read)(const json_t *c, const char *where, struct quantization *q, struct quire_error *err);
-    } methods[] = {
-        {"gptq", read_gptq}, {"awq", read_awq}, {"compressed-tensors", read_compressed_tensors}, {"fp8", read_fp8}};
+    } methods[] = {{"gptq", read_gptq},
+                   {"awq", read_awq},
+                   {"compressed-tensors", read_compressed_tensors},
+                   {"fp8", read_fp8},
+                   {"mxfp4", read_mxfp4}};
     const char *method = NULL;
     int status = quire_json_string(c, where, "quant_method", &method, err);
     if (status != QUIRE_OK)
@@ -257,7 +273,7 @@ static int read_method(const json_t *c, const char *where, struct quantization *
             q->method = methods[i].name;
             return methods[i].read(c, where, q, err);
         }
-    return refuse(where, "quant_method", method, "gptq, awq, compressed-tensors and fp8 are", err);
+    return refuse(where, "quant_method", method, "gptq, awq, compressed-tensors, fp8 and mxfp4 are", err);
 }
 
 int quantization_read(const json_t *config, struct quantization *out, struct quire_error *err)

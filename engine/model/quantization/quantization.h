@@ -17,6 +17,7 @@ enum quantization_layout {
     QUANTIZATION_PACKED, /* compressed-tensors: weight_packed [N, K / 8] */
     QUANTIZATION_ELEMENTS, /* weight [N, K] of I8 or FP8, and weight_scale or weight_scale_inv */
     QUANTIZATION_MADE, /* a plain checkpoint, quantized when it is loaded */
+    QUANTIZATION_MXFP4, /* gpt-oss's experts: blocks and scales of all of a layer */
 };
 
 /* The activations for which the file was made. */

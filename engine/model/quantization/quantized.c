@@ -1,6 +1,7 @@
 #include "engine/model/quantization/quantized.h"
 
 #include "base/encoding/little_endian.h"
+#include "engine/model/quantization/mxfp4.h"
 #include "engine/model/quantization/repack_rows.h"
 #include "kernels/math/bits.h"
 #include "kernels/math/convert.h"
@@ -413,6 +414,7 @@ bool quantized_has(const struct quantized_matrix *m)
     case QUANTIZATION_GPTQ:
     case QUANTIZATION_AWQ: return find(m, "qweight", &t, NULL) == QUIRE_OK;
     case QUANTIZATION_PACKED: return find(m, "weight_packed", &t, NULL) == QUIRE_OK;
+    case QUANTIZATION_MXFP4: return mxfp4_has(m);
     case QUANTIZATION_ELEMENTS: return find(m, "weight", &t, NULL) == QUIRE_OK && is_of(&t, "I8 F8_E4M3 F8_E5M2");
     }
     return false;
@@ -440,6 +442,7 @@ int quantized_view(const struct quantized_matrix *m, struct quantized_arena *are
     case QUANTIZATION_GPTQ:
     case QUANTIZATION_AWQ: return view_by_columns(m, arena, out, err);
     case QUANTIZATION_PACKED: return view_packed(m, arena, out, err);
+    case QUANTIZATION_MXFP4: return mxfp4_view(m, out, err);
     case QUANTIZATION_ELEMENTS: return view_elements(m, arena, out, err);
     }
     return quire_fail(err, QUIRE_INTERNAL, "%.150s: is not quantized", m->name);

@@ -29,12 +29,19 @@ static inline bool quantized_fills(const struct quantized_arena *arena)
     return arena->base && !arena->is_filled;
 }
 
+/* Where a matrix lies in a tensor of several, whose parts' rows may stand in turn. */
+struct quantized_place {
+    uint32_t count, index; /* count 0: the matrix has tensors of its own */
+    uint32_t first, step; /* row r is the tensor's row first + r step of the matrix */
+};
+
 /* What is asked for. */
 struct quantized_matrix {
     const struct checkpoint *checkpoint;
     const struct quantization *how;
     char name[QUANTIZED_NAME_BYTES]; /* the layer's name, without ".weight" */
     uint32_t n_rows, n_cols;
+    struct quantized_place place; /* of MXFP4 */
     uint32_t n_threads; /* threads for repacking */
     bool is_read; /* data, too: scales are looked at wherever they lie. Else sizes alone */
 };

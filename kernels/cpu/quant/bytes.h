@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/simd/inline.h"
 #include "kernels/format.h"
+#include "kernels/math/codes.h"
 
 #include <stdint.h>
 #include <immintrin.h>
@@ -59,6 +60,13 @@ CPU_INLINE __m256i fifth_of(uint32_t bits)
     return _mm256_and_si256(_mm256_cmpeq_epi8(_mm256_and_si256(all, bit), bit), _mm256_set1_epi8(16));
 }
 
+/* Returns the number of each byte's code. */
+CPU_INLINE __m256i numbers_of(const struct k_codes codes, __m256i v)
+{
+    const int a = (int)codes.words[0], b = (int)codes.words[1], c = (int)codes.words[2], d = (int)codes.words[3];
+    return _mm256_shuffle_epi8(_mm256_setr_epi32(a, b, c, d, a, b, c, d), v);
+}
+
 /* The same as in kernels/format.c, as compile-time constants. */
 CPU_INLINE uint32_t block_bytes(const enum k_packing packing)
 {
@@ -68,10 +76,13 @@ CPU_INLINE uint32_t block_bytes(const enum k_packing packing)
     case K_PACKING_Q4_1: return 20;
     case K_PACKING_Q5_0: return 22;
     case K_PACKING_Q5_1: return 24;
+    case K_PACKING_MXFP4: return 17;
+    case K_PACKING_IQ4_NL: return 18;
     case K_PACKING_Q2_K: return 84;
     case K_PACKING_Q3_K: return 110;
     case K_PACKING_Q4_K: return 144;
     case K_PACKING_Q5_K: return 176;
+    case K_PACKING_IQ4_XS: return 136;
     default: return 210;
     }
 }

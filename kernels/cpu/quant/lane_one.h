@@ -24,7 +24,7 @@ CPU_INLINE lanes lanes_load_fp8(const uint8_t *p, const enum k_dtype kind)
 /* meaning: the number for each four-bit value. */
 CPU_INLINE lanes sixteen_columns(const uint8_t *p, const enum k_dtype kind, const uint32_t bits, lanes meaning)
 {
-    if (kind != K_INT)
+    if (kind == K_E4M3 || kind == K_E5M2)
         return lanes_load_fp8(p, kind);
     if (bits == 8)
         return lanes_load_i8(p);
@@ -37,6 +37,8 @@ CPU_INLINE lanes sixteen_columns(const uint8_t *p, const enum k_dtype kind, cons
 /* Returns the numbers for the four-bit values in a row's group. */
 CPU_INLINE lanes meaning_of_4(const struct k_weight_view *w, uint32_t row, uint32_t group)
 {
+    if (w->format.kind == K_E2M1)
+        return _mm512_setr_ps(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
     const int zero = w->zero_points ? w->zero_points[(uint64_t)row * plane_groups(w) + group] : 8;
     return lanes_sub(_mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), lanes_splat((float)zero));
 }
@@ -55,7 +57,7 @@ CPU_INLINE void rows_one(const struct cpu_gemm *g, const struct host_part *part,
     for (uint32_t i = 0; i < ROWS; i++) { /* missing rows repeat the last one */
         const uint32_t r = i < n_rows ? row + i : row + n_rows - 1;
         data[i] = (const uint8_t *)w->data + (uint64_t)r * w->row_stride_bytes;
-        scales[i] = (uint64_t)(w->scale_rows > 1 ? r / w->scale_rows : r) * plane_groups(w);
+        scales[i] = k_scale_row(w, r) * plane_groups(w);
         a[i] = sum[i] = meaning[i] = lanes_zero();
     }
     for (uint32_t n = 0; n < g->n_runs; n++) {
@@ -68,7 +70,7 @@ CPU_INLINE void rows_one(const struct cpu_gemm *g, const struct host_part *part,
 #pragma GCC unroll 4
             for (uint32_t i = 0; i < ROWS; i++) {
                 sum[i] = lanes_zero();
-                if (kind == K_INT && bits == 4)
+                if (bits == 4)
                     meaning[i] = meaning_of_4(w, i < n_rows ? row + i : row + n_rows - 1, group);
             }
         }
@@ -104,6 +106,7 @@ CPU_INLINE void rows_one(const struct cpu_gemm *g, const struct host_part *part,
     }
 PART_ONE(int4, K_INT, 4)
 PART_ONE(int8, K_INT, 8)
+PART_ONE(e2m1, K_E2M1, 4)
 PART_ONE(e4m3, K_E4M3, 8)
 PART_ONE(e5m2, K_E5M2, 8)
 
@@ -118,6 +121,8 @@ static bool part_one(const struct cpu_gemm *g, const struct host_part *part, uin
         part_one_e4m3(g, part, begin, end);
     else if (format.kind == K_E5M2)
         part_one_e5m2(g, part, begin, end);
+    else if (format.kind == K_E2M1)
+        part_one_e2m1(g, part, begin, end);
     else if (format.bits == 4)
         part_one_int4(g, part, begin, end);
     else

@@ -11,7 +11,10 @@ CPU_INLINE enum pairs_kind pairs_kind_of(const enum k_packing packing, bool is_l
 {
     switch (packing) {
     case K_PACKING_PLANES: return is_long ? ONE_PAIR_LONG : ONE_PAIR;
-    case K_PACKING_Q8_0: return ONE_PAIR;
+    case K_PACKING_Q8_0:
+    case K_PACKING_IQ4_NL:
+    case K_PACKING_IQ4_XS: return ONE_PAIR;
+    case K_PACKING_MXFP4:
     case K_PACKING_Q5_0: return FOUR_PAIRS;
     case K_PACKING_Q5_1:
     case K_PACKING_Q5_K: return FOUR_PAIRS_LEAST;

@@ -41,12 +41,38 @@ CPU_INLINE floats repacked_half(struct repacked_chunk c, const uint32_t i)
 #endif
 }
 
+/* The same number as 16 bits, not widened. */
+CPU_INLINE ints repacked_bits(struct repacked_chunk c, const uint32_t i)
+{
+    const void *at = c.halves + i * (2 * CPU_REPACKED_ROWS);
+#if defined(__AVX512VNNI__)
+    return _mm512_cvtepu16_epi32(_mm256_loadu_si256(at));
+#else
+    return _mm256_cvtepu16_epi32(_mm_loadu_si128(at));
+#endif
+}
+
 /* Moves n bits of each byte from one position to another. */
 CPU_INLINE ints move_bits(ints v, const int from, const int n, const int to)
 {
     const ints mask = OP(set1_epi8)((char)(((1 << n) - 1) << to));
     v = from > to ? OP(srli_epi32)(v, (unsigned)(from - to)) : OP(slli_epi32)(v, (unsigned)(to - from));
     return OP_SI(and)(v, mask);
+}
+
+/* Returns q + z for each byte's code. */
+CPU_INLINE ints number_of(const struct k_codes codes, ints v, const int z)
+{
+    uint32_t words[4] = {0};
+#pragma GCC unroll 16
+    for (uint32_t i = 0; i < 16; i++)
+        words[i / 4] |= (uint32_t)((k_code_number(codes, i) + z) & 255) << 8 * (i % 4);
+    const int a = (int)words[0], b = (int)words[1], c = (int)words[2], d = (int)words[3];
+#if defined(__AVX512VNNI__)
+    return _mm512_shuffle_epi8(_mm512_setr4_epi32(a, b, c, d), v);
+#else
+    return _mm256_shuffle_epi8(_mm256_setr_epi32(a, b, c, d, a, b, c, d), v);
+#endif
 }
 
 CPU_INLINE ints either(ints a, ints b)
@@ -63,6 +89,13 @@ CPU_INLINE ints repacked_bytes(struct repacked_chunk c, const enum k_packing pac
     case K_PACKING_Q8_0: return repacked_word(c, s);
     case K_PACKING_Q4_0:
     case K_PACKING_Q4_1: return move_bits(repacked_word(c, r * 4 + i % 4), nibble, 4, 0);
+    case K_PACKING_MXFP4:
+        return number_of(k_codes_e2m1(), move_bits(repacked_word(c, r * 4 + i % 4), nibble, 4, 0), offset_of(packing));
+    case K_PACKING_IQ4_NL:
+        return number_of(k_codes_iq4(), move_bits(repacked_word(c, r * 4 + i % 4), nibble, 4, 0), offset_of(packing));
+    case K_PACKING_IQ4_XS:
+        return number_of(k_codes_iq4(), move_bits(repacked_word(c, 1 + r * 4 + i % 4), nibble, 4, 0),
+                         offset_of(packing));
     case K_PACKING_Q5_0:
     case K_PACKING_Q5_1:
         return either(move_bits(repacked_word(c, r * 5 + 1 + i % 4), nibble, 4, 0),
@@ -118,6 +151,11 @@ CPU_INLINE floats repacked_scale(struct repacked_chunk c, const enum k_packing p
         by = OP(sub_epi32)(by, OP(set1_epi32)(32));
         break;
     case K_PACKING_Q2_K: by = word_bits(repacked_word(c, j / 4), byte, 4, 0); break;
+    case K_PACKING_IQ4_XS:
+        by = either(word_bits(repacked_word(c, 0), (int)j * 4, 4, 0), word_bits(repacked_bits(c, 1), (int)j * 2, 2, 4));
+        by = OP(sub_epi32)(by, OP(set1_epi32)(32));
+        break;
+    case K_PACKING_MXFP4: return as_floats(OP(slli_epi32)(repacked_bits(c, j), 16)); /* bf16 */
     default: return repacked_half(c, has_least(packing) ? 2 * j : j);
     }
     return OP(mul_ps)(repacked_half(c, 0), OP(cvtepi32_ps)(by));

@@ -44,6 +44,14 @@ CPU_INLINE void store_ints(void *p, ints v)
 {
     OP_SI(storeu)(p, v);
 }
+CPU_INLINE floats as_floats(ints v)
+{
+#if defined(__AVX512VNNI__)
+    return _mm512_castsi512_ps(v);
+#else
+    return _mm256_castsi256_ps(v);
+#endif
+}
 CPU_INLINE ints spread(const uint32_t *p)
 {
     return OP(set1_epi32)((int)*p);
@@ -97,13 +105,22 @@ CPU_INLINE bool has_sixteens(const enum k_packing packing)
 CPU_INLINE int offset_of(const enum k_packing packing)
 {
     switch (packing) {
-    case K_PACKING_Q8_0: return 128;
+    case K_PACKING_Q8_0:
+    case K_PACKING_IQ4_NL:
+    case K_PACKING_IQ4_XS: return 128;
+    case K_PACKING_MXFP4: return 12;
     case K_PACKING_Q4_0: return 8;
     case K_PACKING_Q5_0: return 16;
     case K_PACKING_Q6_K: return 32;
     case K_PACKING_Q3_K: return 4;
     default: return 0;
     }
+}
+
+/* Returns whether n has 8 bits. */
+CPU_INLINE bool has_bytes(const enum k_packing packing)
+{
+    return offset_of(packing) == 128;
 }
 
 /* A row block is one stream, and the hardware prefetchers stop at the end of a page. For one token and 136 million

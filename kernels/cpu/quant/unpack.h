@@ -23,6 +23,8 @@ CPU_INLINE __m256i block_of_32(const uint8_t *p, const enum k_packing packing)
     case K_PACKING_Q5_0:
         return _mm256_sub_epi8(_mm256_or_si256(halves_of(load_16(p + 6)), fifth_of(word_at(p + 2))),
                                _mm256_set1_epi8(16));
+    case K_PACKING_MXFP4: return numbers_of(k_codes_e2m1(), halves_of(load_16(p + 1)));
+    case K_PACKING_IQ4_NL: return numbers_of(k_codes_iq4(), halves_of(load_16(p + 2)));
     default: return _mm256_or_si256(halves_of(load_16(p + 8)), fifth_of(word_at(p + 4))); /* Q5_1 */
     }
 }
@@ -47,6 +49,7 @@ CPU_INLINE __m256i run_of_256(const uint8_t *p, const enum k_packing packing, co
         return _mm256_sub_epi8(_mm256_or_si256(bits_of(load_32(p + 32 + half * 32), (int)(2 * in), 2),
                                                _mm256_slli_epi16(bits_of(load_32(p), (int)r, 1), 2)),
                                _mm256_set1_epi8(4));
+    case K_PACKING_IQ4_XS: return numbers_of(k_codes_iq4(), halves_of(load_16(p + 8 + r * 16)));
     default: return bits_of(load_32(p + 16 + half * 32), (int)(2 * in), 2); /* Q2_K */
     }
 }
@@ -98,7 +101,9 @@ CPU_INLINE void unpack_chunk(const struct k_weight_view *w, const enum k_packing
         for (uint32_t i = 0; i < n; i += 32) {
             const uint32_t left = n - i;
             __m256i q = bits == 4 ? plane_run(data, k + i, left, 4) : plane_run(data, k + i, left, 8);
-            if (bits == 4 || w->zero_points)
+            if (w->format.kind == K_E2M1)
+                q = numbers_of(k_codes_e2m1(), q);
+            else if (bits == 4 || w->zero_points)
                 q = _mm256_sub_epi8(q, plane_zeros(w, row, k + i));
             store_32(out + i, q);
             if (left < 32)

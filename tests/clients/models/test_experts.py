@@ -22,7 +22,14 @@ def joined(tensors, part):
 
 
 def refused(copy, *words, command="inspect", options=()):
-    got = quire(command, copy, *options)
+    must_say(quire(command, copy, *options), *words)
+
+
+def not_opened(copy, *words):
+    must_say(quire("bench", "latency", copy, "--batch-size", "1", "--input-len", "4", "--output-len", "2"), *words)
+
+
+def must_say(got, *words):
     assert got.returncode == 1 and got.stderr.count("\n") == 1 and all(w in got.stderr for w in words), got.stderr
 
 
@@ -61,6 +68,70 @@ def test_experts_that_do_not_add_up(tmp_path):
     refused(changed(tmp_path, MODEL, num_experts_per_tok=19), "num_experts_per_tok: is 19, but there are 18 experts")
 
 
+GPT_OSS = ROOT / "tests" / "goldens" / "models" / "gpt_oss"
+GRANITE = ROOT / "tests" / "goldens" / "models" / "granite_moe"
+
+
+def reshaped(tensors, name, shape):
+    dtype, _, data = tensors[name]
+    return {name: (dtype, shape, data)}
+
+
+def without(tmp_path, model, name):
+    copy = changed(tmp_path, model)
+    write(copy / "model.safetensors", {n: t for n, t in tensors_of(model / "model.safetensors").items() if n != name})
+    return copy
+
+
+def test_parts_that_gpt_oss_lacks(tmp_path):
+    for name in ("self_attn.sinks", "mlp.experts.gate_up_proj_bias", "mlp.experts.down_proj", "mlp.router.bias"):
+        copy = without(tmp_path, GPT_OSS, f"model.layers.1.{name}")
+        not_opened(copy, f"model.layers.1.{name}")
+
+
+def test_memory_of_experts_that_are_quantized():
+    """Put in order and quantized they take room once; down's rows of 26 columns stay as they are."""
+    got = quire("plan", GPT_OSS, "--quantization", "int8", "--json")
+    experts = 7 * (2 * 2688 + 96 * 26 * 2)  # rows of gate, and of up, on 64 bytes
+    attention = (192 + 2 * 64) * 102 + 96 * 204
+    assert json.loads(got.stdout)["regrouped_bytes"] == 3 * (experts + attention) + 320 * 102, got.stdout
+
+
+def test_shapes_of_all_experts(tmp_path):
+    tensors = tensors_of(GPT_OSS / "model.safetensors")
+    name = "model.layers.0.mlp.experts.gate_up_proj"
+    refused(changed(tmp_path, GPT_OSS, reshaped(tensors, name, [7, 52, 96])), name, "expected [7, 96, 52]",
+            "got [7, 52, 96]")
+    name = "model.layers.0.mlp.experts.gate_up_proj_bias"
+    not_opened(changed(tmp_path, GPT_OSS, reshaped(tensors, name, [52, 7])), name, "expected [7, 52]")
+    refused(changed(tmp_path, GPT_OSS, num_local_experts=8), "expected [8, 96, 52]", "got [7, 96, 52]")
+    tensors = tensors_of(GRANITE / "model.safetensors")
+    name = "model.layers.0.block_sparse_moe.input_linear.weight"
+    refused(changed(tmp_path, GRANITE, reshaped(tensors, name, [11, 96, 68])), name, "expected [11, 68, 96]")
+
+
+MXFP4 = ROOT / "tests" / "goldens" / "quantized" / "mxfp4"
+STACK = "model.layers.0.mlp.experts.gate_up_proj"
+
+
+def test_mxfp4_that_does_not_add_up(tmp_path):
+    tensors = tensors_of(MXFP4 / "model.safetensors")
+    blocks, scales = tensors[f"{STACK}_blocks"], tensors[f"{STACK}_scales"]
+    refused(changed(tmp_path, MXFP4, {f"{STACK}_blocks": ("U8", [5, 64, 48], blocks[2])}), f"{STACK}_blocks",
+            "must be [5, 64, 3, 16]")
+    refused(changed(tmp_path, MXFP4, {f"{STACK}_scales": ("I8", *scales[1:])}), f"{STACK}_scales", "needs U8")
+    refused(without(tmp_path, MXFP4, f"{STACK}_scales"), f"{STACK}_scales")
+    refused(without(tmp_path, MXFP4, f"{STACK}_blocks"), STACK)
+    refused(changed(tmp_path, MXFP4, {STACK: ("BF16", [5, 96, 64], bytes(5 * 96 * 64 * 2))}), STACK, "in addition")
+    refused(changed(tmp_path, MXFP4, quantization_config=None), f"{STACK}_blocks", "quantization_config is missing")
+    refused(changed(tmp_path, MXFP4, num_local_experts=6), "must be [6, 64, 3, 16]")
+    wider = {f"{STACK}_blocks": ("U8", [5, 96, 3, 16], bytes(5 * 96 * 48)), f"{STACK}_scales": ("U8", [5, 96, 3], bytes(1440)),
+             f"{STACK}_bias": ("BF16", [5, 96], bytes(2 * 5 * 96))}
+    refused(changed(tmp_path, MXFP4, wider, intermediate_size=48), "rows of 48 columns are not whole groups of 32")
+    bad = scales[2][:100] + b"\xff" + scales[2][101:]
+    not_opened(changed(tmp_path, MXFP4, {f"{STACK}_scales": (*scales[:2], bad)}), f"{STACK}_scales", "element 100 is 255")
+
+
 def planned(model, *options):
     got = quire("plan", model, "--json", "--threads", "1", *options)
     assert got.returncode == 0, got.stderr
@@ -82,7 +153,10 @@ def test_ranks_hold_parts_of_experts_or_whole_ones():
 
 
 def test_devices_and_ranks_without_experts(tmp_path):
-    refused(MODEL, "mixture of experts", "--device cpu", command="plan", options=("--device", "h100"))
+    experts = 2 * 5 * 3 * 96 * 32  # of 4 bits and a scale in 32, where all of the file's other matrices have 16
+    others = 2 * (256 + 128) * 96 + 2 * 96 * 96
+    on_gpu = planned(MXFP4, "--device", "h100")["weight_bytes"]
+    assert others * 2 + experts // 2 < on_gpu < others * 2 + experts * 2, on_gpu
     refused(ROOT / "tests" / "goldens" / "models" / "qwen3", "--enable-expert-parallel", "not a mixture", command="plan",
             options=("--enable-expert-parallel",))
     few = changed(tmp_path, MODEL, num_experts=1, num_experts_per_tok=1)

@@ -39,7 +39,7 @@ REFUSED = {
     "rope.scaling.yarn_attn_factor": (F(0.5), F(1.0)), "rope.scaling.yarn_ext_factor": (F(0.5), F(1.0)),
     "rope.scaling.yarn_log_multiplier": (F(0.1), F(0.0)), "hidden_activation": (text_value("gelu"), text_value("silu")),
     "swiglu_clamp_exp": (array(6, [7.0]), array(6, [0.0])), "use_parallel_residual": (flag(1), flag(0)), "swin_norm": (flag(1), flag(0)),
-    "norm_before_residual": (flag(1), flag(0)), "rescale_every_n_layers": (U(6), U(0)), "expert_count": (U(8), U(0)),
+    "norm_before_residual": (flag(1), flag(0)), "rescale_every_n_layers": (U(6), U(0)), "expert_weights_scale": (F(2.5), F(1.0)), "expert_gating_func": (U(2), U(1)), "leading_dense_block_count": (U(1), U(0)),
     "expert_used_count": (U(2), U(0)), "expert_shared_count": (U(1), U(0)), "expert_group_count": (U(2), U(0)),
     "expert_group_used_count": (U(1), U(0)), "interleave_moe_layer_step": (U(2), U(0)), "moe_every_n_layers": (U(2), U(0)),
     "nextn_predict_layers": (U(1), U(0)), "n_deepstack_layers": (U(1), U(0)), "full_attention_interval": (U(4), U(0)),
@@ -88,8 +88,41 @@ def test_a_key_that_is_read(tmp_path, model, key):
     assert before[0] == 0 and before != after, after
 
 
+def test_numbers_of_any_width(tmp_path, model):
+    """Converters disagree about widths, signs, and one number a layer."""
+    before = told(model)[:2]
+    keys = {"general.sampling.top_k": struct.pack("<Ii", 5, -1), "general.sampling.temp": u32(1),
+            "tokenizer.ggml.bos_token_id": struct.pack("<Iq", 11, -1), "tokenizer.ggml.scores": array(5, [1] * 10)}
+    copy = Gguf(model).write(tmp_path / "keyed.gguf", **keys)
+    assert told(copy)[:2] == before
+    heads = struct.unpack_from("<I", Gguf(model).keys["qwen2.attention.head_count_kv"], 4)[0]
+    for value in (array(5, [heads] * 4), struct.pack("<Ih", 3, heads), struct.pack("<Iq", 11, heads)):
+        assert told(Gguf(model).write(copy, **{"qwen2.attention.head_count_kv": value}))[:2] == before
+    theta, = struct.unpack_from("<f", Gguf(model).keys["qwen2.rope.freq_base"], 4)
+    assert told(Gguf(model).write(copy, **{"qwen2.rope.freq_base": struct.pack("<Id", 12, theta)}))[:2] == before
+    for value, says in ((array(5, [heads, heads + 1]), "a non-negative integer"), (struct.pack("<Iq", 11, -1), "a non-negative")):
+        status, _, said = inspected(Gguf(model).write(copy, **{"qwen2.attention.head_count_kv": value}))
+        assert status == 1 and "head_count_kv: must be " + says in said, said
+
+
+def test_experts(tmp_path):
+    """An architecture without experts refuses them; llama with experts is Mixtral."""
+    status, _, said = inspected(written(tmp_path, "qwen3", **{"qwen3.expert_count": u32(8)}))
+    assert status == 1 and "qwen3.expert_count: is not supported" in said
+    status, _, said = inspected(written(tmp_path, **{"llama.expert_count": u32(8)}))
+    assert status == 1 and "llama.expert_used_count: is missing" in said
+    changed = {"expert_used_count": (6, "num_experts_per_tok: is 6"), "expert_count": (4, "got [5, 96, 128]")}
+    for key, (value, says) in changed.items():
+        status, _, said = inspected(written(tmp_path, "mixtral", **{f"llama.{key}": u32(value)}))
+        assert status == 1 and says in said, said
+    status, about, said = inspected(written(tmp_path, "mixtral", **{"llama.expert_weights_norm": flag(0)}))
+    assert status == 1 and "llama.expert_weights_norm: false is not supported" in said
+    status, about, said = inspected(written(tmp_path, "mixtral", **{"llama.expert_weights_norm": flag(1)}))
+    assert status == 0 and about["architecture"] == "MixtralForCausalLM", said
+
+
 def test_windows(tmp_path):
-    for arch in ("qwen2", "qwen3", "olmo2"):
+    for arch in ("qwen2", "qwen3", "smollm3"):
         status, _, said = inspected(written(tmp_path, arch, **{f"{arch}.attention.sliding_window": u32(4)}))
         assert status == 1 and f"{arch}.attention.sliding_window: is not supported" in said
         status, _, said = inspected(written(tmp_path, arch, **{f"{arch}.attention.sliding_window": u32(1 << 20)}))

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "engine/checkpoint/checkpoint.h"
+#include "engine/checkpoint/slice.h"
 #include "scratch.h"
 
 #include <stdio.h>
@@ -61,6 +62,46 @@ static void views_are_in_place(void **state)
 
     assert_int_equal(checkpoint_find(st, "c", &t, &err), QUIRE_NOT_FOUND);
     assert_string_equal(err.text, "model.safetensors: tensor 'c' is missing");
+    checkpoint_close(st);
+}
+
+/* The part of one expert, its rows, and a type that takes less than a byte. */
+static void parts_of_a_tensor(void **state)
+{
+    (void)state;
+    struct checkpoint *st;
+    struct checkpoint_tensor t;
+    struct quire_error err;
+    static const char header[] = "{" T("experts", "F16", "[3,4,5]", 0, 120) "," T(
+        "biases", "BF16", "[3,4]", 120, 144) "," T("blocks", "U8", "[2,3,1,16]", 144, 240) "}";
+    assert_int_equal(open_image(header, 240, &st, &err), QUIRE_OK);
+    assert_int_equal(checkpoint_find(st, "experts", &t, &err), QUIRE_OK);
+    const unsigned char *data = t.data;
+    checkpoint_take(&t, 2);
+    assert_int_equal(t.n_dims, 2);
+    assert_int_equal(t.shape[0], 4);
+    assert_int_equal(t.shape[1], 5);
+    assert_int_equal(t.n_bytes, 40);
+    assert_ptr_equal(t.data, data + 80);
+    checkpoint_take_rows(&t, 1, 3);
+    assert_int_equal(t.shape[0], 3);
+    assert_int_equal(t.n_bytes, 30);
+    assert_ptr_equal(t.data, data + 90);
+
+    assert_int_equal(checkpoint_find(st, "biases", &t, &err), QUIRE_OK);
+    t.data = NULL; /* only counted */
+    checkpoint_take(&t, 1);
+    assert_int_equal(t.n_dims, 1);
+    assert_int_equal(t.shape[0], 4);
+    assert_int_equal(t.n_bytes, 8);
+    assert_null(t.data);
+
+    assert_int_equal(checkpoint_find_any(st, "blocks", &t, &err), QUIRE_OK);
+    checkpoint_take(&t, 1);
+    assert_int_equal(t.n_dims, 3);
+    assert_int_equal(t.shape[2], 16);
+    assert_int_equal(t.n_bytes, 48);
+    assert_ptr_equal(t.data, data + 192);
     checkpoint_close(st);
 }
 
@@ -422,6 +463,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(views_are_in_place),
+        cmocka_unit_test(parts_of_a_tensor),
         cmocka_unit_test(unusable_tensors_fail_when_asked_for),
         cmocka_unit_test(damage_is_refused_and_named),
         cmocka_unit_test(lengths_that_lie_are_refused),

@@ -18,10 +18,11 @@
 
 #define MODELS QUIRE_SOURCE_DIR "/tests/goldens/models/"
 
-static const char *const names[] = {"llama2",       "llama3",  "llama_bias", "mistral", "qwen2",     "qwen2_yarn",
-                                    "qwen2_window", "qwen3",   "qwen3_f16",  "olmo2",   "olmo2_f32", "smollm3",
-                                    "olmo3",        "granite", "gemma",      "gemma2",  "gemma3",    "mixtral",
-                                    "qwen3_moe",    "olmoe",   "qwen2_moe"};
+static const char *const names[] = {
+    "llama2",    "llama3",  "llama_bias", "mistral", "qwen2",     "qwen2_yarn", "qwen2_window", "qwen3",
+    "qwen3_f16", "olmo2",   "olmo2_f32",  "smollm3", "olmo3",     "granite",    "gemma",        "gemma2",
+    "gemma3",    "mixtral", "qwen3_moe",  "olmoe",   "qwen2_moe", "gpt_oss",    "granite_moe",  "granite_moe_shared",
+    "glm4_moe"};
 
 /* Bytes of every tensor that the walk names; each must be in the checkpoint. */
 static uint64_t bytes_of_walk(const struct model_desc *desc, const struct checkpoint *st)
@@ -42,9 +43,12 @@ static uint64_t bytes_of_walk(const struct model_desc *desc, const struct checkp
             }
             if (status != QUIRE_OK)
                 fail_msg("%s", err.text);
-            assert_int_equal(t.n_bytes, (uint64_t)model_size_of(desc, stack.layer, row->rows) *
-                                            model_size_of(desc, stack.layer, row->cols) * k_format_bytes(t.format, 1));
-            bytes += t.n_bytes;
+            const uint64_t own = (uint64_t)model_size_of(desc, stack.layer, row->rows) *
+                                 model_size_of(desc, stack.layer, row->cols) * k_format_bytes(t.format, 1);
+            const bool is_part = model_part_above(row) || model_part_below(row) ||
+                                 (row->count != SIZE_ONE && !model_is_numbered(row));
+            assert_true(is_part ? own < t.n_bytes : own == t.n_bytes);
+            bytes += own;
         }
     return bytes;
 }
@@ -197,12 +201,28 @@ static void names_of_several_matrices(void **state)
     assert_string_equal(name, "model.layers.12.mlp.experts.up_proj.weight");
 }
 
+/* The parts of one tensor are found from each of them, and no other rows. */
+static void parts_are_neighbours(void **state)
+{
+    (void)state;
+    uint32_t n_fused = 0;
+    for (size_t i = 0; i < model_n_tensors; i++) {
+        const struct model_tensor *row = &model_tensors[i], *above = model_part_above(row);
+        if (above)
+            assert_ptr_equal(model_part_below(above), row);
+        assert_true(!above || strcmp(above->name, row->name) == 0);
+        n_fused += above != NULL;
+        assert_int_equal(model_is_numbered(row), strstr(row->name, "experts.*.") != NULL);
+    }
+    assert_int_equal(n_fused, 7); /* k and v behind q, up behind gate, and so of three kinds of experts and of biases */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_walk_is_the_checkpoint), cmocka_unit_test(each_object_comes_once),
         cmocka_unit_test(shards_fit_together),        cmocka_unit_test(columns_know_their_rows),
-        cmocka_unit_test(names_of_several_matrices),
+        cmocka_unit_test(names_of_several_matrices),  cmocka_unit_test(parts_are_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
