@@ -279,7 +279,8 @@ static int bind_views(struct binder *b, const struct model_stack *stack, struct 
     const bool is_shared = b->desc->shard.n_ranks > 1, is_head = makes_logits(b, stack);
     site->unit = model_unit_of(b->desc, stack->layer, stack->parts);
     for (uint32_t i = 0; i < stack->count * stack->n_parts; i++) {
-        const struct matrix_at at = {&stack->parts[i % stack->n_parts], stack->layer, i / stack->n_parts};
+        const struct matrix_at at = {&stack->parts[i % stack->n_parts], stack->layer,
+                                     stack->first + i / stack->n_parts};
         int status = bind_part(b, at, site, &views[i]);
         if (status == QUIRE_OK && is_head && is_shared)
             status = bind_head(b, quantized_of(b, at).name, &views[i], stack->parts->place == SITE_EMBED, w);
@@ -538,13 +539,23 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     return QUIRE_OK;
 }
 
+/* A router must have a row for each expert, before memory is taken for them. */
+static int count_vector(struct binder *b, const struct model_stack *stack, const struct model_tensor *row,
+                        struct weights_contents *f)
+{
+    struct checkpoint_tensor t;
+    const int status = find(b, (struct matrix_at){row, stack->layer, 0}, &t);
+    f->n_vector_weights += (uint64_t)model_size_of(b->desc, stack->layer, row->rows) * stack->cols;
+    return status == QUIRE_NOT_FOUND && row->owner != OF_EXPERTS ? QUIRE_OK : status;
+}
+
 /* All matrices of a part of a stack. */
 static int count_part(struct binder *b, const struct model_stack *stack, const struct model_tensor *row,
                       struct weights_contents *f)
 {
     int status = QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < stack->count; i++)
-        status = count_matrix(b, (struct matrix_at){row, stack->layer, i}, f);
+        status = count_matrix(b, (struct matrix_at){row, stack->layer, stack->first + i}, f);
     return status;
 }
 
@@ -559,7 +570,7 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
             if (stack.parts->kind == TENSOR_MATRIX)
                 status = count_part(b, &stack, &stack.parts[i], f);
             else
-                f->n_vector_weights += (uint64_t)model_size_of(b->desc, stack.layer, stack.parts[i].rows) * stack.cols;
+                status = count_vector(b, &stack, &stack.parts[i], f);
         }
     if (status != QUIRE_OK || f->has_quantized || b->desc->facts->quantization.layout == QUANTIZATION_NONE ||
         b->desc->shard.n_stages) /* a stage's layers may be those that are not */

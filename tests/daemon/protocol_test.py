@@ -137,7 +137,7 @@ def test_page():
     table = page[page.index("\n### STATS\n"):].split("The answer:")[1].split("A tenant's record")[0]
     rows = {name: (int(tag), kind) for tag, name, kind in re.findall(r"^\| (\d+) \| (\w+) \| (\w+) \|", table, re.M)}
     for name, (tag, kind, _) in FIELDS[STATS].items():
-        lists = name in ("tenants", "shadow_buckets", "step_buckets", "accepted_at", "rank_waits")
+        lists = name in ("tenants", "shadow_buckets", "step_buckets", "accepted_at", "rank_waits", "expert_tokens")
         check(rows.pop(name, None) == (tag, "records" if lists else kind), "STATS: %s" % name)
     check(not rows, "STATS: the client does not know %s" % ", ".join(rows))
     with tempfile.NamedTemporaryFile(dir=tempfile.gettempdir()) as f:

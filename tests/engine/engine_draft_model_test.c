@@ -1,14 +1,14 @@
 /* A draft model: every answer keeps its bits for any draft model. A model that drafts for itself is always right,
  * also with sampling. Its memory equals the plan. */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "engine/info.h"
 #include "engine/model/describe.h"
 #include "kernels/backend.h"
 #include "kernels/open.h"
-#include "described.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/described.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/model/draft.h"
 #include "engine/options.h"

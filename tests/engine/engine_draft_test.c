@@ -1,9 +1,9 @@
 /* Rows that verify drafts: for any guess, right or wrong, every answer has the same bits. Guesses come from a watch,
  * which is called on the engine's thread between two steps, or from a request's prediction. */
-#include "tests/engine/step_options.h"
+#include "tests/engine/fixtures/step_options.h"
 #include "engine/engine.h"
-#include "guesser.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/guesser.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

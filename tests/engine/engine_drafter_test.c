@@ -1,11 +1,11 @@
 /* The calls that the engine makes to a drafter: slots that begin and end, texts that grow, answers to learn from.
  * The test's own drafter replaces the server's method. It knows the answers and guesses right up to a given
  * position. The linker hands the engine this drafters_create() (--wrap). */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "request/spec.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/run/drafters.h"
 

@@ -1,10 +1,10 @@
 /* Requests with a grammar: answers follow it, alone and in any company, with the same bits however the engine gets
  * there; and grammars that fail end their own request only. */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
-#include "tiny_model.h"
-#include "toy_grammar.h"
+#include "tests/engine/fixtures/tiny_model.h"
+#include "tests/engine/fixtures/toy_grammar.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
 /* An idle engine checks its scheduler. A fault ends the engine with a message, before it computes a wrong answer. The
  * linker redirects sched_check() (--wrap), so that the test can plant a fault on the engine's thread. */
-#include "client.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "scheduler/scheduler.h"
 #include "scheduler/state/scheduler_state.h"

@@ -1,11 +1,11 @@
 /* Options that engine_open() accepts and rejects, and the memory plan to the byte. */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "engine/info.h"
-#include "described.h"
+#include "tests/engine/fixtures/described.h"
 #include "engine/model/describe.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

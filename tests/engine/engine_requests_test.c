@@ -1,8 +1,8 @@
 /* The life of requests: refused, queued, cancelled, broken, cut short by drain and close. */
-#include "client.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "kernels/args/gemm.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/run/state.h"
 
@@ -602,7 +602,7 @@ static void prompt_logprobs_end_with_choice_0(void **state)
 
 /* cache: NULL, or a dtype whose blocks are reused, so that the values of a NaN request lie next to other requests'
  * tokens. */
-static void check_nan(const char *cache)
+static void check_nan(const struct tiny_model *of, const char *cache)
 {
     struct engine_options o = small_options();
     if (cache) {
@@ -610,7 +610,7 @@ static void check_nan(const char *cache)
         o.num_kv_blocks = 18;
         o.prefix_caching = false;
     }
-    struct client *c = client_open(model.dir, &o);
+    struct client *c = client_open(of->dir, &o);
     struct request_spec good = ask_for(20), bad = ask_for(20), later = ask_for(20);
     const struct answer *alone = client_ask(c, &good);
 
@@ -649,13 +649,26 @@ static void check_nan(const char *cache)
 static void nan_ends_its_own_request(void **state)
 {
     (void)state;
-    check_nan(NULL);
+    check_nan(&model, NULL);
 #ifndef TEST_DEVICE
-    check_nan("float16");
-    check_nan("int8");
-    check_nan("fp8_e5m2");
+    check_nan(&model, "float16");
+    check_nan(&model, "int8");
+    check_nan(&model, "fp8_e5m2");
 #endif
 }
+
+#ifndef TEST_DEVICE
+/* The router's logits are NaN, too, and its token then has the first experts, which others use in the same step. */
+static void nan_in_a_router_ends_its_own_request(void **state)
+{
+    struct tiny_model experts;
+    (void)state;
+    tiny_model_write(&(struct tiny_spec){.seed = 3, .nan_token = NAN_TOKEN, .prefix = "model.", .n_experts = 5},
+                     &experts);
+    check_nan(&experts, NULL);
+    tiny_model_remove(&experts);
+}
+#endif
 
 static void everything_forbidden(void **state)
 {
@@ -845,6 +858,9 @@ int main(void)
         cmocka_unit_test(one_choice_is_cancelled),
         cmocka_unit_test(prompt_logprobs_end_with_choice_0),
         cmocka_unit_test(nan_ends_its_own_request),
+#ifndef TEST_DEVICE
+        cmocka_unit_test(nan_in_a_router_ends_its_own_request),
+#endif
         cmocka_unit_test(everything_forbidden),
         cmocka_unit_test(everything_forbidden_later),
         cmocka_unit_test(close_during_work),

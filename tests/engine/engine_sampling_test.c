@@ -1,6 +1,6 @@
 /* The effect of each sampling parameter on an answer, through the whole engine. */
-#include "client.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/client.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include <math.h>
 #include <setjmp.h>

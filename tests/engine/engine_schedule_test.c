@@ -1,9 +1,9 @@
 /* The options of the scheduler and its results: policies, batches, pins, rejections, the host tier.
  * engine_invariance_test checks that none of it changes a bit. */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/run/state.h"
 #include "engine/run/schedule.h"

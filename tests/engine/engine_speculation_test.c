@@ -1,8 +1,8 @@
 /* Speculation end to end: the queried drafters, the counters and the memory. Other tests also check that no bit
  * changes. */
-#include "tests/engine/step_options.h"
-#include "client.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/run/speculate.h"
 #include "engine/run/state.h"

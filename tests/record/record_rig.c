@@ -1,4 +1,4 @@
-#include "tests/engine/step_options.h"
+#include "tests/engine/fixtures/step_options.h"
 #include "record_rig.h"
 
 #include "engine/engine.h"

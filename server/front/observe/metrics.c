@@ -346,6 +346,18 @@ static void put_rank_waits(struct writer *w, const struct wire_stats *s)
     }
 }
 
+static void put_experts(struct writer *w, const struct wire_stats *s)
+{
+    static const char name[] = "quire:expert_tokens_total";
+    if (s->n_expert_tokens > 0)
+        put_type(w, name, "counter", "Tokens that an expert computed, over the layers.");
+    for (uint32_t i = 0; i < s->n_expert_tokens; i++) {
+        char label[32];
+        snprintf(label, sizeof label, ",expert=\"%u\"", i);
+        put_sample(w, name, "", label, (double)wire_expert_get(s, i));
+    }
+}
+
 /* b: the companion engine's statistics. n_waiting_here: choices whose prompts the engine has not received yet. */
 static void put_engine(struct writer *w, const struct wire_stats *s, const struct wire_stats *b,
                        uint64_t n_waiting_here)
@@ -355,6 +367,7 @@ static void put_engine(struct writer *w, const struct wire_stats *s, const struc
     put_cache_config(w, s);
     put_steps(w, s);
     put_rank_waits(w, s);
+    put_experts(w, s);
     put_rows(w, STATS_MAIN, &all, b);
     put_drafts(w, s);
     put_policy(w, s);

@@ -726,15 +726,55 @@ static void numbers_of_ranks(void **state)
         must_describe(config);
         for (uint32_t n = 1; n <= 8; n *= 2) {
             const char number[] = {(char)('0' + n), '\0'};
-            char list[64];
+            char list[64], inner[32], vocab[32];
             snprintf(list, sizeof list, "these numbers of ranks: %s", rows[i].possible);
+            snprintf(inner, sizeof inner, "model's intermediate_size %u", rows[i].inner);
+            snprintf(vocab, sizeof vocab, "model's vocab_size %u", rows[i].vocab);
             const struct model_desc desc = {.config = config_read, .facts = &facts};
             const int status = model_share_check(&desc, n, &err);
             if (status != (strstr(rows[i].possible, number) ? QUIRE_OK : QUIRE_UNSUPPORTED) ||
-                (status != QUIRE_OK && (!strstr(err.text, "intermediate_size") || !strstr(err.text, list))))
+                (status != QUIRE_OK &&
+                 ((!strstr(err.text, inner) && !strstr(err.text, vocab)) || !strstr(err.text, list))))
                 fail_msg("%u ranks of %u and %u: %d %s", n, rows[i].inner, rows[i].vocab, status, err.text);
         }
     }
+}
+
+/* Ranks hold whole experts, as many as another or one more, with all of their columns; else all experts, in part. */
+static void experts_of_ranks(void **state)
+{
+    static const uint32_t counts[] = {1, 3, 5, 8, 18, 128};
+    (void)state;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (uint32_t n = 2; n <= 8; n *= 2) {
+            char config[320];
+            snprintf(config, sizeof config,
+                     "{\"architectures\":[\"MixtralForCausalLM\"],\"vocab_size\":100,\"hidden_size\":128,"
+                     "\"intermediate_size\":250,\"num_hidden_layers\":1,\"num_attention_heads\":8,"
+                     "\"num_key_value_heads\":2,\"num_local_experts\":%u,\"num_experts_per_tok\":1}",
+                     counts[i]);
+            must_describe(config);
+            struct model_desc desc = {.config = config_read, .facts = &facts, .shard = {.n_ranks = n}};
+            uint32_t n_columns = 0;
+            for (uint32_t r = 0; r < n; r++) {
+                assert_int_equal(model_count_of(&desc, r, 0, SIZE_EXPERTS).n, counts[i]);
+                n_columns += model_share_of(&desc, r, 0, SIZE_INNER).n;
+            }
+            assert_int_equal(n_columns, 250);
+            desc.shard.whole_experts = true;
+            uint32_t at = 0;
+            for (uint32_t r = 0; r < n; r++) {
+                const struct model_range experts = model_count_of(&desc, r, 0, SIZE_EXPERTS);
+                assert_int_equal(experts.first, at);
+                assert_true(experts.n == counts[i] / n || experts.n == counts[i] / n + 1);
+                assert_int_equal(model_share_of(&desc, r, 0, SIZE_INNER).n, 250);
+                at += experts.n;
+            }
+            assert_int_equal(at, counts[i]);
+            const int status = model_share_check(&desc, n, &err);
+            assert_int_equal(status, counts[i] < n ? QUIRE_UNSUPPORTED : QUIRE_OK);
+            assert_true(status == QUIRE_OK || strstr(err.text, "num_experts"));
+        }
 }
 
 /* Each layer is one stage's, and no stage has two more than another. */
@@ -792,6 +832,7 @@ int main(void)
         cmocka_unit_test(directories),
         cmocka_unit_test(module_files),
         cmocka_unit_test(numbers_of_ranks),
+        cmocka_unit_test(experts_of_ranks),
         cmocka_unit_test(layers_that_do_not_divide),
     };
     return cmocka_run_group_tests_name("engine_describe", tests, NULL, NULL);

@@ -219,13 +219,15 @@ static uint64_t largest_operand(const struct op_case *c)
         positions += c->seqs[s].position + c->seqs[s].n_tokens;
     uint64_t of_cache = c->op == K_OP_KV_COPY ? c->n_rows * heads * c->block_tokens : positions * heads;
     uint64_t of_weight = op_all_rows(c) * (c->n_cols ? c->n_cols : c->n_tokens);
-    uint64_t of_tokens = (uint64_t)op_n_tokens(c) * (c->moe.n_used ? c->moe.n_used : 1) *
+    uint64_t of_tokens = (uint64_t)op_n_tokens(c) * (c->moe ? c->moe->n_used : 1) *
                          (c->n_cols + c->n_rows + (c->n_q_heads + 2ull * c->n_kv_heads) * c->head_dim);
     uint64_t most = of_cache > of_weight ? of_cache : of_weight;
     return most > of_tokens ? most : of_tokens;
 }
 
-static int check_rest(const struct bench_shape *s, unsigned needs, struct op_case *c, struct quire_error *err)
+/* moe: the case points to it where the operation has experts. */
+static int check_rest(const struct bench_shape *s, unsigned needs, struct op_case *c, struct op_moe *moe,
+                      struct quire_error *err)
 {
     c->n_rows = s->n_rows;
     c->n_cols = s->n_cols;
@@ -246,11 +248,12 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     if (s->unit > 0 && (!has_segments || s->unit % 16 != 0))
         return quire_fail(err, QUIRE_INVALID, "--unit: must be %s",
                           has_segments ? "a multiple of 16" : "absent, because this operation sums in one segment");
-    if (needs & EXPERTS ? !s->experts || !parse_experts(s->experts, &c->moe) : s->experts != NULL)
+    if (needs & EXPERTS ? !s->experts || !parse_experts(s->experts, moe) : s->experts != NULL)
         return quire_fail(err, QUIRE_INVALID, "--experts: must be %s",
                           needs & EXPERTS ? "E/USED, such as 64/8, of at most 1024 experts and 32 used"
                                           : "absent, because this operation has no experts");
-    c->moe.per_choice = c->op == K_OP_MOE_GEMM; /* as a model's last matrix */
+    moe->per_choice = c->op == K_OP_MOE_GEMM; /* as a model's last matrix */
+    c->moe = needs & EXPERTS ? moe : NULL;
     bool is_read = s->dtype && (is_cache ? parse_cache(s->dtype, &c->dtype) : parse_weights(s->dtype, c));
     if (s->dtype && (!(needs & DTYPE) || !is_read))
         return quire_fail(err, QUIRE_INVALID, "--dtype: must be %s",
@@ -280,7 +283,7 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
 }
 
 int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_SHAPE_MAX_CASES], uint32_t *n,
-                      struct quire_error *err)
+                      struct op_moe *moe, struct quire_error *err)
 {
     struct op_case c = {0};
     uint32_t tokens[BENCH_SHAPE_MAX_CASES] = {0};
@@ -289,7 +292,7 @@ int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_
         return status;
     unsigned needs = parts_of[c.op];
     c.extra = c.op == K_OP_RMSNORM; /* with the residual, like nearly all of a model's */
-    status = check_rest(shape, needs, &c, err);
+    status = check_rest(shape, needs, &c, moe, err);
     if (status != QUIRE_OK)
         return status;
     *n = 1;

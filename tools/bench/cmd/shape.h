@@ -20,8 +20,9 @@ struct bench_shape { /* the options as given; NULL or 0: not given */
 };
 
 #define BENCH_SHAPE_MAX_CASES 16
-/* Without a form, the case has K_FORM_AUTO. The error names the option that is missing or wrong. */
+/* Without a form, the case has K_FORM_AUTO. Cases of operations on experts point to *moe. The error names the option that
+ * is missing or wrong. */
 int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_SHAPE_MAX_CASES], uint32_t *n,
-                      struct quire_error *err);
+                      struct op_moe *moe, struct quire_error *err);
 
 #endif

@@ -16,8 +16,8 @@ static void attention_work(const struct op_case *c, double *positions, double *p
 /* The matrices of the experts that tokens use, at most: which they are is the router's choice. */
 static uint64_t used_weight_bytes(const struct op_case *c)
 {
-    const uint64_t n = (uint64_t)op_n_tokens(c) * c->moe.n_used;
-    return op_weight_bytes(c) / c->moe.n_experts * (n < c->moe.n_experts ? n : c->moe.n_experts);
+    const uint64_t n = (uint64_t)op_n_tokens(c) * c->moe->n_used;
+    return op_weight_bytes(c) / c->moe->n_experts * (n < c->moe->n_experts ? n : c->moe->n_experts);
 }
 
 void bench_work(const struct op_case *c, double *bytes, double *flops)
@@ -37,14 +37,14 @@ void bench_work(const struct op_case *c, double *bytes, double *flops)
         break;
     case K_OP_MOE_GEMM:
     case K_OP_MOE_GEMM_GATED:
-        *bytes = (double)used_weight_bytes(c) + 4 * t * c->moe.n_used * (n + k);
-        *flops = 2 * t * c->moe.n_used * n * k;
+        *bytes = (double)used_weight_bytes(c) + 4 * t * c->moe->n_used * (n + k);
+        *flops = 2 * t * c->moe->n_used * n * k;
         break;
     case K_OP_MOE_ROUTE:
-        *bytes = 4 * (t + c->moe.n_experts) * k;
-        *flops = 2 * t * k * c->moe.n_experts;
+        *bytes = 4 * (t + c->moe->n_experts) * k;
+        *flops = 2 * t * k * c->moe->n_experts;
         break;
-    case K_OP_MOE_COMBINE: *bytes = 4 * t * k * (c->moe.n_used + 1); break;
+    case K_OP_MOE_COMBINE: *bytes = 4 * t * k * (c->moe->n_used + 1); break;
     case K_OP_ATTENTION:
         *bytes = 2 * read * c->n_kv_heads * (double)op_cache_row_bytes(c);
         *flops = 4 * pairs * c->n_q_heads * c->head_dim;
