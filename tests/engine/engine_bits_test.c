@@ -119,14 +119,16 @@ static const struct bits_file emulated = {
     .name = QUIRE_SOURCE_DIR "/tests/engine/bits_emulated.txt",
     .devices = devices,
     .n_devices = 1,
-    .n_cases = 7,
+    .n_cases = 9,
     .cases = {{"llama2", "mma"},
               {"llama3", "mma"},
               {"mistral", "mma"},
               {"qwen2_yarn", "mma"},
               {"qwen2_window", "mma"},
               {"qwen3", "mma"},
-              {"qwen3_f16", "mma"}},
+              {"qwen3_f16", "mma"},
+              {"qwen3_moe", "mma"},
+              {"mixtral", "mma"}},
 };
 #endif
 
