@@ -55,8 +55,7 @@ static __global__ void __launch_bounds__(32) moe_logits_kernel(const struct k_mo
     const uint32_t token = blockIdx.x / n_warps * tokens;
     const uint32_t expert = blockIdx.x % n_warps * WARP_EXPERTS + threadIdx.x / QUARTERS;
     const bool is_gate = expert >= a.n_experts && a.shared_gate_dev;
-    const float *row = is_gate ? a.shared_gate_dev
-                               : a.router_dev + (uint64_t)min(expert, a.n_experts - 1) * a.n_cols;
+    const float *row = is_gate ? a.shared_gate_dev : a.router_dev + (uint64_t)min(expert, a.n_experts - 1) * a.n_cols;
     const float *x[tokens];
     float4 sums[tokens];
 #pragma unroll
