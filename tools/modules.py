@@ -83,7 +83,8 @@ MODULES = {
     "app/serving/": ENGINE_WATCH + " files/ text/ app/command/",
     "app/companion/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
     "app/serve/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/daemon/ server/http/address.h server/http/tls.h server/similar/"
-                  " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/latency.h server/cache/vector_stream.h"
+                  " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/stats_rows.h server/cache/latency.h"
+                  " server/cache/vector_stream.h"
                   " server/cache/redis/url.h server/front/api/cors.h server/front/api/foreign.h server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
                   " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",

@@ -69,15 +69,7 @@ static void ask_all(struct client *c, struct answer **answers)
 
 static struct engine_options options(void)
 {
-    struct engine_options o;
-    engine_options_default(&o);
-    o.steps = client_steps();
-    o.n_threads = 1;
-    o.num_kv_blocks = 48; /* some must be preempted */
-    o.block_size = 8;
-    o.max_model_len = 128;
-    o.max_num_seqs = 8;
-    o.max_num_batched_tokens = 64;
+    struct engine_options o = client_small_options(48); /* some must be preempted */
     o.steps->speculative.adaptive = false;
     return o;
 }
@@ -255,7 +247,7 @@ static void test_one_prediction_is_taken(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
+    tiny_model_plain(5, &model);
     return 0;
 }
 

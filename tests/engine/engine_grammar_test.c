@@ -28,15 +28,7 @@ static struct engine_grammars grammars;
 
 static struct engine_options options(void)
 {
-    struct engine_options o;
-    engine_options_default(&o);
-    o.steps = client_steps();
-    o.n_threads = 1;
-    o.num_kv_blocks = 64;
-    o.block_size = 8;
-    o.max_model_len = 128;
-    o.max_num_seqs = 8;
-    o.max_num_batched_tokens = 64;
+    struct engine_options o = client_small_options(64);
     o.grammars = &grammars;
     o.steps->n_mask_threads = 2;
     return o;

@@ -93,7 +93,7 @@ static struct tiny_model model;
 static int set_up(void **state)
 {
     (void)state;
-    tiny_model_write(&(struct tiny_spec){.seed = 1, .nan_token = -1, .prefix = "model."}, &model);
+    tiny_model_plain(1, &model);
     return 0;
 }
 

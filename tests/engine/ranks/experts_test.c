@@ -1,8 +1,8 @@
 /* Ranks that divide a mixture of experts give the bits of one rank: by columns of each expert or by whole experts, in
  * stages, and in formats whose blocks end within a rank's columns, so that each rank computes all of them. */
 #include "engine/engine.h"
-#include "tests/engine/client.h"
-#include "tests/engine/tiny_model.h"
+#include "tests/engine/fixtures/client.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -282,26 +282,25 @@ static int look_at_backend(struct bench *bench, struct op_case *from_shape, stru
     return QUIRE_OK;
 }
 
-/* Exit status, 0 where there is something to measure. from_shape and moe: receive the cases of the shape, if one is
- * given. */
-static int choose_cases(struct bench *bench, struct op_case from_shape[BENCH_SHAPE_MAX_CASES], struct op_moe *moe)
+/* Exit status, 0 where there is something to measure. from_shape: receives the cases of the shape, if one is given. */
+static int choose_cases(struct bench *bench, struct bench_shape_cases *from_shape)
 {
     struct quire_error err;
-    uint32_t n = 0;
     const struct bench_shape unused = {0};
     bench->chosen.cases = op_bench_cases;
     bench->chosen.n_all = op_n_bench_cases;
     if (bench->options->shape.op) {
-        if (bench_shape_cases(&bench->options->shape, from_shape, &n, moe, &err) != QUIRE_OK)
+        if (bench_shape_cases(&bench->options->shape, from_shape, &err) != QUIRE_OK)
             return command_fail(2, err.text);
-        bench->chosen.cases = from_shape;
-        bench->chosen.n_all = n;
+        bench->chosen.cases = from_shape->cases;
+        bench->chosen.n_all = from_shape->n;
     } else if (memcmp(&bench->options->shape, &unused, sizeof unused) != 0) {
         return command_fail(2,
                             "--op is missing: a shape is an operation's; without any, the table's cases are measured");
     }
-    const struct k_format weights = n > 0 && op_is_gemm(from_shape) ? op_format(from_shape, 0) : k_format_of(K_F16);
-    if (look_at_backend(bench, n > 0 ? from_shape : NULL, weights, &err) != QUIRE_OK)
+    struct op_case *first = bench->options->shape.op ? from_shape->cases : NULL;
+    const struct k_format weights = first && op_is_gemm(first) ? op_format(first, 0) : k_format_of(K_F16);
+    if (look_at_backend(bench, first, weights, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     for (size_t i = 0; i < bench->chosen.n_all; i++) {
         const struct op_case *c = &bench->chosen.cases[i];
@@ -414,8 +413,7 @@ static int run_isolated(struct bench *bench)
 int bench_kernels(int argc, char **argv)
 {
     struct kernels_options options = {.device = "cpu"};
-    struct op_case from_shape[BENCH_SHAPE_MAX_CASES];
-    struct op_moe moe = {0};
+    struct bench_shape_cases from_shape = {.n = 0};
     struct bench bench = {.options = &options};
     struct quire_error err;
     struct cli_option rows[OWN_FLAGS_MAX];
@@ -446,7 +444,7 @@ int bench_kernels(int argc, char **argv)
     bench.chosen.range = isolate_range(BENCH_MAX_CASES);
     if (!bench.chosen.range.is_child && strncmp(options.device, "cuda", 4) == 0)
         return run_isolated(&bench);
-    code = choose_cases(&bench, from_shape, &moe);
+    code = choose_cases(&bench, &from_shape);
     if (code != 0)
         return code;
     int status = run_cases(&bench, &err);

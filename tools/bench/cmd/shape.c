@@ -225,7 +225,6 @@ static uint64_t largest_operand(const struct op_case *c)
     return most > of_tokens ? most : of_tokens;
 }
 
-/* moe: the case points to it where the operation has experts. */
 static int check_rest(const struct bench_shape *s, unsigned needs, struct op_case *c, struct op_moe *moe,
                       struct quire_error *err)
 {
@@ -282,8 +281,7 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     return QUIRE_OK;
 }
 
-int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_SHAPE_MAX_CASES], uint32_t *n,
-                      struct op_moe *moe, struct quire_error *err)
+int bench_shape_cases(const struct bench_shape *shape, struct bench_shape_cases *out, struct quire_error *err)
 {
     struct op_case c = {0};
     uint32_t tokens[BENCH_SHAPE_MAX_CASES] = {0};
@@ -292,20 +290,20 @@ int bench_shape_cases(const struct bench_shape *shape, struct op_case out[BENCH_
         return status;
     unsigned needs = parts_of[c.op];
     c.extra = c.op == K_OP_RMSNORM; /* with the residual, like nearly all of a model's */
-    status = check_rest(shape, needs, &c, moe, err);
+    status = check_rest(shape, needs, &c, &out->moe, err);
     if (status != QUIRE_OK)
         return status;
-    *n = 1;
-    if (needs & TOKENS ? !shape->tokens || !parse_tokens(shape->tokens, tokens, n) : shape->tokens != NULL)
+    out->n = 1;
+    if (needs & TOKENS ? !shape->tokens || !parse_tokens(shape->tokens, tokens, &out->n) : shape->tokens != NULL)
         return quire_fail(err, QUIRE_INVALID, "--tokens: must be %s",
                           needs & TOKENS ? "a number or several, such as 1,8,64"
                                          : "absent, because --seqs sets the number of tokens");
-    for (uint32_t i = 0; i < *n; i++) {
-        out[i] = c;
-        out[i].n_tokens = tokens[i];
+    for (uint32_t i = 0; i < out->n; i++) {
+        out->cases[i] = c;
+        out->cases[i].n_tokens = tokens[i];
         if (c.op == K_OP_KV_COPY && tokens[i] > c.n_rows)
             return quire_fail(err, QUIRE_INVALID, "--tokens %u: more blocks than --rows %u", tokens[i], c.n_rows);
-        if (largest_operand(&out[i]) > MAX_ELEMENTS)
+        if (largest_operand(&out->cases[i]) > MAX_ELEMENTS)
             return quire_fail(err, QUIRE_INVALID, "--op %s: an operand has more than 2^33 numbers", shape->op);
     }
     return QUIRE_OK;
