@@ -91,43 +91,10 @@ static void set_rope(struct gguf_maker *m)
     maker_set(m, "rope_scaling", scaling);
 }
 
-/* Token ids that a text may end with: what the keys say, and tokens that are there to end a turn under their usual names. */
-static json_t *ends(struct gguf_maker *m)
-{
-    static const char *const keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
-                                       "tokenizer.ggml.eom_token_id"};
-    static const char *const names[] = {"<|im_end|>",      "<|eot_id|>",    "<|eom_id|>",     "<|endoftext|>",
-                                        "<|end_of_text|>", "<end_of_turn>", "<|endofprompt|>"};
-    struct gguf_value tokens = {.n = 0}, kinds = {.n = 0};
-    json_t *list = json_array();
-    for (size_t i = 0; i < 3 && m->status == QUIRE_OK; i++) {
-        int64_t id = -1;
-        m->status = gguf_i64(m->g, keys[i], &id, m->err);
-        if (id >= 0 && id <= INT32_MAX)
-            json_array_append_new(list, json_integer((json_int_t)id));
-    }
-    if (m->status == QUIRE_OK)
-        m->status = gguf_array(m->g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, m->err);
-    if (m->status == QUIRE_OK)
-        m->status = gguf_array(m->g, "tokenizer.ggml.token_type", GGUF_I32, &kinds, m->err);
-    const uint8_t *at = tokens.data;
-    for (uint64_t i = 0; m->status == QUIRE_OK && i < tokens.n && i <= INT32_MAX; i++) {
-        struct gguf_text token = gguf_next_string(&at);
-        bool is_control = i < kinds.n && kinds.data[4 * i] == 3, known = false;
-        for (size_t k = 0; is_control && k < sizeof names / sizeof *names; k++)
-            known = known || maker_text_is(token, names[k]);
-        for (size_t k = 0; known && k < json_array_size(list); k++)
-            known = json_integer_value(json_array_get(list, k)) != (json_int_t)i;
-        if (known)
-            json_array_append_new(list, json_integer((json_int_t)i));
-    }
-    return list;
-}
-
 static void set_tokens(struct gguf_maker *m)
 {
     int64_t bos = -1; /* as some files write "none" */
-    maker_set(m, "eos_token_id", ends(m));
+    maker_set(m, "eos_token_id", gguf_ends(m));
     if (m->status == QUIRE_OK)
         m->status = gguf_i64(m->g, "tokenizer.ggml.bos_token_id", &bos, m->err);
     maker_set(m, "bos_token_id", bos >= 0 && bos <= INT32_MAX ? json_integer((json_int_t)bos) : json_null());
@@ -180,6 +147,6 @@ int gguf_make_generation(const struct gguf *g, struct buffer *out, struct quire_
     if (m.status == QUIRE_OK)
         m.status = gguf_i64(g, "general.sampling.top_k", &top_k, err);
     if (gguf_find(g, "general.sampling.top_k", &ignored))
-        maker_set(&m, "top_k", json_integer((json_int_t)(top_k > 0 && top_k <= INT32_MAX ? top_k : 0)));
+        maker_set(&m, "top_k", json_integer((json_int_t)(top_k > 0 && top_k <= UINT32_MAX ? top_k : 0)));
     return finish(&m, out);
 }

@@ -266,6 +266,8 @@ static void set_granite(struct gguf_maker *m)
 static void set_query_scale(struct gguf_maker *m)
 {
     const double scale = maker_number(m, "attention.scale", 0);
+    if (scale != 0 && !isfinite(1 / (scale * scale)))
+        maker_fail(m, QUIRE_INVALID, "attention.scale", "is too small");
     const uint64_t heads = maker_integer(m, "attention.head_count", true);
     double scalar = (double)maker_head_dim(m);
     if (maker_integer(m, "block_count", true) == m->family->wide_layers && heads)
@@ -307,14 +309,13 @@ static void set_long_rope(struct gguf_maker *m)
                       json_integer((json_int_t)maker_integer(m, "rope.scaling.original_context_length", true)));
         return;
     }
+    const char *bad = of[0] ? names[1] : names[0];
     json_decref(of[0]);
     json_decref(of[1]);
-    for (size_t i = 0; i < 2 && m->status == QUIRE_OK; i++)
-        if (maker_has_tensor(m, names[i]) || maker_has_tensor(m, names[1 - i]))
-            m->status = quire_fail(
-                m->err, QUIRE_INVALID,
-                "%s: tensor '%s': must be there with the other list of factors, and hold F32 numbers", gguf_name(m->g),
-                names[i]);
+    if (m->status == QUIRE_OK && (maker_has_tensor(m, names[0]) || maker_has_tensor(m, names[1])))
+        m->status = quire_fail(m->err, QUIRE_INVALID,
+                               "%s: tensor '%s': must be there with the other list of factors, and hold F32 numbers",
+                               gguf_name(m->g), bad);
 }
 
 void gguf_family_config(struct gguf_maker *m)

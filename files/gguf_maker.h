@@ -1,5 +1,5 @@
 /* What the parts of gguf_make_config() share: a config.json that is being made, and readers of the file's keys. Private to
- * files/gguf_config.c, gguf_family.c and gguf_refuse.c. Pure; any thread.
+ * files/gguf_config.c, gguf_ends.c, gguf_family.c and gguf_refuse.c. Pure; any thread.
  */
 #ifndef QUIRE_FILES_GGUF_MAKER_H
 #define QUIRE_FILES_GGUF_MAKER_H
@@ -35,6 +35,9 @@ double maker_number(struct gguf_maker *m, const char *key, double otherwise);
 struct gguf_text maker_text(struct gguf_maker *m, const char *key, const char *otherwise);
 bool maker_text_is(struct gguf_text text, const char *what);
 bool maker_has_tensor(const struct gguf_maker *m, const char *name);
+/* Token ids that a text may end with: what the keys say, and tokens that are there to end a turn under their usual names
+ * (gguf_ends.c). */
+json_t *gguf_ends(struct gguf_maker *m);
 /* The numbers of a head of q: attention.key_length, or what embedding_length leaves. 0: unknown. */
 uint64_t maker_head_dim(struct gguf_maker *m);
 

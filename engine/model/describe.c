@@ -512,7 +512,7 @@ static int read_generation(const json_t *generation, struct model_config *model,
         status = read_default(generation, "repetition_penalty", 1e-3, 1e3, &s->has_repetition_penalty,
                               &s->repetition_penalty, err);
     if (status == QUIRE_OK)
-        status = quire_json_i64(generation, GENERATION, "top_k", -1, INT32_MAX, &top_k, err);
+        status = quire_json_i64(generation, GENERATION, "top_k", -1, UINT32_MAX, &top_k, err);
     if (status == QUIRE_OK) {
         const json_t *value = json_object_get(generation, "top_k");
         s->has_top_k = value && !json_is_null(value);

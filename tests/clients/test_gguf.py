@@ -257,7 +257,7 @@ BAD_KEYS = [
     ({"llama.attention.head_count": u32(3)}, "num_key_value_heads: 2 does not divide"),
     ({"llama.embedding_length": u32(128)}, "config.json: partial_rotary_factor"),
     ({"llama.feed_forward_length": u32(0)}, "intermediate_size"),
-    ({"llama.expert_count": u32(8)}, "llama.expert_count: is not supported"),
+    ({"llama.expert_count": u32(8)}, "llama.expert_used_count: is missing"),
     ({"llama.rope.freq_base": f32(float("nan"))}, "llama.rope.freq_base: must be finite"),
     ({"llama.rope.scaling.type": text_value("longrope")}, "llama.rope.scaling.type"),
     ({"llama.context_length": text_value("many")}, "llama.context_length: must be a non-negative integer"),

@@ -222,9 +222,10 @@ static void lane_quantized(void **state)
 }
 
 /* Between them every type of a tensor, and every architecture's names and orders. */
-static const char *const ggufs[] = {"qwen2",     "llama",  "qwen3", "olmo2",   "mixtral", "qwen2_moe",
-                                    "qwen3_moe", "olmoe",  "olmo3", "smollm3", "granite", "gemma",
-                                    "gemma2",    "gemma3", "phi3",  "codes"};
+static const char *const ggufs[] = {"qwen2",     "llama",  "qwen3", "olmo2",   "mixtral",     "qwen2_moe",
+                                    "qwen3_moe", "olmoe",  "olmo3", "smollm3", "granite",     "gemma",
+                                    "gemma2",    "gemma3", "phi3",  "codes",   "granite_moe", "granite_moe_shared",
+                                    "gpt_oss"};
 
 static void lane_gguf(void **state)
 {

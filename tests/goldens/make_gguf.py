@@ -84,6 +84,24 @@ CASES = {
                      num_hidden_layers=2, attention_bias=False, mlp_bias=False, pad_token_id=0, embedding_multiplier=1.5,
                      residual_multiplier=0.7, attention_multiplier=0.2, logits_scaling=1.25),
                 "granite", "F16 Q8_0 Q8_0 Q8_0 Q8_0 Q5_0 Q5_0 Q8_0 Q8_0"),
+    "granite_moe": (dict(architectures=["GraniteMoeForCausalLM"], model_type="granitemoe", hidden_size=128, intermediate_size=32,
+                         num_local_experts=7, num_experts_per_tok=3, attention_bias=False, embedding_multiplier=3.0,
+                         residual_multiplier=0.75, attention_multiplier=0.3, logits_scaling=2.0, pad_token_id=2),
+                    "granitemoe", "F16 Q8_0 Q8_0 Q8_0 Q8_0 Q8_0 Q5_1 Q8_0 Q8_0"),
+    # A shared expert without a gate.
+    "granite_moe_shared": (dict(architectures=["GraniteMoeSharedForCausalLM"], model_type="granitemoeshared", hidden_size=64,
+                                intermediate_size=32, shared_intermediate_size=96, num_local_experts=5, num_experts_per_tok=2,
+                                attention_bias=False, embedding_multiplier=3.0, residual_multiplier=0.75,
+                                attention_multiplier=0.3, logits_scaling=2.0, pad_token_id=2),
+                           "granitemoe", "F16 Q8_0 Q8_0 F16 F16 Q8_0 F16 Q8_0 Q8_0"),
+    # Sinks, biases of everything, a clamped gate, MXFP4.
+    "gpt_oss": (dict(architectures=["GptOssForCausalLM"], model_type="gpt_oss", hidden_size=64, intermediate_size=96,
+                     head_dim=32, num_hidden_layers=2, num_local_experts=5, num_experts_per_tok=2, attention_bias=True,
+                     swiglu_limit=7.0,
+                     sliding_window=20, rope_theta=150000.0, max_position_embeddings=256, bos_token_id=None, pad_token_id=0,
+                     rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                                       original_max_position_embeddings=64)),
+                "gpt-oss", "Q8_0 Q8_0 Q8_0 Q8_0 Q8_0 MXFP4 MXFP4 MXFP4 Q8_0"),
     # Norms' weights plus 1.
     "gemma": (dict(architectures=["GemmaForCausalLM"], model_type="gemma", hidden_size=96, intermediate_size=128, head_dim=32,
                    num_key_value_heads=1, tie_word_embeddings=True, hidden_act="gelu", pad_token_id=0),
@@ -124,10 +142,11 @@ ALSO_TYPED |= {f"mlp.shared_expert.{part}_proj": (f"mlp.{part}_proj", f"ffn_{par
 # Numbers that stay F32.
 OTHERS = {"model.norm": "output_norm", "input_layernorm": "attn_norm", "self_attn.q_norm": "attn_q_norm",
           "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
-          "mlp.shared_expert_gate": "ffn_gate_inp_shexp"}
+          "mlp.shared_expert_gate": "ffn_gate_inp_shexp", "mlp.router": "ffn_gate_inp",
+          "block_sparse_moe.router": "ffn_gate_inp"}
 BEHIND = {"post_attention_layernorm": "post_attention_norm", "post_feedforward_layernorm": "post_ffw_norm",
           "pre_feedforward_layernorm": "ffn_norm"}
-INTERLEAVED = ("llama", "granite", "smollm3")
+INTERLEAVED = ("llama", "granite", "granitemoe", "smollm3")
 
 
 # ---- types that the package cannot quantize to: random blocks --------------------------------------------------------
@@ -215,7 +234,8 @@ def metadata(writer, config):
 # config.json's field: the writer's method.
 FIELDS = {"num_experts": "expert_count", "num_local_experts": "expert_count", "num_experts_per_tok": "expert_used_count",
           "moe_intermediate_size": "expert_feed_forward_length", "sliding_window": "sliding_window",
-          "shared_expert_intermediate_size": "expert_shared_feed_forward_length", "embedding_multiplier": "embedding_scale",
+          "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+          "shared_intermediate_size": "expert_shared_feed_forward_length", "embedding_multiplier": "embedding_scale",
           "residual_multiplier": "residual_scale", "attention_multiplier": "attention_scale", "logits_scaling": "logit_scale",
           "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"}
 
@@ -240,44 +260,65 @@ def metadata_of_family(writer, config, arch):
         writer.add_rope_scaling_factor(scaling["factor"])
         if scaling["rope_type"] == "yarn":
             writer.add_rope_scaling_orig_ctx_len(scaling["original_max_position_embeddings"])
-            writer.add_rope_scaling_yarn_attn_factor(scaling["attention_factor"])
+            if "attention_factor" in scaling:
+                writer.add_rope_scaling_yarn_attn_factor(scaling["attention_factor"])
             writer.add_rope_scaling_yarn_beta_fast(scaling["beta_fast"])
             writer.add_rope_scaling_yarn_beta_slow(scaling["beta_slow"])
+    if arch == "gpt-oss":
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
     if config["model_type"] == "olmo3":
         writer.add_sliding_window_pattern([i % 4 != 3 for i in range(config["num_hidden_layers"])])
 
 
 def name_in_file(key, arch):
+    key = key.replace(".self_attn.sinks", ".sinks.weight")
     layer, end = key.rsplit(".", 1)
     prefix = ""
     if layer.startswith("model.layers."):
         _, _, number, layer = layer.split(".", 3)
         prefix = f"blk.{number}."
     known = TYPED | OTHERS | {key: name for key, (_, name) in ALSO_TYPED.items()}
-    known |= BEHIND if arch in ("olmo2", "gemma2", "gemma3") else {}
+    known |= BEHIND if arch in ("olmo2", "gemma2", "gemma3", "gpt-oss") else {}
+    known["sinks"] = "attn_sinks"
     return layer, f"{prefix}{known[layer]}.{end}"
 
 
-def experts_of(key, value):
-    """[(transformers' name of the layer's part, GGUF's, [experts, rows, columns])]; the gate comes before up."""
-    part = key.rsplit(".", 1)[1]
-    parts = zip(("gate", "up"), value.chunk(2, dim=1)) if part == "gate_up_proj" else [("down", value)]
-    return [(f"mlp.{name}_proj", f"ffn_{name}", matrices) for name, matrices in parts]
+def split(key, value, arch):
+    """[(part, matrices or biases)] of experts, or of a shared one, whose gate lies over up, or with it in turn."""
+    if arch == "gpt-oss":
+        rows = value if key.endswith("_bias") else value.transpose(1, 2)
+        return [("gate", rows[:, ::2]), ("up", rows[:, 1::2])] if "gate_up" in key else [("down", rows)]
+    if "gate_up_proj" in key or "input_linear" in key:
+        return list(zip(("gate", "up"), value.chunk(2, dim=-2)))
+    return [("down", value)]
 
 
-def put_experts(writer, key, value, types, random, old):
-    """Writes the experts of a layer; returns them as [experts, rows, columns] under the state's name."""
-    worths = []
-    for layer, name, matrices in experts_of(key, value):
-        kind = types[list(TYPED).index(layer)]
-        data, worth = stored(kind, matrices, random)
+def joined(key, parts, arch):
+    """The reverse."""
+    if arch != "gpt-oss":
+        return torch.cat(parts, dim=-2)
+    rows = torch.stack(parts, dim=2).flatten(1, 2)
+    return rows if key.endswith("_bias") else rows.transpose(1, 2)
+
+
+def put_experts(writer, key, value, types, random, arch):
+    """Writes a tensor of the experts of a layer, or of the shared one; returns what it stands for."""
+    worths, number = [], key.split(".")[2]
+    place = "shexp" if ".shared_mlp." in key else "exps"
+    for part, matrices in split(key, value, arch):
+        name, kind = f"blk.{number}.ffn_{part}", types[list(TYPED).index(f"mlp.{part}_proj")]
+        if key.endswith("_bias"):
+            worths.append(matrices.float())
+            writer.add_tensor(f"{name}_{place}.bias", np.ascontiguousarray(matrices.float().numpy()))
+            continue
+        data, worth = stored(kind, matrices.contiguous(), random)
         worths.append(torch.from_numpy(worth.copy()))
-        number = key.split(".")[2]
-        if not old:
-            writer.add_tensor(f"blk.{number}.{name}_exps.weight", np.ascontiguousarray(data), raw_dtype=TYPE[kind])
-        for e in range(len(data) if old else 0):
-            writer.add_tensor(f"blk.{number}.{name}.{e}.weight", np.ascontiguousarray(data[e]), raw_dtype=TYPE[kind])
-    return torch.cat(worths, dim=1)
+        if arch == "llama" and number == "1":  # as in files of before 2024
+            for e, matrix in enumerate(data):
+                writer.add_tensor(f"{name}.{e}.weight", np.ascontiguousarray(matrix), raw_dtype=TYPE[kind])
+            continue
+        writer.add_tensor(f"{name}_{place}.weight", np.ascontiguousarray(data), raw_dtype=TYPE[kind])
+    return joined(key, worths, arch)
 
 
 def write(path, config, arch, types, state, random):
@@ -293,8 +334,8 @@ def write(path, config, arch, types, state, random):
         metadata_of_family(writer, config, arch)
     more = 1.0 if arch.startswith("gemma") else 0.0
     for key, value in sorted(state.items()):
-        if ".experts." in key:
-            plain[key] = put_experts(writer, key, value, types, random, arch == "llama" and key.split(".")[2] == "1")
+        if ".experts." in key or "_linear." in key:
+            plain[key] = put_experts(writer, key, value, types, random, arch)
             continue
         layer, name = name_in_file(key, arch)
         if value.ndim == 1 or layer in OTHERS:

@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from test_commands import quire
-from test_gguf import GOLDENS, Gguf, array, demo, f32, text_value, u32
+from test_gguf import GOLDENS, MEASURE, Gguf, array, demo, f32, text_value, u32
 
 
 def flag(value):
@@ -154,3 +154,35 @@ def test_the_scale_of_scores(tmp_path):
     file = Gguf(GOLDENS / "qwen3" / "model.gguf")
     head_dim, = struct.unpack_from("<I", file.keys["qwen3.attention.key_length"], 4)
     assert inspected(written(tmp_path, "qwen3", **{"qwen3.attention.scale": f32(head_dim ** -0.5)}))[0] == 0
+    assert inspected(written(tmp_path, "gemma2", **{"gemma2.attention.scale": f32(20 ** -0.5)}))[0] == 0
+    status, _, said = inspected(written(tmp_path, "gemma2", **{"gemma2.attention.scale": struct.pack("<Id", 12, 1e-200)}))
+    assert status == 1 and "gemma2.attention.scale: is too small" in said, said
+
+
+@pytest.mark.parametrize("arch, name, says", [
+    ("phi3", "rope_factors_short.weight", "tensor 'rope_factors_short.weight': must be there"),
+    ("phi3", "rope_factors_long.weight", "tensor 'rope_factors_long.weight': must be there"),
+    ("qwen3_moe", "blk.0.ffn_up_exps.weight", "tensor 'model.layers.0.mlp.experts.0.up_proj.weight' is missing"),
+    ("mixtral", "blk.1.ffn_down.3.weight", "tensor 'model.layers.1.mlp.experts.3.down_proj.weight' is missing"),
+    ("qwen2_moe", "blk.0.ffn_gate_inp_shexp.weight", "tensor 'model.layers.0.mlp.shared_expert_gate.weight' is missing"),
+    ("gpt_oss", "blk.0.ffn_down_exps.bias", "tensor 'model.layers.0.mlp.experts.0.down_proj.bias' is missing"),
+    ("gpt_oss", "blk.1.attn_sinks.weight", "tensor 'model.layers.1.self_attn.sinks' is missing"),
+    ("gemma3", "blk.2.post_ffw_norm.weight", "tensor 'model.layers.2.post_feedforward_layernorm.weight' is missing"),
+])
+def test_a_tensor_that_is_missing(tmp_path, arch, name, says):
+    file = Gguf(GOLDENS / arch / "model.gguf")
+    rest = [t for t in file.tensors if t[0] != name]
+    assert len(rest) == len(file.tensors) - 1
+    got = quire("bench", "latency", file.write(tmp_path / "less.gguf", rest), *MEASURE)
+    assert got.returncode == 1 and got.stderr.count("\n") == 1 and says in got.stderr, got.stderr
+
+
+def test_experts_twice_or_of_another_shape(tmp_path):
+    file = Gguf(GOLDENS / "qwen3_moe" / "model.gguf")
+    one = list(file.tensor("blk.0.ffn_up_exps.weight"))
+    copy = ["blk.0.ffn_up.0.weight", one[1][:2], one[2], one[3][:len(one[3]) // one[1][2]]]
+    status, _, said = inspected(file.write(tmp_path / "twice.gguf", [*file.tensors, copy]))
+    assert status == 1 and "has the experts a second time" in said, said
+    turned = [[n, [d[1], d[0] // 2, d[2] * 2], k, b] if n == one[0] else [n, d, k, b] for n, d, k, b in file.tensors]
+    status, _, said = inspected(file.write(tmp_path / "turned.gguf", turned))
+    assert status == 1 and "expected [5, 256, 256]" in said and "got [10, 128, 256]" in said, said

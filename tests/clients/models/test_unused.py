@@ -174,7 +174,7 @@ def test_gguf_tensors_that_are_not_used(tmp_path):
     file = Gguf(GGUF / "llama" / "model.gguf")
     weight = ["?", [4], 0, struct.pack("<4f", 1, 2, 3, 4)]
     for name, ours in (("blk.7.attn_norm.weight", "model.layers.7.input_layernorm.weight"), ("blk.0.attn_q_norm.weight", "model.layers.0.self_attn.q_norm.weight"),
-                       ("blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_inp.weight"), ("rope_factors_long.weight",) * 2,
+                       ("blk.0.ffn_gate_inp.weight", "model.layers.0.mlp.gate.weight"), ("rope_factors_long.weight",) * 2,
                        ("cls.output.weight",) * 2, ("blk.0.attn_q.scale", "model.layers.0.self_attn.q_proj.scale"), ("anything",) * 2):
         path = file.write(tmp_path / "more.gguf", [*file.tensors, [name, *weight[1:]]])
         must_refuse(path, ours)
