@@ -75,6 +75,7 @@ struct engine_options {
                                          included; 0 = 0.9 */
     bool enforce_eager; /* run every step operation by operation: no recorded graphs */
     uint32_t tensor_parallel_size; /* processes that share each layer, of n_threads each; 0 and 1: one */
+    bool enable_expert_parallel; /* these processes hold whole experts; else some of the columns of each expert */
     uint32_t pipeline_parallel_size; /* stages that have some of the layers each, of so many processes; 0 and 1: one */
     uint32_t local_ranks; /* ranks on this host; 0: all of them */
     uint64_t message_bytes; /* that each takes for messages to the others, where others start them; 0: rank 0 does */

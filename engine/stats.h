@@ -20,6 +20,7 @@ extern const uint32_t engine_step_bounds[ENGINE_N_STEP_BUCKETS];
 #define ENGINE_MAX_DRAFT 64u
 
 #define ENGINE_MAX_RANKS 8u
+#define ENGINE_MAX_EXPERTS 512u /* that are told; a larger list does not fit into a STATS frame */
 
 /* base/stats/rows.h has the first members: all rows but those of DAEMON. */
 struct engine_stats {
@@ -31,6 +32,9 @@ struct engine_stats {
     uint64_t rank_waited_us[ENGINE_MAX_RANKS]
                            [ENGINE_MAX_RANKS]; /* wait times of each rank for each other within steps; about a second
                                                 * old */
+    uint32_t n_experts; /* 0: the model has none, or a device computes, which does not count */
+    uint64_t expert_tokens[ENGINE_MAX_EXPERTS]; /* tokens that an expert computed, over this rank's layers; at most
+                                                 * 100 ms old */
     const char *policy; /* static */
     const char *policy_figure_name; /* static; NULL: the policy reports no figure of its own */
     double policy_figure;

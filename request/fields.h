@@ -1,5 +1,5 @@
 /* The table of a request's fields. A row holds everything that HTTP bodies, frames, recordings and openapi.json
- * need to know about a field. A new field is a member of struct request_spec, a row here, and the code that uses it.
+ * need to know about a field. The rows are in rows.h.
  *
  * tests/request compares openapi.json with the rows. The table is constant; any thread may read it.
  */

@@ -19,8 +19,8 @@ ENGINE_WATCH = ENGINE_OPEN + (" engine/model/model.h engine/model/config.h engin
                               " kernels/format.h kernels/gemm_form.h")
 ENGINE_PLAN = ENGINE_WATCH + " engine/checkpoint/checkpoint.h engine/model/describe.h kernels/devices.h kernels/planner.h"
 ENGINE_RECORDER = " engine/record/recorder.h engine/record/shadow.h engine/record/shadow_stats.h"
-# front.h, and what it includes.
-FRONT = " text/ server/wire/ server/link/ server/front/front.h server/front/tenant/tenants.h server/front/tenant/bucket.h"
+# front.h and front_model.h, and what they include.
+FRONT = " text/ server/wire/ server/link/ server/front/front.h server/front/front_model.h server/front/tenant/tenants.h server/front/tenant/bucket.h"
 ENGINE_PARTS = "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ text/"
 # module: the modules and the single headers that its files may see besides itself. The modules that a module may include
 # do not extend to inner modules with their own line, unless stated.
@@ -83,7 +83,8 @@ MODULES = {
     "app/serving/": ENGINE_WATCH + " files/ text/ app/command/",
     "app/companion/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
     "app/serve/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/daemon/ server/http/address.h server/http/tls.h server/similar/"
-                  " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/latency.h server/cache/vector_stream.h"
+                  " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/stats_rows.h server/cache/latency.h"
+                  " server/cache/vector_stream.h"
                   " server/cache/redis/url.h server/front/api/cors.h server/front/api/foreign.h server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
                   " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",

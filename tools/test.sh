@@ -9,10 +9,11 @@
 #
 # Parts: modules (who includes whom, the layout of sources, and their text), release (unit, golden and invariance tests), simt (the kernels for GPUs and the engine
 # above them, on an emulator that looks for races and bad addresses: no GPU is needed), cuda (the library for GPUs by
-# NVIDIA's compiler, which is installed if need be: no kernel may spill, none may grow by 3 %), clients (the real openai-python, raw sockets
-# and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan),
-# tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default 3, with --all 60), wide
-# (the tests labelled so of all builds, which the other parts leave out).
+# NVIDIA's compiler, which is installed if need be: no kernel may spill), clients (the real openai-python, raw sockets
+# and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan, but for
+# the cpu backend's kernels), tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default
+# 1, in wide 3, with --all 60), wide (the tests labelled so of all builds, which the other parts leave out; the kernels under
+# both sanitizers; the bundle for a machine with a GPU; no kernel for GPUs may grow by 3 %).
 #
 # The sample of a long matrix is drawn by a seed from the commit, so that each commit runs another and all run in time;
 # tests/sample.h says how. The seed is printed; QUIRE_TEST_SAMPLE=SEED runs that sample again, also under ctest, which
@@ -83,7 +84,7 @@ at_once=$((2 * $(nproc) + 1))
 run_ctest() { # preset [arguments of ctest]
     local report=build/ctest-$1.xml without=wide
     rm -f "$report"
-    [ "$1" != tsan ] || without="wide|no_races" # -LE on the command line replaces the preset's
+    [ "$1" != tsan ] || without="wide|no_races" # a test without threads; -LE on the command line replaces the preset's
     [ $# -gt 1 ] || set -- "$1" -LE "$without"
     timed "$1, tests" ctest --preset "$1" -j$at_once --no-tests=error --output-junit "$PWD/$report" "${@:2}"
     local total bad absent
@@ -108,7 +109,7 @@ run_release() { run_ctest release; }
 
 run_simt() { # x86-64 only
     [ "$(uname -m)" = x86_64 ] || { not_run="$not_run simt"; return; }
-    timed "simt, build" quire_build simt ON && run_ctest simt
+    timed "simt, build" quire_build simt ON suite && run_ctest simt
 }
 
 # What goes to a machine with a GPU, by the release build's programs, is small enough to be sent.
@@ -120,7 +121,9 @@ check_bundle() {
 
 run_cuda() { # the release build has the library since there is a toolkit
     bash tools/check_ptxas.sh build && [ -f build/libquire_cuda.so ] && tally cuda 1 0 || tally cuda 0 1
-    timed "cuda, bundle" check_bundle && tally "cuda bundle" 1 0 || tally "cuda bundle" 0 1
+}
+
+count_instructions() { # of each kernel: none may grow by 3 %
     timed "cuda, counts" python3 -B tools/sass_report.py counts build/libquire_cuda.so
     case $? in
         0) tally "cuda counts" 1 0 ;;
@@ -163,10 +166,10 @@ run_clients() { # [files]
 }
 
 run_asan() { # leaks count as failures; a start-up allocation of the C library is none of ours
-    timed "asan, build" quire_build asan ON && run_ctest asan
+    timed "asan, build" quire_build asan ON suite && run_ctest asan
 }
 
-run_tsan() { timed "tsan, build" quire_build tsan ON && run_ctest tsan; }
+run_tsan() { timed "tsan, build" quire_build tsan ON suite && run_ctest tsan; }
 
 fuzz_one() { # program seconds: what it says is in its log
     local name=${1##*/}
@@ -177,8 +180,8 @@ fuzz_one() { # program seconds: what it says is in its log
 }
 export -f fuzz_one
 
-run_fuzz() {
-    local seconds=${QUIRE_FUZZ_SECONDS:-$([ -n "$whole" ] && echo 60 || echo 3)} targets bad name
+run_fuzz() { # [seconds of each target]
+    local seconds=${QUIRE_FUZZ_SECONDS:-$([ -n "$whole" ] && echo 60 || echo "${1:-1}")} targets bad name
     timed "fuzz, build" quire_build fuzz ON fuzzers
     targets=$(find build-fuzz/tests/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable | sort)
     if [ -z "$targets" ]; then tally "fuzz (there are no targets)" 0 1; return; fi
@@ -202,8 +205,19 @@ run_wide() {
         run_clients tests/clients -m wide --ignore tests/clients/ranks/test_gpu_hosts.py
         not_run="$not_run clients:test_gpu_hosts"
     fi
+    if [ -f build/libquire_cuda.so ]; then
+        count_instructions
+        timed "cuda, bundle" check_bundle && tally "cuda bundle" 1 0 || tally "cuda bundle" 0 1
+    else
+        not_run="$not_run cuda:counts,bundle"
+    fi
     timed "asan, build" quire_build asan ON && run_ctest asan -L wide
     timed "tsan, build" quire_build tsan ON && run_ctest tsan -L wide -LE no_races
+    local preset
+    for preset in asan_kernels tsan_kernels; do
+        timed "$preset, build" quire_build $preset ON checks_kernels && run_ctest $preset -L checks_kernels -LE no_races
+    done
+    [ -n "$whole" ] || run_fuzz 3 # with --all, fuzz has had its minute of each
     in_wide=""
 }
 
@@ -218,7 +232,8 @@ needs="build test"
 for part in $parts; do
     case $part in
         clients | fuzz | cuda) needs="$needs $part" ;;
-        quick | wide) needs="$needs clients" ;;
+        quick) needs="$needs clients" ;;
+        wide) needs="$needs clients fuzz" ;;
     esac
 done
 timed "what was missing" quire_setup $needs

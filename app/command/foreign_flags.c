@@ -4,7 +4,6 @@
 #define ONE_DEVICE \
     "not supported: several devices share a model only with --tensor-parallel-size and --pipeline-parallel-size"
 #define ONE_ENGINE "not supported yet: start a server for each device, with a proxy in front (docs/guides/serving.md)"
-#define NO_EXPERTS "not supported yet: models with experts"
 #define GUESSES "here --speculative-config"
 #define GUESSES_BY GUESSES " '{\"method\": \"ngram\"}', or suffix, or draft_model"
 #define GUESSES_MODEL GUESSES " '{\"method\": \"draft_model\", \"model\": \"DIR\"}'"
@@ -28,8 +27,10 @@ const struct cli_foreign foreign_flags[] = {
     {"decode-context-parallel-size,prefill-context-parallel-size", "1", ONE_DEVICE},
     {"data-parallel-size,dp,dp-size", "1", ONE_ENGINE},
     {"api-server-count", "1", "not supported: one front end serves all connections; --engine allows more of them"},
-    {"expert-parallel-size,ep,ep-size", "1", NO_EXPERTS},
-    {"enable-expert-parallel,all2all-backend,moe-backend,cpu-moe,n-cpu-moe", NULL, NO_EXPERTS},
+    {"expert-parallel-size,ep,ep-size", "1", "here --enable-expert-parallel, with --tensor-parallel-size"},
+    {"all2all-backend,moe-a2a-backend", NULL, "not supported: ranks add up the experts' outputs in one way"},
+    {"moe-backend,moe-runner-backend", NULL, OWN_KERNELS},
+    {"cpu-moe,n-cpu-moe", NULL, WHOLE_MODEL},
     {"dist-init-addr", NULL, "here --master-addr and --master-port"},
     {"distributed-executor-backend,data-parallel-rank,"
      "data-parallel-address,disable-custom-all-reduce,tensor-split,ts,split-mode,sm", NULL, ONE_DEVICE},

@@ -5,7 +5,7 @@
 
 #include "app/command/cli.h"
 #include "engine/options.h"
-#include "server/front/front.h"
+#include "server/front/front_model.h"
 
 struct companion;
 

@@ -97,7 +97,7 @@ static size_t weight_flags(struct engine_options *o, struct cli_option *out)
     return sizeof rows / sizeof rows[0];
 }
 
-#define RANK_FLAGS_MAX 8
+#define RANK_FLAGS_MAX 9
 
 static size_t rank_flags(struct engine_options *o, struct cli_option *out)
 {
@@ -108,6 +108,9 @@ static size_t rank_flags(struct engine_options *o, struct cli_option *out)
          .value = "N",
          .common = true, .help = "Number of processes that share the layers, the KV cache and each step: 1, 2, 4 or 8. Each has its "
                  "own --threads. It never changes an answer (docs/guides/parallel-cpu.md). Default 1."},
+        {.names = "enable-expert-parallel", .kind = CLI_FLAG, .target = &o->enable_expert_parallel,
+         .help = "The processes of --tensor-parallel-size hold whole experts of a mixture of experts. Without it, each "
+                 "holds a part of every expert. It never changes an answer, and has no effect on one process."},
         {.names = "pipeline-parallel-size,pp,pp-size", .kind = CLI_U32, .target = &o->pipeline_parallel_size, .min = 1, .max = 8,
          .value = "N",
          .help = "Number of stages. Each stage holds some of the layers, with their weights and KV cache. The number "

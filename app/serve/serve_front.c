@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "server/cache/redis/url.h"
 #include "server/cache/similar.h"
-#include "server/front/front.h"
+#include "server/front/front_model.h"
 
 #include <sys/resource.h>
 

@@ -2,7 +2,7 @@
 
 #include "app/serving/text_load.h"
 #include "engine/model/describe.h"
-#include "server/front/front.h"
+#include "server/front/front_model.h"
 
 static void on_engine_died(void *context, const char *why)
 {

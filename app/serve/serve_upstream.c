@@ -3,7 +3,7 @@
 #include "app/serving/notify.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "server/front/front.h"
+#include "server/front/front_model.h"
 #include "server/link/upstream.h"
 
 #include <stdio.h>

@@ -8,7 +8,7 @@
  *
  * member  Its name in the structs.
  * type    U32, U64, F64 or BOOL.
- * tag     The field in STATS; it never changes. A new row takes the next free tag of the frame: 57.
+ * tag     The field in STATS; it never changes. A new row takes the next free tag of the frame: 59.
  * from    The struct that a module fills in, and the aggregation over KV groups:
  *         SCHED        struct sched_stats; the engine copies it
  *         KV(member)   the sum of this member of struct kv_usage over all groups
@@ -98,6 +98,9 @@
         "Seconds that threads spent on masks.") \
     ROW(mask_wait_us, U64, 56, ENGINE, MICROSECONDS, COUNTER, MAIN, "quire:grammar_mask_wait_seconds_total", \
         "Seconds that the engine waited for masks.") \
+    /* Of the layer where it is largest; 0 without experts. */ \
+    ROW(expert_imbalance, F64, 57, ENGINE, NUMBER, GAUGE, MAIN, "quire:expert_imbalance", \
+        "Tokens of a layer's busiest expert as a multiple of the mean.") \
     ROW(draft_us, U64, 48, DAEMON, MICROSECONDS, COUNTER, DRAFTS, "quire:spec_decode_draft_seconds_total", \
         "Seconds that a draft model's passes took.") \
     /* Blocks that are referenced while no sequence lives and nothing is pinned. */ \

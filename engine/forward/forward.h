@@ -86,4 +86,9 @@ int forward_run_vectors(struct forward *f, struct forward_batch *batch, const fl
 int forward_follow(struct forward *f, struct forward_batch *batch, struct quire_error *err);
 int forward_wait(struct forward *f, uint64_t ticket, struct quire_error *err);
 
+/* Returns the number of experts of a layer, at most `most`, and 0 if the model has none or a device computes. tokens:
+ * [most], of each expert the tokens that it computed in all of this rank's layers. *imbalance: the busiest expert's tokens as a
+ * multiple of the mean, of the layer where this is largest. */
+uint32_t forward_expert_load(const struct forward *f, uint64_t *tokens, uint32_t most, double *imbalance);
+
 #endif

@@ -93,11 +93,18 @@ static int activate(struct pass *p, enum k_activation kind, float *x, uint32_t n
     return p->f->backend->ops->activate(p->f->backend, &a, p->err);
 }
 
+/* The size whose columns are the input of a site. */
+static enum model_size input_of(const struct pass *p, const struct site_weight *weight)
+{
+    const struct site_weight *site = p->weights->site;
+    return weight == &site[SITE_O] ? SIZE_HEADS : weight == &site[SITE_SHARED_DOWN] ? SIZE_SHARED_INNER : SIZE_INNER;
+}
+
 /* A site whose input is distributed over the ranks by columns. */
 static int linear_shared(struct pass *p, const struct site_weight *weight, struct k_gemm_args gemm)
 {
     struct forward *f = p->f;
-    const enum model_size size = weight == &p->weights->site[SITE_O] ? SIZE_HEADS : SIZE_INNER;
+    const enum model_size size = input_of(p, weight);
     if (weight->cut == CUT_GATHERED) {
         float *all = buffer(f, f->layout->inputs);
         TRY(forward_gather(f, p->n, p->layer, size, gemm.x_dev, all, p->err));
@@ -347,7 +354,9 @@ static int route(struct pass *p, const struct model_experts *e, const float *in)
         .normalize = e->normalize,
         .scale = e->scale,
     };
-    return f->backend->ops->moe_route(f->backend, &a, p->err);
+    TRY(f->backend->ops->moe_route(f->backend, &a, p->err));
+    forward_count_experts(f, p->layer, a.experts_dev, p->n * e->n_used);
+    return QUIRE_OK;
 }
 
 /* A site's matrix of each token's experts. */
@@ -355,15 +364,42 @@ static struct k_moe_gemm_args choices_of(const struct pass *p, const struct mode
                                          const struct site_weight *site, const float *x, float *y)
 {
     const struct forward *f = p->f;
-    return (struct k_moe_gemm_args){.weight = site->matrix,
-                                    .x_dev = x,
-                                    .experts_dev = (const uint32_t *)(const void *)buffer(f, f->layout->experts),
-                                    .bias_dev = site->bias,
-                                    .y_dev = y,
-                                    .workspace_dev = f->moe_workspace_dev,
-                                    .n_tokens = p->n,
-                                    .n_used = e->n_used,
-                                    .unit = site->unit};
+    return (struct k_moe_gemm_args){
+        .weight = site->matrix,
+        .x_dev = x,
+        .experts_dev = (const uint32_t *)(const void *)buffer(f, f->layout->experts),
+        .bias_dev = site->bias,
+        .y_dev = y,
+        .workspace_dev = f->moe_workspace_dev,
+        .n_tokens = p->n,
+        .n_used = e->n_used,
+        .first_expert = model_count_of(f->desc, f->desc->shard.rank, p->layer, SIZE_EXPERTS).first,
+        .unit = site->unit};
+}
+
+/* The choices' last GEMM. Ranks hold columns of each expert, or whole experts, and each choice is a sum over ranks. */
+static int experts_down(struct pass *p, const struct model_experts *e, const float *x, float *y)
+{
+    struct forward *f = p->f;
+    const struct site_weight *site = &p->weights->site[SITE_DOWN];
+    const uint32_t n_choices = p->n * e->n_used;
+    struct k_moe_gemm_args a = choices_of(p, e, site, x, y);
+    a.per_choice = true;
+    a.x_for_gemm = true;
+    if (site->cut == CUT_GATHERED && !f->desc->shard.whole_experts) {
+        float *all = buffer(f, f->layout->inputs);
+        TRY(forward_gather(f, n_choices, p->layer, SIZE_INNER, x, all, p->err));
+        a.x_dev = all;
+        a.x_for_gemm = false;
+        return f->backend->ops->moe_gemm(f->backend, &a, p->err);
+    }
+    if (site->cut == CUT_COLS) {
+        a.n_whole = model_whole_size(f->desc, p->layer, SIZE_INNER);
+        a.first_col = model_share_of(f->desc, f->desc->shard.rank, p->layer, SIZE_INNER).first;
+    }
+    TRY(f->backend->ops->moe_gemm(f->backend, &a, p->err));
+    return forward_is_shared(f) ? forward_reduce(f, y, n_choices, f->desc->config->hidden_size, NULL, p->err)
+                                : QUIRE_OK;
 }
 
 /* The shared expert's output goes to out, to which the others are added. */
@@ -376,6 +412,7 @@ static int experts(struct pass *p, const struct model_block *block, const float 
     if (e->shared_size > 0) {
         TRY(linear(p, &site[SITE_SHARED_GATE_UP], ACTIVATION_SILU_MUL, in, narrow));
         TRY(linear(p, &site[SITE_SHARED_DOWN], ACTIVATION_NONE, narrow, out));
+        TRY(complete(p, out, &p->out_is_part));
     }
     TRY(route(p, e, in));
     const struct k_moe_gemm_gated_args gate_up = {
@@ -384,10 +421,7 @@ static int experts(struct pass *p, const struct model_block *block, const float 
         .gate = {.kind = e->limit > 0 ? K_GATE_CLAMPED : K_GATE_SILU, .limit = e->limit},
         .for_gemm = true};
     TRY(f->backend->ops->moe_gemm_gated(f->backend, &gate_up, p->err));
-    struct k_moe_gemm_args down = choices_of(p, e, &site[SITE_DOWN], narrow, choices);
-    down.per_choice = true;
-    down.x_for_gemm = true;
-    TRY(f->backend->ops->moe_gemm(f->backend, &down, p->err));
+    TRY(experts_down(p, e, narrow, choices));
     const struct k_moe_combine_args sum = {.y_dev = choices,
                                            .weights_dev = buffer(f, f->layout->expert_weights),
                                            .shared_dev = e->shared_size > 0 ? out : NULL,

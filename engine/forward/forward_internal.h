@@ -18,6 +18,13 @@ struct forward_graphs {
     uint64_t bytes; /* device memory that recording used; allocations of other processes can distort it */
 };
 
+/* Host memory through which a stage passes data to the next. */
+struct forward_stage_buffer {
+    uint8_t *bytes; /* [n_bytes] */
+    uint64_t n_bytes;
+    uint64_t taken; /* ticket of the last copy from there, 0 before the first */
+};
+
 /* The first failure ends the pass. */
 #define TRY(call) \
     do { \
@@ -43,9 +50,10 @@ struct forward {
     float *vectors[2]; /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
     bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
-    uint8_t *stage_buffer; /* [stage_buffer_bytes] stage buffer in host memory, used if the stage computes elsewhere */
-    uint64_t stage_buffer_bytes, taken; /* taken: ticket of the last copy from there, 0 before the first */
+    struct forward_stage_buffer *stage_buffer; /* owned; NULL without stages, or if they compute in host memory */
     uint64_t n_begun;
+    uint32_t n_experts; /* the most of a layer; 0: not counted */
+    uint64_t *expert_tokens; /* [n_layers, n_experts] computed so far */
     struct forward_graphs *graphs; /* owned; NULL while no step is recorded */
     uint8_t *arena_dev; /* layout->total */
     float *logits_dev;
@@ -95,6 +103,12 @@ static inline bool forward_narrows(const struct forward *f)
 /* Computes everything between the embedding and the logits, or the vectors in their place. A stage computes its
  * layers, from the residual stream of the previous stage to its own. logits: those of the batch's first. */
 int forward_compute(struct forward *f, const struct forward_batch *batch, float *logits, struct quire_error *err);
+
+/* ---- forward_experts.c: how much each expert computes ---- */
+
+int forward_alloc_expert_load(struct forward *f, struct quire_error *err);
+/* Of a layer's router, which has run. */
+void forward_count_experts(struct forward *f, uint32_t layer, const uint32_t *experts, uint32_t n_choices);
 
 /* ---- forward_share.c: what ranks bring together ---- */
 

@@ -48,15 +48,17 @@ static int alloc_kv(struct forward *f, const struct engine_plan *plan, struct qu
     return QUIRE_OK;
 }
 
-/* Allocates the stage buffer, which passes data through the host from one stage to the next. */
-static int alloc_stage_buffer(struct forward *f, const struct engine_plan *plan, struct quire_error *err)
+static int alloc_stage_buffer(struct forward *f, uint64_t n_bytes, struct quire_error *err)
 {
-    void *stage_buffer = NULL;
-    f->stage_buffer_bytes = plan->bytes[PLAN_STAGE_BUFFER];
-    int status = plan->bytes[PLAN_STAGE_BUFFER]
-                     ? f->backend->ops->alloc_host(f->backend, plan->bytes[PLAN_STAGE_BUFFER], &stage_buffer, err)
-                     : QUIRE_OK;
-    f->stage_buffer = stage_buffer;
+    if (n_bytes == 0)
+        return QUIRE_OK;
+    void *bytes = NULL;
+    f->stage_buffer = calloc(1, sizeof *f->stage_buffer);
+    if (!f->stage_buffer)
+        return quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    int status = f->backend->ops->alloc_host(f->backend, n_bytes, &bytes, err);
+    f->stage_buffer->bytes = bytes;
+    f->stage_buffer->n_bytes = n_bytes;
     return status;
 }
 
@@ -159,11 +161,13 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     if (status == QUIRE_OK)
         status = alloc_staging(f, plan, err);
     if (status == QUIRE_OK)
-        status = alloc_stage_buffer(f, plan, err);
+        status = alloc_stage_buffer(f, plan->bytes[PLAN_STAGE_BUFFER], err);
     if (status == QUIRE_OK)
         status = alloc_buffers(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_kv(f, plan, err);
+    if (status == QUIRE_OK)
+        status = forward_alloc_expert_load(f, err);
     f->max_decoding = plan->max_num_seqs < plan->max_num_batched_tokens ? plan->max_num_seqs
                                                                         : plan->max_num_batched_tokens;
     if (status != QUIRE_OK) {
@@ -223,7 +227,8 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->sampled_dev);
     free_dev(f, f->logits_dev);
     free_dev(f, f->arena_dev);
-    free_dev(f, f->stage_buffer);
+    free_dev(f, f->stage_buffer ? f->stage_buffer->bytes : NULL);
+    free(f->stage_buffer);
     free_dev(f, f->staging[0]);
     free_dev(f, f->staging[1]);
     free_dev(f, f->results[0]);
@@ -231,6 +236,7 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->vectors[0]);
     free_dev(f, f->vectors[1]);
     free_dev(f, f->digest);
+    free(f->expert_tokens);
     free(f->layout);
     free(f);
 }

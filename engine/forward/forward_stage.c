@@ -1,5 +1,5 @@
 /* A step as a pipeline stage computes it: one micro-batch after the other. Stages exchange data in host memory. If a
- * device computes, its residual stream and logits pass through f->handover, and the host waits for them. */
+ * device computes, its residual stream and logits pass through f->stage_buffer, and the host waits for them. */
 #include "engine/forward/forward_internal.h"
 
 #include "engine/model/share.h"
@@ -11,12 +11,13 @@
 /* Waits until the copies from host memory have arrived. */
 static int settle(struct forward *f, struct quire_error *err)
 {
-    return f->taken ? f->backend->ops->wait(f->backend, f->taken, err) : QUIRE_OK;
+    const uint64_t taken = f->stage_buffer ? f->stage_buffer->taken : 0;
+    return taken ? f->backend->ops->wait(f->backend, taken, err) : QUIRE_OK;
 }
 
 static uint64_t piece_of(const struct forward *f, uint64_t n_bytes, uint64_t at)
 {
-    return n_bytes - at < f->stage_buffer_bytes ? n_bytes - at : f->stage_buffer_bytes;
+    return n_bytes - at < f->stage_buffer->n_bytes ? n_bytes - at : f->stage_buffer->n_bytes;
 }
 
 static int give(struct forward *f, int (*send)(void *context, const void *x, size_t n_bytes, struct quire_error *err),
@@ -28,10 +29,10 @@ static int give(struct forward *f, int (*send)(void *context, const void *x, siz
     for (uint64_t at = 0, n; at < n_bytes; at += n) {
         uint64_t there;
         n = piece_of(f, n_bytes, at);
-        TRY(ops->copy_out(f->backend, f->stage_buffer, (const uint8_t *)x_dev + at, n, err));
+        TRY(ops->copy_out(f->backend, f->stage_buffer->bytes, (const uint8_t *)x_dev + at, n, err));
         TRY(ops->fence(f->backend, &there, err));
         TRY(ops->wait(f->backend, there, err));
-        TRY(send(f->group.context, f->stage_buffer, n, err));
+        TRY(send(f->group.context, f->stage_buffer->bytes, n, err));
     }
     return QUIRE_OK;
 }
@@ -45,9 +46,9 @@ static int take(struct forward *f, int (*receive)(void *context, void *x, size_t
     for (uint64_t at = 0, n; at < n_bytes; at += n) {
         n = piece_of(f, n_bytes, at);
         TRY(settle(f, err));
-        TRY(receive(f->group.context, f->stage_buffer, n, err));
-        TRY(ops->copy_in(f->backend, (uint8_t *)x_dev + at, f->stage_buffer, n, err));
-        TRY(ops->fence(f->backend, &f->taken, err));
+        TRY(receive(f->group.context, f->stage_buffer->bytes, n, err));
+        TRY(ops->copy_in(f->backend, (uint8_t *)x_dev + at, f->stage_buffer->bytes, n, err));
+        TRY(ops->fence(f->backend, &f->stage_buffer->taken, err));
     }
     return QUIRE_OK;
 }
@@ -56,10 +57,10 @@ int forward_clear_stage(struct forward *f, struct quire_error *err)
 {
     if (f->is_in_place || !forward_is_stage(f))
         return QUIRE_OK;
-    memset(f->stage_buffer, 0, f->stage_buffer_bytes);
-    TRY(f->backend->ops->copy_in(f->backend, f->arena_dev + f->layout->residual, f->stage_buffer, f->stage_buffer_bytes,
-                                 err));
-    return f->backend->ops->fence(f->backend, &f->taken, err);
+    struct forward_stage_buffer *buffer = f->stage_buffer;
+    memset(buffer->bytes, 0, buffer->n_bytes);
+    TRY(f->backend->ops->copy_in(f->backend, f->arena_dev + f->layout->residual, buffer->bytes, buffer->n_bytes, err));
+    return f->backend->ops->fence(f->backend, &buffer->taken, err);
 }
 
 /* This stage's part of a micro-batch whose input is on its way. */

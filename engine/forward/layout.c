@@ -51,12 +51,18 @@ static uint64_t widest_inner(const struct model_desc *desc)
     return most;
 }
 
-/* The widest input of a matrix that ranks divide by columns, as the rank with most of it has it. */
-static uint64_t widest_shared(const struct model_desc *desc)
+/* The widest input of a matrix that ranks divide by columns: whole, or as the rank with most of it has it. Experts that
+ * ranks hold whole have none. */
+static uint64_t widest_shared(const struct model_desc *desc,
+                              uint32_t (*of)(const struct model_desc *desc, uint32_t layer, enum model_size size))
 {
     uint64_t most = 0;
-    for (uint32_t l = model_first_layer(desc); l < model_end_layer(desc); l++)
-        most = max64(most, max64(model_share_most(desc, l, SIZE_HEADS), model_share_most(desc, l, SIZE_INNER)));
+    for (uint32_t l = model_first_layer(desc); l < model_end_layer(desc); l++) {
+        const uint64_t n_used = max64(1, model_size_of(desc, l, SIZE_USED));
+        const bool is_whole = desc->shard.whole_experts && model_block_of(desc, l, BLOCK_EXPERTS);
+        most = max64(most, max64(of(desc, l, SIZE_HEADS), of(desc, l, SIZE_SHARED_INNER)));
+        most = max64(most, is_whole ? 0 : n_used * of(desc, l, SIZE_INNER));
+    }
     return most;
 }
 
@@ -123,10 +129,8 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     out->results = take(&t, plan->max_logit_rows, 1, sizeof(struct k_sample_result));
     if (desc->shard.n_ranks > 1) {
         const uint64_t n = desc->shard.n_ranks;
-        out->inputs = take(&t, n_tokens,
-                           max64(model_largest_whole(desc, SIZE_HEADS), model_largest_whole(desc, SIZE_INNER)),
-                           sizeof(float));
-        const uint64_t cols = widest_shared(desc);
+        out->inputs = take(&t, n_tokens, widest_shared(desc, model_whole_size), sizeof(float));
+        const uint64_t cols = widest_shared(desc, model_share_most);
         const uint64_t rows = plan->max_logit_rows + n,
                        vocab = model_share_most(desc, desc->config->n_layers, SIZE_VOCAB);
         out->shared = take(&t, max64(n * n_tokens * cols, rows * vocab), 1, sizeof(float));

@@ -34,7 +34,8 @@ struct step_layout {
     uint64_t angles[MODEL_MAX_ROPES]; /* [T, dim / 2, 2] of each of the model's ropes */
     uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
     uint64_t results; /* [R] of sampling */
-    uint64_t inputs; /* several ranks: [T, Q D] or [T, I] of the whole model, if a matrix could not be divided */
+    uint64_t inputs; /* several ranks: [T, Q D], [T, I] or [T, C, I] of the whole model, if a matrix could not be
+                      * divided */
     uint64_t
         shared; /* several ranks: the parts of all ranks, [T, columns] each; or this rank's logits, and space for one
                  * row of all ranks' logits */

@@ -8,6 +8,7 @@
 
 struct model_shard {
     uint32_t rank, n_ranks; /* that divide each layer; n_ranks 0: nothing is divided */
+    bool whole_experts; /* the ranks of a layer hold whole experts each; else columns of each expert */
     uint32_t stage, n_stages; /* pipeline stages; n_stages 0: this rank has all layers, and the next two are not set */
     uint32_t first_layer, end_layer;
     bool last_has_more; /* of layers that do not divide: the last stage has one more than the first */

@@ -1,5 +1,6 @@
 #include "engine/model/share.h"
 
+#include "engine/model/tensors.h"
 #include "kernels/quant.h"
 #include "kernels/segments.h"
 
@@ -32,15 +33,39 @@ static bool all_have(const struct model_desc *desc, uint32_t n, uint32_t layer, 
     return true;
 }
 
-/* The first layer of whose inner columns a rank would have none; n_layers if the head's rows are the problem, and
- * UINT32_MAX if every rank has a part of all. */
-static uint32_t undivided_length(const struct model_desc *whole, uint32_t n)
+/* A size of which a rank would have no part: its name in config.json, and its value. */
+struct undivided {
+    const char *name; /* NULL: every rank has a part of each */
+    uint32_t whole;
+};
+
+static struct undivided undivided_length(const struct model_desc *whole, uint32_t n)
 {
     const struct model_desc desc = model_share_describe(whole, 0, n);
-    for (uint32_t l = 0; l < desc.config->n_layers; l++)
+    const uint32_t n_layers = desc.config->n_layers;
+    for (uint32_t l = 0; n > 1 && l < n_layers; l++) {
+        const struct model_block *experts = model_block_of(&desc, l, BLOCK_EXPERTS);
+        if (desc.shard.whole_experts && experts && experts->experts.n_experts < n)
+            return (struct undivided){"num_experts", experts->experts.n_experts};
         if (!all_have(&desc, n, l, SIZE_INNER))
-            return l;
-    return all_have(&desc, n, desc.config->n_layers, SIZE_VOCAB) ? UINT32_MAX : desc.config->n_layers;
+            return (struct undivided){experts ? "moe_intermediate_size" : "intermediate_size",
+                                      model_whole_size(&desc, l, SIZE_INNER)};
+        if (!all_have(&desc, n, l, SIZE_SHARED_INNER))
+            return (struct undivided){"shared_expert_intermediate_size", model_whole_size(&desc, l, SIZE_SHARED_INNER)};
+    }
+    if (!all_have(&desc, n, n_layers, SIZE_VOCAB))
+        return (struct undivided){"vocab_size", desc.config->vocab_size};
+    return (struct undivided){NULL, 0};
+}
+
+/* Whether an expert's output has a bias. It belongs behind the sum over all columns, which no operation gives. */
+static bool has_expert_bias(const struct model_desc *desc, uint32_t layer)
+{
+    for (const struct model_tensor *row = model_tensors; row < model_tensors + model_n_tensors; row++)
+        if (row->owner == OF_EXPERTS && row->kind == TENSOR_BIAS && row->place == SITE_DOWN &&
+            model_has_tensor(desc, layer, row))
+            return true;
+    return false;
 }
 
 int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct quire_error *err)
@@ -48,20 +73,13 @@ int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct qu
     char possible[32] = "1";
     size_t at = 1;
     for (uint32_t n = 2; n <= K_SEGMENTS; n *= 2)
-        if (undivided_heads(desc, n) == desc->config->n_layers && undivided_length(desc, n) == UINT32_MAX)
+        if (undivided_heads(desc, n) == desc->config->n_layers && !undivided_length(desc, n).name)
             at += (size_t)snprintf(possible + at, sizeof possible - at, ", %u", n);
     if (n_ranks == 0 || n_ranks > K_SEGMENTS || (n_ranks & (n_ranks - 1)) != 0)
         return quire_fail(err, QUIRE_INVALID,
                           "--tensor-parallel-size: must be 1, 2, 4 or 8, got %u; this model can be divided among: %s",
                           n_ranks, possible);
     const uint32_t n_layers = desc->config->n_layers, heads = undivided_heads(desc, n_ranks);
-    for (uint32_t l = 0; n_ranks > 1 && l < n_layers; l++)
-        if (model_block_of(desc, l, BLOCK_EXPERTS))
-            return quire_fail(
-                err, QUIRE_UNSUPPORTED,
-                "--tensor-parallel-size %u: %s is a mixture of experts, which ranks cannot divide yet: use "
-                "--pipeline-parallel-size, or leave it out",
-                n_ranks, desc->config->architecture);
     if (heads < n_layers) {
         const struct model_attention *a = &model_block_of(desc, heads, BLOCK_ATTENTION)->attention;
         return quire_fail(err, QUIRE_UNSUPPORTED,
@@ -69,15 +87,20 @@ int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct qu
                           "divided among these numbers of ranks: %s",
                           n_ranks, a->n_q_heads, a->n_kv_heads, possible);
     }
-    const uint32_t length = n_ranks > 1 ? undivided_length(desc, n_ranks) : UINT32_MAX;
-    if (length <= n_layers)
+    const struct undivided length = undivided_length(desc, n_ranks);
+    if (length.name)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
-            "--tensor-parallel-size %u: a rank would have no part of the model's intermediate_size %u or its "
-            "vocab_size %u; they can be divided among these numbers of ranks: %s",
-            n_ranks, model_whole_size(desc, length < n_layers ? length : 0, SIZE_INNER), desc->config->vocab_size,
-            possible);
+            "--tensor-parallel-size %u: a rank would have no part of the model's %s %u; it can be divided "
+            "among these numbers of ranks: %s",
+            n_ranks, length.name, length.whole, possible);
     for (uint32_t l = 0; l < n_layers; l++) {
+        if (n_ranks > 1 && !desc->shard.whole_experts && has_expert_bias(desc, l))
+            return quire_fail(
+                err, QUIRE_UNSUPPORTED,
+                "--tensor-parallel-size %u: the experts of %s have biases behind their last sum, so ranks "
+                "cannot divide their columns: add --enable-expert-parallel",
+                n_ranks, desc->config->architecture);
         const struct model_block *block = model_block_of(desc, l, BLOCK_ATTENTION);
         if (n_ranks > 1 && block && block->attention.head_norm == HEAD_NORM_ALL)
             return quire_fail(

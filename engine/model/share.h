@@ -11,7 +11,7 @@
 #include "engine/model/tensor_table.h"
 #include "kernels/weight.h"
 
-/* QUIRE_UNSUPPORTED: the message names the numbers of ranks that are possible. QUIRE_INVALID: no number that any
+/* desc->shard.whole_experts says what ranks divide. QUIRE_UNSUPPORTED: the message names the numbers of ranks that are possible. QUIRE_INVALID: no number that any
  * model allows. */
 int model_share_check(const struct model_desc *desc, uint32_t n_ranks, struct quire_error *err);
 

@@ -36,6 +36,29 @@ static struct model_range heads_of(uint32_t n_heads, uint32_t head_dim, uint32_t
     return (struct model_range){rank * (n_heads / n_ranks) * head_dim, n_heads / n_ranks * head_dim};
 }
 
+/* Whole segments of the sum over an MLP's inner columns. */
+static struct model_range segments_of(uint32_t n_cols, uint32_t rank, uint32_t n_ranks)
+{
+    const uint32_t unit = k_segment_unit(n_cols), per = K_SEGMENTS / n_ranks;
+    const uint32_t first = k_segment_begin(n_cols, unit, rank * per);
+    return (struct model_range){first, k_segment_begin(n_cols, unit, (rank + 1) * per) - first};
+}
+
+/* Whether each rank has some of the layer's experts, with all of their columns. */
+static bool deals_experts(const struct model_desc *desc, uint32_t layer)
+{
+    return desc->shard.whole_experts && layer < desc->config->n_layers && model_block_of(desc, layer, BLOCK_EXPERTS);
+}
+
+struct model_range model_count_of(const struct model_desc *desc, uint32_t rank, uint32_t layer, enum model_size count)
+{
+    const uint64_t n_ranks = n_ranks_of(desc), whole = model_whole_size(desc, layer, count);
+    if (n_ranks == 1 || count != SIZE_EXPERTS || !deals_experts(desc, layer))
+        return (struct model_range){0, (uint32_t)whole};
+    const uint32_t first = (uint32_t)(rank * whole / n_ranks);
+    return (struct model_range){first, (uint32_t)((rank + 1) * whole / n_ranks) - first};
+}
+
 struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, uint32_t layer, enum model_size size)
 {
     const uint32_t n_ranks = n_ranks_of(desc), whole = model_whole_size(desc, layer, size);
@@ -49,11 +72,9 @@ struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, 
     case SIZE_Q_HEADS: return heads_of(whole, 1, rank, n_ranks);
     case SIZE_V:
     case SIZE_HEADS: return heads_of(whole / block->attention.v_dim, block->attention.v_dim, rank, n_ranks);
-    case SIZE_INNER: {
-        const uint32_t unit = k_segment_unit(whole), per = K_SEGMENTS / n_ranks;
-        const uint32_t first = k_segment_begin(whole, unit, rank * per);
-        return (struct model_range){first, k_segment_begin(whole, unit, (rank + 1) * per) - first};
-    }
+    case SIZE_INNER:
+        return deals_experts(desc, layer) ? (struct model_range){0, whole} : segments_of(whole, rank, n_ranks);
+    case SIZE_SHARED_INNER: return segments_of(whole, rank, n_ranks);
     case SIZE_VOCAB: {
         const uint32_t most = (whole - 1) / n_ranks + 1, first = rank * most < whole ? rank * most : whole;
         return (struct model_range){first, whole - first < most ? whole - first : most};

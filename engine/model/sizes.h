@@ -18,6 +18,9 @@ uint32_t model_whole_size(const struct model_desc *desc, uint32_t layer, enum mo
 /* The range of a size that `rank` holds; the whole range if the model is not divided. SIZE_VOCAB: rows of the head. */
 struct model_range model_share_of(const struct model_desc *desc, uint32_t rank, uint32_t layer, enum model_size size);
 
+/* Of several matrices of one shape those that `rank` holds: experts if ranks hold them whole, else all. */
+struct model_range model_count_of(const struct model_desc *desc, uint32_t rank, uint32_t layer, enum model_size count);
+
 /* What desc's rank computes with: its range's length, but all of the vocabulary. */
 uint32_t model_size_of(const struct model_desc *desc, uint32_t layer, enum model_size size);
 

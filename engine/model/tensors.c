@@ -240,7 +240,9 @@ static bool gather_stack(const struct model_desc *desc, size_t i, struct model_s
     bool present = false;
     stack->parts = &model_tensors[i];
     stack->n_parts = stack->rows = 0;
-    stack->count = model_whole_size(desc, stack->layer, stack->parts->count);
+    const struct model_range held = model_count_of(desc, desc->shard.rank, stack->layer, stack->parts->count);
+    stack->first = held.first;
+    stack->count = held.n;
     stack->cols = model_size_of(desc, stack->layer, stack->parts->cols);
     for (; i < model_n_tensors && same_object(&model_tensors[i], stack->parts); i++) {
         present |= model_has_tensor(desc, stack->layer, &model_tensors[i]) &&

@@ -16,7 +16,7 @@ struct model_stack {
     const struct model_tensor *parts;
     uint32_t n_parts;
     uint32_t layer; /* n_layers: beside the layers */
-    uint32_t count; /* matrices of each part: experts; else 1 */
+    uint32_t first, count; /* matrices of each part: experts [first, first + count) that the rank holds; else 0 and 1 */
     uint32_t rows; /* of all parts */
     uint32_t cols;
 };

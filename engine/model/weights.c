@@ -177,8 +177,9 @@ static void put_in_order(struct binder *b, uint32_t layer, struct checkpoint_ten
     t->data = copy;
 }
 
-/* Makes a matrix [cols, all rows] the rows of a part, in room. */
-static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_tensor *t)
+/* Makes a matrix [cols, all rows] the rows of a part: in room, or where they are only read once in *scratch, which the
+ * caller frees. */
+static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_tensor *t, void **scratch)
 {
     const struct transpose_rows rows = rows_in_turn(b->desc, at.layer, at.row);
     if (!k_format_is_plain(t->format))
@@ -188,8 +189,13 @@ static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_te
             "bfloat16",
             t->file, t->name, k_format_name(t->format));
     const uint64_t bytes = rows.n * t->shape[0] * k_dtype_bytes(t->format.kind);
-    void *copy = quantized_take(&b->arena, bytes);
-    if (copy && quantized_fills(&b->arena))
+    const bool fills = quantized_fills(&b->arena);
+    void *copy = scratch ? (fills ? malloc(bytes) : NULL) : quantized_take(&b->arena, bytes);
+    if (scratch)
+        *scratch = copy;
+    if (scratch && fills && !copy)
+        return quire_fail(b->err, QUIRE_NO_MEMORY, "weights: out of memory");
+    if (fills)
         transpose_take(t, rows, b->backend ? b->backend->n_threads : 1, copy);
     t->data = copy;
     t->n_bytes = bytes;
@@ -269,12 +275,17 @@ static int view_matrix(struct binder *b, struct matrix_at at, struct k_weight_vi
         return explain_missing(b, &m, status);
     if (m.is_read && (status = block_scales_check(&t, m.n_threads, b->err)) != QUIRE_OK)
         return status;
-    if (is_transposed(at.row) && (status = transpose(b, at, &t)) != QUIRE_OK)
-        return status;
-    put_in_order(b, at.layer, &t);
     const struct quantize making = quantize_of(b, at, &t, &m);
-    if (making.to.bits)
-        return quantize_view(&making, &b->arena, out, b->err);
+    void *scratch = NULL;
+    if (is_transposed(at.row))
+        status = transpose(b, at, &t, making.to.bits ? &scratch : NULL);
+    else
+        put_in_order(b, at.layer, &t);
+    if (status == QUIRE_OK && making.to.bits)
+        status = quantize_view(&making, &b->arena, out, b->err);
+    free(scratch);
+    if (status != QUIRE_OK || making.to.bits)
+        return status;
     *out = (struct k_weight_view){
         .data = t.data,
         .format = t.format,
@@ -338,7 +349,8 @@ static int bind_views(struct binder *b, const struct model_stack *stack, struct 
     const bool is_shared = b->desc->shard.n_ranks > 1, is_head = makes_logits(b, stack);
     site->unit = model_unit_of(b->desc, stack->layer, stack->parts);
     for (uint32_t i = 0; i < stack->count * stack->n_parts; i++) {
-        const struct matrix_at at = {&stack->parts[i % stack->n_parts], stack->layer, i / stack->n_parts};
+        const struct matrix_at at = {&stack->parts[i % stack->n_parts], stack->layer,
+                                     stack->first + i / stack->n_parts};
         int status = bind_part(b, at, site, &views[i]);
         if (status == QUIRE_OK && is_head && is_shared)
             status = bind_head(b, quantized_of(b, at).name, &views[i], stack->parts->place == SITE_EMBED, w);
@@ -431,7 +443,7 @@ static int bind_vector(struct binder *b, const struct model_stack *stack, const 
             continue;
         const bool is_cut = b->desc->shard.n_ranks > 1 && row->shard == SHARD_ROWS;
         for (uint32_t e = 0; e < stack->count; e++) {
-            const struct matrix_at at = {row, stack->layer, e};
+            const struct matrix_at at = {row, stack->layer, stack->first + e};
             float *to = part + (size_t)e * stack->rows;
             int status = is_cut ? read_share(b, at, to) : read_vector(b, at, to);
             if (status != QUIRE_OK)
@@ -608,13 +620,23 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     return QUIRE_OK;
 }
 
+/* A router must have a row for each expert, before memory is taken for them. */
+static int count_vector(struct binder *b, const struct model_stack *stack, const struct model_tensor *row,
+                        struct weights_contents *f)
+{
+    struct checkpoint_tensor t;
+    const int status = find(b, (struct matrix_at){row, stack->layer, 0}, &t);
+    f->n_vector_weights += (uint64_t)stack->count * stack->cols * model_size_of(b->desc, stack->layer, row->rows);
+    return status == QUIRE_NOT_FOUND && row->owner != OF_EXPERTS ? QUIRE_OK : status;
+}
+
 /* All matrices of a part of a stack. */
 static int count_part(struct binder *b, const struct model_stack *stack, const struct model_tensor *row,
                       struct weights_contents *f)
 {
     int status = QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < stack->count; i++)
-        status = count_matrix(b, (struct matrix_at){row, stack->layer, i}, f);
+        status = count_matrix(b, (struct matrix_at){row, stack->layer, stack->first + i}, f);
     return status;
 }
 
@@ -629,8 +651,7 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
             if (stack.parts->kind == TENSOR_MATRIX)
                 status = count_part(b, &stack, &stack.parts[i], f);
             else
-                f->n_vector_weights += (uint64_t)stack.count * stack.cols *
-                                       model_size_of(b->desc, stack.layer, stack.parts[i].rows);
+                status = count_vector(b, &stack, &stack.parts[i], f);
         }
     if (status != QUIRE_OK || f->has_quantized || b->desc->facts->quantization.layout == QUANTIZATION_NONE ||
         b->desc->shard.n_stages) /* a stage's layers may be those that are not */

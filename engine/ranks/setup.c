@@ -33,6 +33,7 @@ static const struct field numbers_of[] = {
     FIELD(enforce_eager),
     FIELD(ignore_unused_tensors),
     FIELD(tensor_parallel_size),
+    FIELD(enable_expert_parallel),
     FIELD(pipeline_parallel_size),
     HOSTS_FIELD(gpu_memory_utilization),
 };

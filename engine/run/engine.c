@@ -236,6 +236,10 @@ static int load_weights(struct engine *e, const struct engine_options *o, struct
                                  .first_layer = e->model->own.shard.first_layer,
                                  .end_layer = e->model->own.shard.end_layer,
                                  .n_threads = e->plan->n_threads};
+    if (e->model->own.shard.whole_experts) {
+        keep.rank = e->model->own.shard.rank;
+        keep.n_ranks = e->model->own.shard.n_ranks;
+    }
     if (keep.dir)
         keep.checkpoint = checkpoint_digest(e->model->files->checkpoint);
     struct weights_progress progress = {.fn = NULL};

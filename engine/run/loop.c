@@ -321,12 +321,15 @@ static void measure(struct engine *e, struct engine_stats *stats)
     measure_kv(e, sched_idle(e->run->sched) && s.n_pins + s.n_kept == 0, stats);
 }
 
-static void publish_tenants(struct engine *e)
+/* What takes longer to add up than a step may cost. */
+static void measure_at_times(struct engine *e, struct engine_stats *stats)
 {
     uint64_t now_us = quire_now_us();
     if (now_us < e->run->loop->tenants_due_us && !sched_idle(e->run->sched))
         return;
     e->run->loop->tenants_due_us = now_us + TENANTS_EVERY_US;
+    stats->n_experts = forward_expert_load(e->forward, stats->expert_tokens, ENGINE_MAX_EXPERTS,
+                                           &stats->expert_imbalance);
     for (uint32_t t = 0; t < e->policy->options.n_tenants; t++)
         e->run->loop->tenants[t] = sched_tenant_stats(e->run->sched, t);
     mailbox_publish_tenants(e->mailbox, e->run->loop->tenants);
@@ -337,7 +340,7 @@ void engine_publish(struct engine *e, uint64_t busy_us)
     struct engine_stats *stats = &e->run->report.stats;
     if (!e->run->loop->dead) {
         measure(e, stats);
-        publish_tenants(e);
+        measure_at_times(e, stats);
     } else {
         stats->n_running = stats->n_waiting = 0;
         stats->n_waiting_tokens = 0;

@@ -105,16 +105,27 @@ static int deal_ends(const struct checkpoint *checkpoint, const struct model_des
     return QUIRE_OK;
 }
 
+static int check_experts(const struct engine_options *o, const struct model_desc *desc, struct quire_error *err)
+{
+    if (!o->enable_expert_parallel || model_largest_whole(desc, SIZE_EXPERTS) > 0)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_UNSUPPORTED, "--enable-expert-parallel: %s is not a mixture of experts: leave it out",
+                      desc->config->architecture);
+}
+
 int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
                       uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err)
 {
     const uint32_t n_places = at_least_one(o->tensor_parallel_size), n_stages = at_least_one(o->pipeline_parallel_size);
+    struct model_desc whole = *desc;
     uint32_t n_threads;
     *weight_bytes = checkpoint_total_bytes(checkpoint);
     *own = *desc;
-    if (n_places == 1 && n_stages == 1)
-        return QUIRE_OK;
-    int status = check_options(o, desc, err);
+    int status = check_experts(o, desc, err);
+    if (status != QUIRE_OK || (n_places == 1 && n_stages == 1))
+        return status;
+    whole.shard.whole_experts = o->enable_expert_parallel && n_places > 1;
+    status = check_options(o, &whole, err);
     if (status == QUIRE_OK && !o->n_threads) {
         status = k_backend_threads(&(struct k_backend_options){.cpu_bind = o->cpu_bind}, &n_threads, err);
         o->n_threads = at_least_one(n_threads / (o->local_ranks ? o->local_ranks : n_places * n_stages));
@@ -122,11 +133,11 @@ int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpo
     if (status != QUIRE_OK)
         return status;
     bool last_has_more;
-    *own = model_share_describe(desc, 0, n_places); /* of all places alike */
+    *own = model_share_describe(&whole, 0, n_places); /* of all places alike */
     status = deal_ends(checkpoint, own, n_stages, &last_has_more, err);
     if (status != QUIRE_OK)
         return status;
-    *own = model_share_describe(desc, rank % n_places, n_places);
+    *own = model_share_describe(&whole, rank % n_places, n_places);
     model_stage_describe(own, rank / n_places, n_stages, last_has_more);
     return weights_look_share(checkpoint, NULL, own, weight_bytes, err);
 }

@@ -63,7 +63,7 @@ static int call_gemm_gated(struct op_binding *n, uint64_t t, uint32_t count, str
 
 static int call_moe_route(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
-    const struct op_moe *moe = &n->c->moe;
+    const struct op_moe *moe = n->c->moe;
     const struct k_moe_route_args args = {.x_dev = n->x + t * n->c->n_cols,
                                           .router_dev = n->moe->router,
                                           .bias_dev = n->vector,
@@ -88,7 +88,7 @@ static int call_moe_route(struct op_binding *n, uint64_t t, uint32_t count, stru
 
 static struct k_moe_gemm_args moe_gemm_args(const struct op_binding *n, uint64_t t, uint32_t count, float *y)
 {
-    const struct op_moe *moe = &n->c->moe;
+    const struct op_moe *moe = n->c->moe;
     return (struct k_moe_gemm_args){.weight = n->weight,
                                     .x_dev = n->x + t * n->d->x_width,
                                     .experts_dev = n->ids + t * moe->n_used,
@@ -104,7 +104,7 @@ static struct k_moe_gemm_args moe_gemm_args(const struct op_binding *n, uint64_t
 static int call_moe_gemm(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const struct op_case *c = n->c;
-    const struct k_moe_gemm_args args = moe_gemm_args(n, t, count, n->out + t * c->moe.n_used * c->n_rows);
+    const struct k_moe_gemm_args args = moe_gemm_args(n, t, count, n->out + t * c->moe->n_used * c->n_rows);
     return n->b->ops->moe_gemm(n->b, &args, err);
 }
 
@@ -112,7 +112,7 @@ static int call_moe_gemm_gated(struct op_binding *n, uint64_t t, uint32_t count,
 {
     const struct op_case *c = n->c;
     const struct k_moe_gemm_gated_args args = {.gemm = moe_gemm_args(n, t, count, n->gate_up),
-                                               .out_dev = n->out + t * c->moe.n_used * (c->n_rows / 2),
+                                               .out_dev = n->out + t * c->moe->n_used * (c->n_rows / 2),
                                                .gate = op_gate(c)};
     return n->b->ops->moe_gemm_gated(n->b, &args, err);
 }
@@ -121,13 +121,13 @@ static int call_moe_combine(struct op_binding *n, uint64_t t, uint32_t count, st
 {
     const uint64_t n_cols = n->c->n_cols;
     const struct k_moe_combine_args args = {.y_dev = n->x + t * n->d->x_width,
-                                            .weights_dev = n->moe->weights + t * n->c->moe.n_used,
+                                            .weights_dev = n->moe->weights + t * n->c->moe->n_used,
                                             .shared_dev = n->moe->shared ? n->moe->shared + t * n_cols : NULL,
                                             .shared_weights_dev = n->moe->shared_weights ? n->moe->shared_weights + t
                                                                                          : NULL,
                                             .out_dev = n->out + t * n_cols,
                                             .n_tokens = count,
-                                            .n_used = n->c->moe.n_used,
+                                            .n_used = n->c->moe->n_used,
                                             .n_cols = n->c->n_cols};
     return n->b->ops->moe_combine(n->b, &args, err);
 }

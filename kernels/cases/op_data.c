@@ -64,8 +64,8 @@ static uint32_t x_width(const struct op_case *c)
     case K_OP_KV_COPY:
     case K_OP_ROPE_ANGLES: return 0;
     case K_OP_RMSNORM: return c->n_rows ? c->n_rows : c->n_cols;
-    case K_OP_MOE_GEMM: return c->n_cols * (c->moe.per_choice ? c->moe.n_used : 1);
-    case K_OP_MOE_COMBINE: return c->n_cols * c->moe.n_used;
+    case K_OP_MOE_GEMM: return c->n_cols * (c->moe->per_choice ? c->moe->n_used : 1);
+    case K_OP_MOE_COMBINE: return c->n_cols * c->moe->n_used;
     default: return c->n_cols;
     }
 }
@@ -258,7 +258,7 @@ static bool make_parameters(const struct op_case *c, struct op_data *d, uint64_t
         return false;
     if (!op_moe_make(c, d, state))
         return false;
-    if (((is_norm && c->extra) || (c->into && c->moe.n_used == 0)) &&
+    if (((is_norm && c->extra) || (c->into && !c->moe)) &&
         !(d->add = random_f32(n_tokens * c->n_cols, state, c->values)))
         return false;
     return !op_is_gemm(c) || !c->extra || (d->vector = random_f32(op_all_rows(c), state, VALUES_PLAIN));
@@ -346,11 +346,11 @@ int op_output_make(const struct op_case *c, struct op_output *out, struct quire_
     switch (c->op) {
     case K_OP_GEMM: add_output(out, (uint64_t)c->n_rows * 4, 4); break;
     case K_OP_GEMM_GATED: add_output(out, (uint64_t)c->n_rows / 2 * 4, 4); break;
-    case K_OP_MOE_GEMM: add_output(out, (uint64_t)c->moe.n_used * c->n_rows * 4, 4); break;
-    case K_OP_MOE_GEMM_GATED: add_output(out, (uint64_t)c->moe.n_used * (c->n_rows / 2) * 4, 4); break;
+    case K_OP_MOE_GEMM: add_output(out, (uint64_t)c->moe->n_used * c->n_rows * 4, 4); break;
+    case K_OP_MOE_GEMM_GATED: add_output(out, (uint64_t)c->moe->n_used * (c->n_rows / 2) * 4, 4); break;
     case K_OP_MOE_ROUTE:
-        add_output(out, c->moe.n_used * UINT64_C(4), 4); /* weights */
-        add_output(out, c->moe.n_used * UINT64_C(4), 4); /* experts */
+        add_output(out, c->moe->n_used * UINT64_C(4), 4); /* weights */
+        add_output(out, c->moe->n_used * UINT64_C(4), 4); /* experts */
         if (c->extra)
             add_output(out, 4, 4); /* weights of the shared expert */
         break;

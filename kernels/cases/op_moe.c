@@ -15,14 +15,14 @@ static float *floats(uint64_t n, uint64_t *state)
 /* Rising and distinct in each token. Expert 0 is popular, and the last one is not used. */
 static bool make_choices(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
-    const uint32_t n_experts = c->moe.n_experts > c->moe.n_used ? c->moe.n_experts - 1 : c->moe.n_experts;
-    d->ids = malloc((uint64_t)op_n_tokens(c) * c->moe.n_used * sizeof *d->ids);
+    const uint32_t n_experts = c->moe->n_experts > c->moe->n_used ? c->moe->n_experts - 1 : c->moe->n_experts;
+    d->ids = malloc((uint64_t)op_n_tokens(c) * c->moe->n_used * sizeof *d->ids);
     for (uint64_t t = 0; d->ids && t < op_n_tokens(c); t++) {
         uint32_t n = 0;
-        for (uint32_t e = 0; e < n_experts && n < c->moe.n_used; e++) {
-            const uint32_t wanted = c->moe.n_used - n, left = n_experts - e;
+        for (uint32_t e = 0; e < n_experts && n < c->moe->n_used; e++) {
+            const uint32_t wanted = c->moe->n_used - n, left = n_experts - e;
             if ((e == 0 && t % 3 != 0) || op_random(state) % left < wanted)
-                d->ids[t * c->moe.n_used + n++] = e;
+                d->ids[t * c->moe->n_used + n++] = e;
         }
     }
     return d->ids != NULL;
@@ -32,14 +32,14 @@ static bool make_choices(const struct op_case *c, struct op_data *d, uint64_t *s
 static bool make_router(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     const uint64_t n_cols = c->n_cols;
-    d->moe.router = floats(c->moe.n_experts * n_cols, state);
-    for (uint64_t e = 4; d->moe.router && !c->extra && e < c->moe.n_experts; e += 5)
+    d->moe.router = floats(c->moe->n_experts * n_cols, state);
+    for (uint64_t e = 4; d->moe.router && !c->extra && e < c->moe->n_experts; e += 5)
         for (uint64_t k = 0; k < n_cols; k++)
             d->moe.router[e * n_cols + k] = d->moe.router[(e - 1) * n_cols + k];
     if (!c->extra)
         return d->moe.router != NULL;
-    d->vector = floats(c->moe.n_experts, state);
-    d->moe.correction = floats(c->moe.n_experts, state);
+    d->vector = floats(c->moe->n_experts, state);
+    d->moe.correction = floats(c->moe->n_experts, state);
     d->moe.gate = floats(n_cols, state);
     return d->moe.router && d->vector && d->moe.correction && d->moe.gate;
 }
@@ -47,7 +47,7 @@ static bool make_router(const struct op_case *c, struct op_data *d, uint64_t *st
 static bool make_sum(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     const uint64_t n_tokens = op_n_tokens(c);
-    if (!(d->moe.weights = floats(n_tokens * c->moe.n_used, state)))
+    if (!(d->moe.weights = floats(n_tokens * c->moe->n_used, state)))
         return false;
     if ((c->extra || c->into) && !(d->moe.shared = floats(n_tokens * c->n_cols, state)))
         return false;
@@ -95,9 +95,9 @@ void op_moe_choice(const struct op_case *c, const struct op_data *d, uint64_t ch
     *one = *c;
     one->op = c->op == K_OP_MOE_GEMM ? K_OP_GEMM : K_OP_GEMM_GATED;
     one->n_tokens = 1;
-    one->moe = (struct op_moe){.n_experts = 0};
+    one->moe = NULL;
     *of = (struct op_data){.x_width = c->n_cols,
-                           .x = d->x + (c->moe.per_choice ? choice : choice / c->moe.n_used) * c->n_cols,
+                           .x = d->x + (c->moe->per_choice ? choice : choice / c->moe->n_used) * c->n_cols,
                            .vector = d->vector ? d->vector + row : NULL};
     if (op_is_quantized(c))
         of->parts[0] = op_expert_view(c, &d->parts[0], expert);

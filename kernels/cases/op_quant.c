@@ -91,7 +91,7 @@ static bool make_planes(const struct op_case *c, struct k_weight_view *w, uint64
         memcpy(scales + i * size, w->format.scale == K_F32 ? (const void *)&x : &h, size);
     }
     w->scales = scales;
-    if (c->has_zeros) {
+    if (op_stored(c).has_zeros) {
         int8_t *zeros = malloc(w->n_rows * groups);
         if (!zeros)
             return false;
@@ -100,7 +100,7 @@ static bool make_planes(const struct op_case *c, struct k_weight_view *w, uint64
             zeros[i] = (int8_t)(zeros[i] & 15);
         w->zero_points = zeros;
     }
-    if (c->permuted) {
+    if (op_stored(c).permuted) {
         uint32_t *order = malloc(w->n_cols * sizeof *order);
         if (!order)
             return false;
@@ -111,7 +111,7 @@ static bool make_planes(const struct op_case *c, struct k_weight_view *w, uint64
         }
         w->permutation = order;
     }
-    w->x_scale = c->x_scale;
+    w->x_scale = op_stored(c).x_scale;
     return true;
 }
 
@@ -143,8 +143,8 @@ static bool make_part(const struct op_case *c, uint32_t part, struct k_weight_vi
         make_finite(data, drawn, format.kind);
     for (uint64_t at = drawn; at < bytes; at += drawn)
         memcpy(data + at, data, bytes - at < drawn ? bytes - at : drawn);
-    w->scale_rows = format.packing == K_PACKING_PLANES ? c->scale_rows : 0;
-    w->scale_step = format.packing == K_PACKING_PLANES ? c->scale_step : 0;
+    w->scale_rows = format.packing == K_PACKING_PLANES ? op_stored(c).scale_rows : 0;
+    w->scale_step = format.packing == K_PACKING_PLANES ? op_stored(c).scale_step : 0;
     return format.packing != K_PACKING_PLANES || make_planes(c, w, state);
 }
 

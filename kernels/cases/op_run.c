@@ -277,11 +277,11 @@ static void copy_parts(struct op_binding *n, struct k_weight_view views[K_WEIGHT
 /* all: the rows of every expert */
 static void create_experts(struct op_binding *n, const struct k_weight_view *all)
 {
-    struct k_weight_view *views = made(n, malloc(n->c->moe.n_experts * sizeof *views));
-    for (uint32_t e = 0; views && e < n->c->moe.n_experts; e++)
+    struct k_weight_view *views = made(n, malloc(n->c->moe->n_experts * sizeof *views));
+    for (uint32_t e = 0; views && e < n->c->moe->n_experts; e++)
         views[e] = op_expert_view(n->c, all, e);
     if (is_ok(n))
-        keep(n, n->b->ops->weight_create(n->b, views, n->c->moe.n_experts, 1, &n->weight, &n->err));
+        keep(n, n->b->ops->weight_create(n->b, views, n->c->moe->n_experts, 1, &n->weight, &n->err));
     free(views);
 }
 
@@ -381,17 +381,13 @@ static void bind_workspace(struct op_binding *n)
         .max_model_len = longest,
         .max_gemm_cols = op_is_gemm(c) ? c->n_cols : 0,
         .n_threads = n->variant.n_threads ? n->variant.n_threads : 4,
-        .n_experts = c->moe.n_experts,
-        .n_used = c->moe.n_used,
+        .n_experts = c->moe ? c->moe->n_experts : 0,
+        .n_used = c->moe ? c->moe->n_used : 0,
         .expert_rows = c->n_rows,
     };
     struct k_plan_bytes bytes;
     n->b->ops->planner->workspace(&dims, &bytes);
-    n->workspace = new_buffer(n, NULL,
-                              c->moe.n_used > 0 ? bytes.moe
-                              : op_is_gemm(c)   ? bytes.gemm
-                                                : bytes.attention,
-                              false);
+    n->workspace = new_buffer(n, NULL, c->moe ? bytes.moe : op_is_gemm(c) ? bytes.gemm : bytes.attention, false);
     n->cache->plan_bytes = bytes.attention_plan;
     if (c->op == K_OP_ATTENTION) {
         n->cache->plan_dev = new_buffer(n, NULL, n->cache->plan_bytes, false);
@@ -413,9 +409,9 @@ static void bind_moe(struct op_binding *n)
 {
     const struct op_case *c = n->c;
     const struct op_moe_data *d = &n->d->moe;
-    const uint64_t t = n->n_tokens, n_choices = t * c->moe.n_used;
-    n->moe->router = input(n, d->router, (uint64_t)c->moe.n_experts * c->n_cols * 4);
-    n->moe->correction = input(n, d->correction, c->moe.n_experts * UINT64_C(4));
+    const uint64_t t = n->n_tokens, n_choices = t * c->moe->n_used;
+    n->moe->router = input(n, d->router, (uint64_t)c->moe->n_experts * c->n_cols * 4);
+    n->moe->correction = input(n, d->correction, c->moe->n_experts * UINT64_C(4));
     n->moe->gate = input(n, d->gate, c->n_cols * UINT64_C(4));
     n->moe->weights = input(n, d->weights, n_choices * 4);
     n->moe->shared = input(n, d->shared, t * c->n_cols * 4);
@@ -438,7 +434,7 @@ static void bind_arrays(struct op_binding *n)
         n->x = new_buffer(n, d->x, x_bytes, !x_written);
     n->add = c->into ? NULL : input(n, d->add, t * c->n_cols * 4);
     const uint64_t n_vector = op_is_gemm(c)             ? op_all_rows(c)
-                              : c->op == K_OP_MOE_ROUTE ? c->moe.n_experts
+                              : c->op == K_OP_MOE_ROUTE ? c->moe->n_experts
                               : c->op == K_OP_ATTENTION ? c->n_q_heads
                                                         : c->n_cols;
     n->vector = input(n, d->vector, n_vector * 4);
@@ -446,11 +442,11 @@ static void bind_arrays(struct op_binding *n)
     n->q_norm = input(n, d->q_norm, c->head_dim * 4);
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * (c->head_dim - c->n_fixed) * 4);
-    n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : op_is_moe_gemm(c) ? t * c->moe.n_used : t) * 4);
-    if (c->moe.n_used > 0)
+    n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : op_is_moe_gemm(c) ? t * c->moe->n_used : t) * 4);
+    if (c->moe)
         bind_moe(n);
     if (c->op == K_OP_MOE_GEMM_GATED)
-        n->gate_up = new_buffer(n, NULL, t * c->moe.n_used * c->n_rows * 4, false);
+        n->gate_up = new_buffer(n, NULL, t * c->moe->n_used * c->n_rows * 4, false);
     if (c->op == K_OP_GEMM_GATED)
         n->gate_up = new_buffer(n, NULL, t * c->n_rows * 4, false);
     if (c->op == K_OP_ATTENTION) {

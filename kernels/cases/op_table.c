@@ -25,12 +25,12 @@
 #define MMA_BATCHES(n, k) MMA(1, n, k), MMA(8, n, k), MMA(16, n, k), MMA(512, n, k)
 /* Experts: n rows of each, or n of gate and of up, e experts of which a token uses u. */
 #define MOE(dt, t, n, k, e, u, ...) \
-    {.op = K_OP_MOE_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, .moe = {.n_experts = e, .n_used = u, __VA_ARGS__}
+    {.op = K_OP_MOE_GEMM, .dtype = dt, .n_tokens = t, .n_rows = n, .n_cols = k, .moe = &(const struct op_moe){.n_experts = e, .n_used = u, __VA_ARGS__}
 #define MOE_GATED(dt, t, n, k, e, u, ...) \
-    {.op = K_OP_MOE_GEMM_GATED, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, .moe = {.n_experts = e, .n_used = u}, __VA_ARGS__}
+    {.op = K_OP_MOE_GEMM_GATED, .dtype = dt, .n_tokens = t, .n_rows = 2 * (n), .n_cols = k, .moe = &(const struct op_moe){.n_experts = e, .n_used = u}, __VA_ARGS__}
 #define ROUTE(t, k, e, u, ...) \
-    {.op = K_OP_MOE_ROUTE, .n_tokens = t, .n_cols = k, .moe = {.n_experts = e, .n_used = u, __VA_ARGS__}
-#define COMBINE(t, n, u, ...) {.op = K_OP_MOE_COMBINE, .n_tokens = t, .n_cols = n, .moe = {.n_used = u}, __VA_ARGS__}
+    {.op = K_OP_MOE_ROUTE, .n_tokens = t, .n_cols = k, .moe = &(const struct op_moe){.n_experts = e, .n_used = u, __VA_ARGS__}
+#define COMBINE(t, n, u, ...) {.op = K_OP_MOE_COMBINE, .n_tokens = t, .n_cols = n, .moe = &(const struct op_moe){.n_used = u}, __VA_ARGS__}
 #define LAYER(t, n, ...) {.op = K_OP_LAYERNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
 #define POOL(how, n, ...) {.op = K_OP_POOL, .pooling = how, .n_cols = n, __VA_ARGS__}
 #define NORM(t, n, ...) {.op = K_OP_RMSNORM, .n_tokens = t, .n_cols = n, __VA_ARGS__}
@@ -68,6 +68,8 @@
 #define E2M1 OF_PLANES(K_E2M1, 4, 32, K_E8M0)
 #define E4M3(group) OF_PLANES(K_E4M3, 8, group, K_BF16)
 #define E5M2(group) OF_PLANES(K_E5M2, 8, group, K_F32)
+/* Of quantized weights: what their format does not say. */
+#define STORED(...) .stored = &(const struct op_stored){__VA_ARGS__}
 #define FLOATS(format_, t, n, k, ...) GEMM(K_F16, t, n, k, .format = format_, __VA_ARGS__)
 #define QUANT(format_, t, n, k, ...)                                                            \
     GEMM(K_F16, t, n, k, .format = format_, __VA_ARGS__),                                       \
@@ -167,25 +169,25 @@ const struct op_case op_test_cases[] = {
     QUANT(INT4(32), 19, 37, 288), QUANT(INT4(64), 19, 21, 320), QUANT(INT4(128), 19, 37, 384), QUANT(INT4(0), 19, 21, 288),
     QUANT(INT8(0), 19, 37, 320), QUANT(INT8(32), 19, 21, 288), QUANT(INT8(128), 19, 37, 640),
     QUANT(MXFP4, 19, 37, 288), QUANT(IQ4_NL, 19, 37, 288), QUANT(IQ4_XS, 19, 37, 512), QUANT(E2M1, 19, 37, 288), QUANT(E2M1, 3, 21, 300), QUANT(E2M1, 70, 19, 640, .extra = true),
-    QUANT(MXFP4, 1, 37, 896), QUANT(IQ4_NL, 1, 37, 896), QUANT(IQ4_XS, 1, 37, 1280), QUANT(E2M1, 1, 37, 896), QUANT(E2M1, 1, 37, 1120, .permuted = true), QUANT(E2M1, 1, 5, 45),
-    FLOATS(E4M3(128), 19, 21, 384, .scale_rows = 8), FLOATS(E4M3(0), 7, 21, 96), FLOATS(E5M2(64), 19, 21, 192), FLOATS(E5M2(0), 3, 21, 100),
+    QUANT(MXFP4, 1, 37, 896), QUANT(IQ4_NL, 1, 37, 896), QUANT(IQ4_XS, 1, 37, 1280), QUANT(E2M1, 1, 37, 896), QUANT(E2M1, 1, 37, 1120, STORED(.permuted = true)), QUANT(E2M1, 1, 5, 45),
+    FLOATS(E4M3(128), 19, 21, 384, STORED(.scale_rows = 8)), FLOATS(E4M3(0), 7, 21, 96), FLOATS(E5M2(64), 19, 21, 192), FLOATS(E5M2(0), 3, 21, 100),
     /* The same many times per thread, with one token and with a few; biases; one token and one row. */
     QUANT(Q8_0, 1, 300, 896, .extra = true), QUANT(Q4_0, 2, 300, 896, .extra = true), QUANT(Q4_K, 1, 300, 1024), QUANT(Q6_K, 4, 131, 768, .extra = true),
     QUANT(Q4_0, 1, 37, 896), QUANT(Q4_1, 1, 37, 896), QUANT(Q5_0, 1, 37, 896), QUANT(Q5_1, 1, 37, 928), QUANT(Q8_0, 1, 37, 1120), /* one token */
     QUANT(Q2_K, 1, 37, 1280), QUANT(Q3_K, 1, 37, 1280), QUANT(Q4_K, 1, 37, 1536), QUANT(Q5_K, 1, 37, 1280), QUANT(Q6_K, 1, 37, 768),
     QUANT(Q8_0, 1, 1, 32), QUANT(Q4_K, 33, 65, 256), QUANT(Q4_0, 70, 19, 64), QUANT(INT8(0), 67, 33, 128, .extra = true),
     /* Zero points, also of 8 bits: differences up to 255; columns in another order; one scale for all activations. */
-    QUANT(INT4(64), 9, 37, 320, .has_zeros = true), QUANT(INT4(128), 5, 21, 300, .has_zeros = true, .permuted = true),
-    QUANT(INT8(0), 9, 37, 288, .has_zeros = true), QUANT(INT8(64), 5, 21, 192, .has_zeros = true),
-    QUANT(INT8(0), 9, 21, 320, .x_scale = 0.0078f), QUANT(INT4(32), 9, 21, 320, .x_scale = 0.011f, .permuted = true),
-    QUANT(INT8(32), 5, 21, 100, .permuted = true), QUANT(INT8(128), 9, 37, 256, .scale_rows = 16), QUANT(INT4(64), 1, 37, 256, .scale_step = 2), QUANT(E2M1, 5, 37, 256, .scale_step = 2),
+    QUANT(INT4(64), 9, 37, 320, STORED(.has_zeros = true)), QUANT(INT4(128), 5, 21, 300, STORED(.has_zeros = true, .permuted = true)),
+    QUANT(INT8(0), 9, 37, 288, STORED(.has_zeros = true)), QUANT(INT8(64), 5, 21, 192, STORED(.has_zeros = true)),
+    QUANT(INT8(0), 9, 21, 320, STORED(.x_scale = 0.0078f)), QUANT(INT4(32), 9, 21, 320, STORED(.x_scale = 0.011f, .permuted = true)),
+    QUANT(INT8(32), 5, 21, 100, STORED(.permuted = true)), QUANT(INT8(128), 9, 37, 256, STORED(.scale_rows = 16)), QUANT(INT4(64), 1, 37, 256, STORED(.scale_step = 2)), QUANT(E2M1, 5, 37, 256, STORED(.scale_step = 2)),
     /* Columns that fill no group and no byte; groups longer than a row. */
     QUANT(INT4(32), 5, 21, 101), QUANT(INT4(0), 5, 21, 45), QUANT(INT8(0), 5, 21, 31), QUANT(INT8(16), 5, 21, 77), QUANT(INT4(48), 5, 21, 130),
     QUANT(INT4(1024), 5, 21, 96), QUANT(INT8(0), 2, 5, 1), QUANT(INT8(0), 9, 19, 5000),
     /* Parts of several formats; gate and up. */
-    QUANT(Q4_K, 9, 90, 512, .n_parts = 3, .other = Q6_K, .extra = true), QUANT(Q8_0, 5, 60, 288, .n_parts = 2, .other = K_FORMAT_F16),
-    QUANT(IQ4_XS, 5, 90, 512, .n_parts = 3, .other = IQ4_NL), QUANT(MXFP4, 3, 60, 256, .n_parts = 3, .other = E2M1),
-    QUANT(Q5_0, 17, 70, 256, .n_parts = 4, .other = Q8_0), QUANT(INT4(64), 5, 60, 256, .n_parts = 3, .other = INT8(0)),
+    QUANT(Q4_K, 9, 90, 512, .n_parts = 3, STORED(.other = Q6_K), .extra = true), QUANT(Q8_0, 5, 60, 288, .n_parts = 2, STORED(.other = K_FORMAT_F16)),
+    QUANT(IQ4_XS, 5, 90, 512, .n_parts = 3, STORED(.other = IQ4_NL)), QUANT(MXFP4, 3, 60, 256, .n_parts = 3, STORED(.other = E2M1)),
+    QUANT(Q5_0, 17, 70, 256, .n_parts = 4, STORED(.other = Q8_0)), QUANT(INT4(64), 5, 60, 256, .n_parts = 3, STORED(.other = INT8(0))),
     /* Experts: one token and several, more than a batch of 256, an expert without tokens, segments, every form. */
     MOE(K_F16, 1, 33, 100, 8, 2)}, MOE(K_BF16, 5, 17, 96, 4, 4, .per_choice = true)}, MOE(K_F32, 9, 31, 80, 1, 1)},
     MOE(K_F16, 70, 19, 100, 9, 3), .extra = true}, MOE(K_BF16, 300, 7, 48, 5, 2), .unit = 16},
@@ -194,12 +196,12 @@ const struct op_case op_test_cases[] = {
     MOE(K_F16, 21, 20, 224, 4, 2, .per_choice = true), .form = K_FORM_TILE, .unit = 64}, MOE(K_BF16, 19, 33, 97, 4, 2), .form = K_FORM_TILE_BF16},
     MOE(K_F16, 1, 37, 512, 4, 2), .format = Q4_K}, MOE(K_F16, 9, 20, 288, 4, 2), .format = Q8_0}, MOE(K_F16, 70, 19, 256, 3, 2), .format = Q6_K, .form = K_FORM_INT8},
     MOE(K_F16, 1, 37, 288, 5, 3), .format = Q8_0, .form = K_FORM_INT8}, MOE(K_F16, 17, 21, 512, 4, 2), .format = Q4_K, .form = K_FORM_INT8, .extra = true},
-    MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), .has_zeros = true}, MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), .has_zeros = true, .form = K_FORM_INT8},
+    MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), STORED(.has_zeros = true)}, MOE(K_F16, 9, 21, 320, 4, 2), .format = INT4(64), STORED(.has_zeros = true), .form = K_FORM_INT8},
     MOE(K_F16, 5, 21, 192, 4, 2), .format = E4M3(64)}, MOE(K_F16, 7, 19, 256, 4, 2), .format = INT8(0), .form = K_FORM_INT8},
     MOE(K_F16, 1, 37, 96, 8, 4), .format = E2M1}, MOE(K_F16, 9, 21, 300, 4, 2), .format = E2M1, .extra = true}, MOE(K_F16, 1, 37, 96, 8, 4), .format = E2M1, .form = K_FORM_INT8},
     MOE(K_F16, 17, 21, 320, 4, 2, .per_choice = true), .format = E2M1, .form = K_FORM_INT8, .unit = 32}, MOE(K_F16, 1, 37, 288, 5, 3), .format = MXFP4, .form = K_FORM_INT8},
     MOE(K_F16, 9, 21, 288, 4, 2), .format = MXFP4}, MOE(K_F16, 9, 21, 256, 4, 2), .format = IQ4_XS, .form = K_FORM_INT8}, MOE(K_F16, 9, 21, 96, 4, 2), .format = IQ4_NL, .form = K_FORM_INT8},
-    MOE_GATED(K_F16, 1, 33, 96, 8, 2), MOE_GATED(K_F16, 7, 24, 96, 4, 2, .format = E2M1, .scale_step = 2, .extra = true, .gate = K_GATE_CLAMPED, .scale = 7.0f), MOE_GATED(K_BF16, 30, 24, 100, 5, 2, .extra = true), MOE_GATED(K_BF16, 300, 5, 64, 4, 3, .form = K_FORM_TILE),
+    MOE_GATED(K_F16, 1, 33, 96, 8, 2), MOE_GATED(K_F16, 7, 24, 96, 4, 2, .format = E2M1, STORED(.scale_step = 2), .extra = true, .gate = K_GATE_CLAMPED, .scale = 7.0f), MOE_GATED(K_BF16, 30, 24, 100, 5, 2, .extra = true), MOE_GATED(K_BF16, 300, 5, 64, 4, 3, .form = K_FORM_TILE),
     MOE_GATED(K_F16, 9, 33, 100, 5, 2, .gate = K_GATE_GELU_TANH), MOE_GATED(K_BF16, 30, 24, 96, 4, 2, .extra = true, .gate = K_GATE_CLAMPED, .scale = 0.7f),
     MOE_GATED(K_F16, 12, 24, 256, 4, 2, .format = Q4_K, .form = K_FORM_INT8), MOE_GATED(K_F16, 3, 24, 256, 4, 2, .format = Q5_K),
     ROUTE(1, 96, 8, 2)}, ROUTE(9, 100, 60, 8, .normalize = true)}, ROUTE(70, 33, 128, 8), .extra = true}, ROUTE(5, 15, 5, 5)}, ROUTE(3, 64, 1, 1)},
@@ -212,7 +214,7 @@ const struct op_case op_test_cases[] = {
     /* Segments that divide groups and pairs in a byte, segments longer than groups, and empty ones. */
     QUANT(Q8_0, 7, 37, 896, .unit = 64, .extra = true), QUANT(Q8_0, 9, 21, 1280, .unit = 80), QUANT(Q4_0, 9, 21, 640, .unit = 80), QUANT(Q4_K, 9, 37, 1280, .unit = 80),
     QUANT(Q6_K, 9, 21, 1280, .unit = 80), QUANT(Q4_K, 17, 21, 4864, .unit = 256), QUANT(Q6_K, 1, 37, 1024, .unit = 128), QUANT(Q2_K, 3, 21, 768, .unit = 48),
-    QUANT(INT4(128), 9, 37, 640, .unit = 64), QUANT(INT4(64), 7, 21, 560, .unit = 80, .has_zeros = true), QUANT(INT8(0), 9, 37, 640, .unit = 80), QUANT(INT8(128), 5, 21, 384, .unit = 64),
+    QUANT(INT4(128), 9, 37, 640, .unit = 64), QUANT(INT4(64), 7, 21, 560, .unit = 80, STORED(.has_zeros = true)), QUANT(INT8(0), 9, 37, 640, .unit = 80), QUANT(INT8(128), 5, 21, 384, .unit = 64),
     QUANT(MXFP4, 9, 37, 1280, .unit = 80), QUANT(IQ4_NL, 9, 21, 640, .unit = 80), QUANT(IQ4_XS, 9, 21, 1280, .unit = 80), QUANT(E2M1, 7, 21, 560, .unit = 80), QUANT(E2M1, 1, 21, 640, .unit = 64),
     QUANT(IQ4_XS, 1, 37, 1024, .unit = 128), QUANT(MXFP4, 1, 65, 896, .unit = 64), QUANT(Q5_1, 5, 21, 96, .unit = 16), QUANT(Q4_0, 1, 65, 896, .unit = 64), FLOATS(E4M3(128), 5, 21, 640, .unit = 64),
     /* Numbers of all sizes, and a NaN or an infinity. */
@@ -228,12 +230,12 @@ const struct op_case op_test_cases[] = {
     QUANT(Q8_0, 1, 21, 288, .values = VALUES_FULL), QUANT(Q5_0, 1, 21, 288, .values = VALUES_FULL), QUANT(Q6_K, 1, 21, 256, .values = VALUES_FULL), QUANT(Q4_0, 1, 21, 288, .values = VALUES_FULL),
     QUANT(Q6_K, 1, 21, 256, .values = VALUES_BROKEN), QUANT(INT4(32), 9, 21, 288, .values = VALUES_BROKEN), FLOATS(E4M3(0), 5, 21, 96, .values = VALUES_WIDE),
 
-    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 512, .format = Q4_K, .other = Q6_K, .n_parts = 3},
+    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 512, .format = Q4_K, STORED(.other = Q6_K), .n_parts = 3},
     {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 96, .format = Q8_0, .into = true},
-    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 320, .format = INT4(64), .has_zeros = true, .permuted = true},
+    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 320, .format = INT4(64), STORED(.has_zeros = true, .permuted = true)},
     {.op = K_OP_EMBED, .n_tokens = 5, .n_rows = 40, .n_cols = 101, .format = E4M3(0)},
-    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 512, .format = IQ4_XS, .other = IQ4_NL, .n_parts = 3},
-    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 96, .format = MXFP4, .other = E2M1, .n_parts = 2},
+    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 512, .format = IQ4_XS, STORED(.other = IQ4_NL), .n_parts = 3},
+    {.op = K_OP_EMBED, .n_tokens = 9, .n_rows = 40, .n_cols = 96, .format = MXFP4, STORED(.other = E2M1), .n_parts = 2},
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 5, .n_rows = 300, .n_cols = 100, .n_parts = 2},
     {.op = K_OP_EMBED, .dtype = K_BF16, .n_tokens = 33, .n_rows = 77, .n_cols = 96},
     {.op = K_OP_EMBED, .dtype = K_F32, .n_tokens = 1, .n_rows = 3, .n_cols = 1},
@@ -435,14 +437,15 @@ const struct op_case op_bench_cases[] = {
     MMA(1, 128256, 4096), MMA(8, 128256, 4096), MMA(16, 128256, 4096),
     {.op = K_OP_EMBED, .dtype = K_F16, .n_tokens = 64, .n_rows = 32000, .n_cols = 896},
     QUANT(Q8_0, 1, 4864, 896), QUANT(Q8_0, 16, 4864, 896), QUANT(Q8_0, 512, 4864, 896), QUANT(Q4_0, 1, 4864, 896), QUANT(Q4_0, 16, 4864, 896),
-    QUANT(Q4_0, 512, 4864, 896), QUANT(Q4_K, 1, 896, 4864), QUANT(Q6_K, 1, 896, 4864), QUANT(INT4(128), 1, 4864, 896), QUANT(INT8(0), 1, 4864, 896),
+    QUANT(Q4_0, 512, 4864, 896), QUANT(Q4_K, 1, 896, 4864), QUANT(Q6_K, 1, 896, 4864), QUANT(IQ4_NL, 1, 4864, 896), QUANT(IQ4_NL, 16, 4864, 896), QUANT(IQ4_XS, 1, 896, 4864), QUANT(MXFP4, 1, 4864, 896), QUANT(MXFP4, 16, 4864, 896), QUANT(INT4(128), 1, 4864, 896), QUANT(INT8(0), 1, 4864, 896),
     NORM(1, 896, .extra = true), NORM(64, 896, .extra = true), NORM(1, 4096, .extra = true), NORM(2048, 4096, .extra = true),
     GATED(K_F16, 1, 4864, 896), GATED(K_F16, 64, 4864, 896), GATED_MMA(1, 8960, 1536), GATED_MMA(512, 8960, 1536),
     GATED_MMA(512, 14336, 4096), GATED_BATCHES(14336, 4096),
     /* o and down of the 8B model in segments, and the layer's quantized weights. */
     MMA_SERVED(4096, 4096, 128), MMA_SERVED(4096, 14336, 256),
     QUANT(INT4(128), 1, 28672, 4096), QUANT(INT4(128), 16, 28672, 4096), QUANT(INT8(0), 1, 28672, 4096), QUANT(Q8_0, 1, 28672, 4096),
-    QUANT(Q4_K, 1, 28672, 4096), QUANT(Q4_K, 512, 28672, 4096),
+    QUANT(Q4_K, 1, 28672, 4096), QUANT(Q4_K, 512, 28672, 4096), QUANT(Q4_0, 1, 28672, 4096), QUANT(IQ4_NL, 1, 28672, 4096), QUANT(IQ4_XS, 1, 28672, 4096), QUANT(IQ4_XS, 512, 28672, 4096),
+    QUANT(MXFP4, 1, 28672, 4096), QUANT(MXFP4, 512, 28672, 4096), QUANT(INT4(32), 1, 28672, 4096), QUANT(E2M1, 1, 28672, 4096), QUANT(E2M1, 16, 28672, 4096),
     {.op = K_OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 32},
     ROPE(K_F16, 14, 2, 64, 16, SEQS({64, 448})), ROPE(K_F16, 32, 8, 128, 16, .extra = true, SEQS({2048, 0})),
     ATTN(K_F16, 14, 2, 64, 16, SEQS({1, 2047})), ATTN(K_F16, 14, 2, 64, 16, SEQS({128, 384})),
@@ -510,7 +513,7 @@ bool op_is_moe_gemm(const struct op_case *c)
 
 uint64_t op_all_rows(const struct op_case *c)
 {
-    return (uint64_t)c->n_rows * (op_is_moe_gemm(c) ? c->moe.n_experts : 1);
+    return (uint64_t)c->n_rows * (op_is_moe_gemm(c) ? c->moe->n_experts : 1);
 }
 
 struct k_gate op_gate(const struct op_case *c)
@@ -521,6 +524,11 @@ struct k_gate op_gate(const struct op_case *c)
 bool op_is_quantized(const struct op_case *c)
 {
     return c->format.bits > 0;
+}
+
+struct op_stored op_stored(const struct op_case *c)
+{
+    return c->stored ? *c->stored : (struct op_stored){.scale_rows = 0};
 }
 
 bool op_has_cache(const struct op_case *c)
@@ -544,7 +552,7 @@ struct k_format op_format(const struct op_case *c, uint32_t part)
         return k_kv_format(c->dtype);
     if (!op_is_quantized(c))
         return k_format_of(c->dtype);
-    return part % 2 == 1 && c->other.bits > 0 ? c->other : c->format;
+    return part % 2 == 1 && op_stored(c).other.bits > 0 ? op_stored(c).other : c->format;
 }
 
 uint32_t op_part_rows(const struct op_case *c, uint32_t part)
@@ -564,9 +572,9 @@ uint64_t op_weight_bytes(const struct op_case *c)
         bool has_planes = format.packing == K_PACKING_PLANES;
         bytes += op_part_rows(c, p) *
                  (k_format_bytes(format, c->n_cols) + (has_planes ? groups * k_dtype_bytes(format.scale) : 0) +
-                  (has_planes && c->has_zeros ? groups : 0));
+                  (has_planes && op_stored(c).has_zeros ? groups : 0));
     }
-    return bytes * (op_is_moe_gemm(c) ? c->moe.n_experts : 1);
+    return bytes * (op_is_moe_gemm(c) ? c->moe->n_experts : 1);
 }
 
 bool op_is_fill(const struct op_case *c, uint64_t token)
@@ -593,25 +601,38 @@ const char *op_sampling_name(enum op_sampling sampling)
 
 static void append_format(const struct op_case *c)
 {
+    const struct op_stored stored = op_stored(c);
     append(" %s", k_format_name(op_format(c, 0)));
-    if (c->other.bits > 0)
-        append("/%s", k_format_name(c->other));
+    if (stored.other.bits > 0)
+        append("/%s", k_format_name(stored.other));
     if (c->format.packing == K_PACKING_PLANES && c->format.group > 0)
         append(" of %u", c->format.group);
     else if (c->format.packing == K_PACKING_PLANES)
         append(" of a row");
-    if (c->scale_rows > 1)
-        append(" and %u rows", c->scale_rows);
-    if (c->scale_step > 1)
-        append(" at every row %u", c->scale_step);
-    append("%s%s%s", c->has_zeros ? ", zeros" : "", c->permuted ? ", permuted" : "",
-           c->x_scale != 0 ? ", x scale" : "");
+    if (stored.scale_rows > 1)
+        append(" and %u rows", stored.scale_rows);
+    if (stored.scale_step > 1)
+        append(" at every row %u", stored.scale_step);
+    append("%s%s%s", stored.has_zeros ? ", zeros" : "", stored.permuted ? ", permuted" : "",
+           stored.x_scale != 0 ? ", x scale" : "");
+}
+
+static void append_moe(enum k_operation op, const struct op_moe *moe)
+{
+    static const char *const scores[] = {"softmax", "top softmax", "sigmoid"};
+    append(" C%u", moe->n_used);
+    if (moe->n_experts > 0)
+        append(" E%u", moe->n_experts);
+    if (moe->n_groups > 1)
+        append(" of %u/%u groups%s", moe->n_groups_used, moe->n_groups, moe->group_by_best ? " by best" : "");
+    append("%s%s", moe->per_choice ? " per choice" : "", moe->normalize ? " normalized" : "");
+    if (op == K_OP_MOE_ROUTE)
+        append(" %s", scores[moe->score]);
 }
 
 const char *op_name(const struct op_case *c)
 {
     static const char *const values[] = {"", " wide", " tiny", " sharp", " broken", " full"};
-    static const char *const scores[] = {"softmax", "top softmax", "sigmoid"};
     static const char *const forms[] = {"", " tile", " tile-bf16", " mma", " int8"};
     name[0] = '\0';
     append("%s", k_operation_name(c->op));
@@ -642,15 +663,8 @@ const char *op_name(const struct op_case *c)
         append(" N%u", c->n_rows);
     if (c->n_cols > 0)
         append(" K%u", c->n_cols);
-    if (c->moe.n_used > 0)
-        append(" C%u", c->moe.n_used);
-    if (c->moe.n_experts > 0)
-        append(" E%u", c->moe.n_experts);
-    if (c->moe.n_groups > 1)
-        append(" of %u/%u groups%s", c->moe.n_groups_used, c->moe.n_groups, c->moe.group_by_best ? " by best" : "");
-    append("%s%s", c->moe.per_choice ? " per choice" : "", c->moe.normalize ? " normalized" : "");
-    if (c->op == K_OP_MOE_ROUTE)
-        append(" %s", scores[c->moe.score]);
+    if (c->moe)
+        append_moe(c->op, c->moe);
     if (c->n_parts > 1)
         append(" in %u parts", c->n_parts);
     if (c->unit > 0)

@@ -35,11 +35,19 @@ struct op_seq { /* a sequence's tokens in the step: n_tokens from this position 
 };
 
 struct op_moe { /* of operations on experts */
-    uint32_t n_experts, n_used; /* 0: the operation has none */
+    uint32_t n_experts; /* 0: combine, which needs no number */
+    uint32_t n_used;
     bool per_choice; /* moe_gemm: each choice has an input of its own */
     enum k_route_score score;
     uint32_t n_groups, n_groups_used;
     bool group_by_best, normalize;
+};
+
+struct op_stored { /* of quantized weights: what their format does not say */
+    struct k_format other; /* format of the second and the fourth part; bits 0: the case's format too */
+    uint32_t scale_rows, scale_step; /* as in struct k_weight_view */
+    bool has_zeros, permuted; /* planes with zero points, planes with an order of columns */
+    float x_scale;
 };
 
 struct op_case {
@@ -47,17 +55,14 @@ struct op_case {
     enum op_values values;
     enum k_dtype dtype; /* dtype of the weights, or of the KV cache as k_kv_format() takes it */
     struct k_format format; /* format of quantized weights of a GEMM or a table; bits 0: plain, of `dtype` */
-    struct k_format other; /* format of the second and the fourth part; bits 0: `format` too */
-    uint32_t scale_rows, scale_step; /* as in struct k_weight_view */
-    bool has_zeros, permuted; /* planes with zero points, planes with an order of columns */
-    float x_scale;
+    const struct op_stored *stored; /* NULL: nothing but the format */
     enum k_gemm_form form;
     uint32_t n_tokens; /* T; rows of logits for sampling; blocks copied; 0: the sum over seqs */
     /* N of a GEMM (gate's and up's rows together), V of embed and sampling, rows that gather picks, blocks per arena of
      * a copy; rmsnorm: the width of rows that contain its row in their middle, in place. */
     uint32_t n_rows;
     uint32_t n_cols; /* K of a GEMM, H, frequencies of the angles */
-    struct op_moe moe; /* n_rows is N of one expert */
+    const struct op_moe *moe; /* NULL: an operation without experts; n_rows is N of one expert */
     uint32_t n_parts; /* parts of a weight; 0 counts as 1 */
     uint32_t unit; /* columns per unit of a GEMM that is summed in segments; 0: no segments */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
@@ -88,6 +93,7 @@ struct k_gate op_gate(const struct op_case *c);
 bool op_is_moe_gemm(const struct op_case *c); /* whether it is a GEMM of experts */
 uint64_t op_all_rows(const struct op_case *c); /* rows of the matrices of all experts; n_rows of others */
 bool op_is_quantized(const struct op_case *c); /* whether its weights are quantized */
+struct op_stored op_stored(const struct op_case *c); /* zeros if the case has none */
 bool op_has_cache(const struct op_case *c);
 bool op_has_byte_cache(const struct op_case *c); /* whether its KV cache has 8 bits and scales */
 struct k_format op_format(const struct op_case *c, uint32_t part); /* format of a weight's part, or of the cache */

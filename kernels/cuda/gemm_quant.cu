@@ -59,6 +59,15 @@ QUANT_FN float4 read4_plain(const struct cuda_quant &p, const unsigned char *row
                                       : widen4<K_BF16>(row, k);
 }
 
+/* Returns the numbers of four codes of 4 bits, as bytes. A permutation selects from eight bytes, so there are two, and a
+ * third one selects between them by each code's highest bit. */
+QUANT_FN uint32_t numbers_of(const struct k_codes &codes, uint32_t word)
+{
+    const uint32_t low = __byte_perm(codes.words[0], codes.words[1], word & 0x7777u);
+    const uint32_t high = __byte_perm(codes.words[2], codes.words[3], word & 0x7777u);
+    return __byte_perm(low, high, 0x3210u | (word & 0x8888u) >> 1);
+}
+
 /* Reads four q of a row, columns [k, k + 4). Those from `end` on are 0. k is a multiple of 4. */
 QUANT_FN float4 read4(const struct cuda_quant &p, const unsigned char *row, uint32_t k, uint32_t end, float zero)
 {
@@ -67,14 +76,17 @@ QUANT_FN float4 read4(const struct cuda_quant &p, const unsigned char *row, uint
         return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (!p.groups_dev)
         return read4_plain(p, row, k);
-    uint32_t word = p.kind == CUDA_QUANT_INT4 ? *(const uint16_t *)(row + k / 2) : *(const uint32_t *)(row + k);
+    const bool is_4_bit = p.kind == CUDA_QUANT_INT4 || p.kind == CUDA_QUANT_CODES;
+    uint32_t word = is_4_bit ? *(const uint16_t *)(row + k / 2) : *(const uint32_t *)(row + k);
+    if (p.kind == CUDA_QUANT_CODES)
+        word = numbers_of(p.codes, word);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t byte = word >> 8 * i & 0xffu;
         float v = p.kind == CUDA_QUANT_INT4   ? (float)(word >> 4 * i & 15u) - zero
-                  : p.kind == CUDA_QUANT_INT8 ? (float)(int8_t)byte - zero
                   : p.kind == CUDA_QUANT_E4M3 ? k_f32_from_e4m3((uint8_t)byte)
-                                              : k_f32_from_e5m2((uint8_t)byte);
+                  : p.kind == CUDA_QUANT_E5M2 ? k_f32_from_e5m2((uint8_t)byte)
+                                              : (float)(int8_t)byte - zero; /* zero is 0 for codes */
         q[i] = k + i < end ? v : 0.0f;
     }
     return make_float4(q[0], q[1], q[2], q[3]);
@@ -319,9 +331,11 @@ static __global__ void __launch_bounds__(THREADS) quant_round_token_kernel(struc
 /* Reads four q as bytes, columns [k, k + 4) of a row that is padded with zeros. */
 QUANT_FN uint32_t read_bytes(const struct cuda_quant &p, const unsigned char *row, uint32_t k, int32_t zero)
 {
-    if (p.kind != CUDA_QUANT_INT4)
+    if (p.kind != CUDA_QUANT_INT4 && p.kind != CUDA_QUANT_CODES)
         return *(const uint32_t *)(row + k);
     uint32_t word = *(const uint16_t *)(row + k / 2), bytes = 0;
+    if (p.kind == CUDA_QUANT_CODES)
+        return numbers_of(p.codes, word);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++)
         bytes |= (((word >> 4 * i & 15u) - (uint32_t)zero) & 0xffu) << 8 * i;

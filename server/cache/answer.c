@@ -202,11 +202,11 @@ static bool read_token(const uint8_t *p, size_t n, struct wire_token *t, size_t 
     return true;
 }
 
-static bool read_done(const uint8_t *p, size_t n, struct wire_done *d)
+static bool read_done(const uint8_t *p, size_t n, struct answer_ending *d)
 {
     if (n < DONE_BYTES || p[0] > WIRE_FINISH_CANCELLED || p[1] > (LAST | HAS_STOP_TOKEN))
         return false;
-    *d = (struct wire_done){
+    *d = (struct answer_ending){
         .finish = p[0],
         .last = p[1] & LAST,
         .has_stop_token = p[1] & HAS_STOP_TOKEN,
@@ -265,7 +265,7 @@ static const char *check_token(const struct answer *a, const struct answer_event
     return NULL;
 }
 
-static const char *check_done(const struct answer *a, const struct wire_done *d, struct checked *c)
+static const char *check_done(const struct answer *a, const struct answer_ending *d, struct checked *c)
 {
     if (d->choice >= a->n_choices || c->over[d->choice] || c->last)
         return "the end of an unknown or finished choice";

@@ -87,11 +87,17 @@ static inline bool answer_is_timely(int64_t created_s, int64_t expires_s, int64_
 bool answer_key(const void *bytes, size_t n, struct key256 *out);
 
 enum answer_kind { ANSWER_TOKEN, ANSWER_PROMPT_LOGPROB, ANSWER_DONE };
+struct answer_ending { /* of a choice; members as in struct wire_done */
+    uint32_t choice, finish;
+    bool last, has_stop_token;
+    uint32_t stop_token;
+    uint32_t n_prompt, n_cached, n_generated, n_created;
+};
 struct answer_event {
     enum answer_kind kind;
     uint32_t pause_us; /* since the event before */
     struct wire_token token;
-    struct wire_done done; /* account, drafts and predictions: zero */
+    struct answer_ending done;
 };
 /* *cursor starts at 0. Returns false if no event follows (yet), or if unchecked bytes hold no valid one. */
 bool answer_next(struct answer_events events, size_t *cursor, struct answer_event *out);

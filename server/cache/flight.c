@@ -2,7 +2,7 @@
  *
  * It records the events of the source below and delivers them to each waiter at the waiter's own pace, so that a
  * late waiter first receives the earlier events and then continues with the others. If no other request may join and
- * the answer is not cached, events are passed on without a record (is_direct). */
+ * the answer is not cached, events are passed on without a record (writer is NULL). */
 #include "server/cache/cache_internal.h"
 
 #include "base/clock.h"
@@ -31,7 +31,7 @@ struct flight {
     struct response_cache *cache;
     struct key256 key;
     struct waiter_list waiters;
-    struct answer_writer writer;
+    struct answer_writer *writer; /* owned; the record. NULL: events are passed on without one */
     uint64_t below_id, engine_id;
     struct store_lookup *lookup;
     uint64_t looked_ns;
@@ -45,7 +45,7 @@ struct flight {
     uint32_t ttl_s;
     uint64_t n_clears; /* the cache's n_clears when the flight began */
     bool is_background, is_looking, is_below, is_accepted, is_over;
-    bool is_listed, is_cached, is_direct, is_unseeded, is_unbounded, has_any_length;
+    bool is_listed, is_cached, is_unseeded, is_unbounded, has_any_length;
     unsigned n_busy; /* it is freed when this is 0 */
     bool is_cut[REQUEST_MAX_CHOICES];
     uint32_t n_tokens[REQUEST_MAX_CHOICES];
@@ -110,6 +110,14 @@ static void drop_question(struct flight *f)
     f->question = NULL;
 }
 
+static void drop_record(struct flight *f)
+{
+    if (f->writer)
+        answer_drop(f->writer);
+    free(f->writer);
+    f->writer = NULL;
+}
+
 static void flight_end(struct flight *f)
 {
     unlist(f);
@@ -122,7 +130,7 @@ static void flight_end(struct flight *f)
     drop_question(f);
     if (f->resumed)
         cached_leave(f->resumed);
-    answer_drop(&f->writer);
+    drop_record(f);
     free(f);
 }
 
@@ -160,12 +168,11 @@ static void go_direct(struct flight *f)
 {
     struct waiter *a;
     unlist(f);
-    if (f->is_direct)
+    if (!f->writer)
         return;
     for (a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         waiter_tell(a, true);
-    f->is_direct = true;
-    answer_drop(&f->writer);
+    drop_record(f);
     for (a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         a->written = NULL;
 }
@@ -215,7 +222,7 @@ static void fail(struct flight *f, struct failure how)
     hold(f);
     f->is_below = false;
     go_direct(f);
-    f->cache->stats.n_not_stored++;
+    f->cache->counts.n_not_stored++;
     struct waiter_list all;
     waiter_list_init(&all);
     while ((a = TAILQ_FIRST(&f->waiters.head)))
@@ -261,16 +268,16 @@ static void tell_resumed(struct flight *f)
     size_t cursor = 0;
     struct cached *k = f->resumed;
     f->resumed = NULL;
-    f->cache->stats.n_resumed++;
-    f->cache->stats.n_tokens_resumed += k->answer.n_generated;
+    f->cache->counts.n_resumed++;
+    f->cache->counts.n_tokens_resumed += k->answer.n_generated;
     while (answer_next(k->answer.events, &cursor, &e)) {
         if (e.kind != ANSWER_TOKEN)
             continue;
         f->n_tokens[0]++;
-        answer_token(&f->writer, &e.token, quire_now_us());
+        answer_token(f->writer, &e.token, quire_now_us());
     }
     cached_leave(k);
-    if (f->writer.bytes.failed)
+    if (f->writer->bytes.failed)
         fail_no_memory(f);
     else
         tell_all(f);
@@ -284,7 +291,7 @@ static void on_accepted(void *context, uint64_t engine_id)
     f->engine_id = engine_id;
     for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         waiter_accepted(a, engine_id);
-    if (f->resumed && !f->is_over)
+    if (f->resumed && f->writer && !f->is_over)
         tell_resumed(f);
     release(f);
 }
@@ -306,17 +313,17 @@ static void take_token(struct flight *f, const struct wire_token *token, bool of
     hold(f);
     if (!of_prompt)
         f->n_tokens[token->choice]++;
-    if (!f->is_direct && f->writer.bytes.n > ANSWER_MAX_BYTES - SPACE_FOR_THE_END)
+    if (f->writer && f->writer->bytes.n > ANSWER_MAX_BYTES - SPACE_FOR_THE_END)
         go_direct(f);
-    if (f->is_direct) {
+    if (!f->writer) {
         for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
             waiter_token(a, token, of_prompt);
     } else {
         if (of_prompt)
-            answer_prompt_logprob(&f->writer, token, quire_now_us());
+            answer_prompt_logprob(f->writer, token, quire_now_us());
         else
-            answer_token(&f->writer, token, quire_now_us());
-        if (f->writer.bytes.failed)
+            answer_token(f->writer, token, quire_now_us());
+        if (f->writer->bytes.failed)
             fail_no_memory(f);
         else
             tell_all(f);
@@ -339,15 +346,15 @@ static void keep(struct flight *f, struct cached *k, uint32_t ttl_s)
     struct response_cache *c = f->cache;
     struct answer_store *store = c->store;
     const uint64_t n = k->answer.n_generated;
-    c->stats.n_stored++;
+    c->counts.n_stored++;
     /* One that may not be given again in this process' time has no place in its memory. */
-    if (!f->is_unseeded || c->options.unseeded)
-        memory_layer_add(&c->memory, k);
+    if (!f->is_unseeded || c->unseeded)
+        memory_layer_add(c->memory, k);
     if (store)
         store->ops->put(store, f->key, (const uint8_t *)k->bytes.data, k->bytes.n, k->answer.created_s, ttl_s,
                         n > UINT32_MAX ? UINT32_MAX : (uint32_t)n, f->domain);
     if (f->has_any_length)
-        resume_keep(&c->memory, k, &f->any_length, cache_wall_ms());
+        resume_keep(c->memory, k, &f->any_length, cache_wall_ms());
     if (f->question && f->question->similar)
         similar_keep(c->similar, f->question->similar, &f->key, k->expires_ms);
 }
@@ -374,13 +381,13 @@ static void finish(struct flight *f)
 {
     struct response_cache *c = f->cache;
     const int64_t now_ms = cache_wall_ms();
-    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
+    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->ttl_s;
     struct answer answer;
     struct buffer bytes;
     struct cached *k = NULL;
     f->is_below = false;
     unlist(f);
-    if (answer_end(&f->writer, now_ms / 1000, f->is_unseeded, &bytes, &answer))
+    if (answer_end(f->writer, now_ms / 1000, f->is_unseeded, &bytes, &answer))
         k = cached_new(&bytes, &answer, now_ms + (int64_t)ttl_s * 1000);
     if (!k) {
         fail_no_memory(f);
@@ -389,7 +396,7 @@ static void finish(struct flight *f)
     if (f->is_cached && !is_cleared(f))
         keep(f, k, ttl_s);
     else
-        c->stats.n_not_stored++;
+        c->counts.n_not_stored++;
     hand_over(f, k, false);
     cached_leave(k);
     flight_end(f);
@@ -399,7 +406,7 @@ static void hand_on_done(struct flight *f, const struct wire_done *done)
 {
     if (done->last) {
         f->is_below = false;
-        f->cache->stats.n_not_stored++;
+        f->cache->counts.n_not_stored++;
     }
     for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         waiter_done(a, done);
@@ -410,7 +417,7 @@ static void hand_on_done(struct flight *f, const struct wire_done *done)
 /* A waiter that has received nothing may start again after an error, as after a rejection. */
 static bool is_first_word(const struct flight *f, const struct wire_done *done)
 {
-    return done->finish >= WIRE_FINISH_CANCELLED && done->last && !f->is_direct && f->writer.n_generated == 0 &&
+    return done->finish >= WIRE_FINISH_CANCELLED && done->last && f->writer && f->writer->n_generated == 0 &&
            f->waiters.n > 1;
 }
 
@@ -425,7 +432,7 @@ static void on_done(void *context, const struct wire_done *done)
         similar_drafted(f->cache->similar, f->question->match.similarity, done->n_predicted, done->n_predicted_right);
     if (is_first_word(f, done)) {
         fail(f, (struct failure){.done = done});
-    } else if (f->is_direct || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
+    } else if (!f->writer || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
         f->is_cached = false;
         go_direct(f);
         hand_on_done(f, done);
@@ -445,8 +452,8 @@ static void on_done(void *context, const struct wire_done *done)
             said.has_stop_token = false;
             said.stop_token = 0;
         }
-        answer_done(&f->writer, &said, quire_now_us());
-        if (f->writer.bytes.failed)
+        answer_done(f->writer, &said, quire_now_us());
+        if (f->writer->bytes.failed)
             fail_no_memory(f);
         else if (done->last)
             finish(f);
@@ -472,22 +479,19 @@ static bool serve_from_memory(struct response_cache *c, struct waiter *a, const 
 {
     const uint64_t begun_ns = quire_now_ns();
     const int64_t now_ms = cache_wall_ms();
-    struct cached *k = memory_layer_find(&c->memory, key, now_ms);
+    struct cached *k = memory_layer_find(c->memory, key, now_ms);
     if (k && (!hit_fits(&k->answer, spec) || !hit_is_young(&k->answer, a->max_age_s, now_ms / 1000)))
         k = NULL;
-    c->stats.memory.n_lookups++;
     const uint64_t ended_ns = quire_now_ns();
-    cache_observe(&c->stats.memory.latency, (double)(ended_ns - begun_ns) * 1e-9);
+    memory_layer_looked(c->memory, k, (double)(ended_ns - begun_ns) * 1e-9);
     completion_looked(&a->lookups, (struct completion_lookup){"memory", begun_ns, ended_ns, k});
-    if (!k) {
-        c->stats.memory.n_misses++;
+    if (!k)
         return false;
-    }
     hit_count_memory(c, k);
     hit_begin(c, a, &k->answer, "memory");
     a->cached = k;
     cached_read(k);
-    verifier_served(&c->verifier, k, spec);
+    verifier_served(c->verifier, k, spec);
     waiter_move(a, &c->replays);
     waiter_tell(a, false);
     return true;
@@ -499,10 +503,10 @@ static int join(struct flight *f, struct waiter *a, const struct request_spec *s
     int status = waiter_keep_request(a, spec, terms, err);
     if (status != QUIRE_OK)
         return status;
-    f->cache->stats.n_joined++;
+    f->cache->counts.n_joined++;
     a->origin = (struct completion_origin){.from = COMPLETION_JOINED, .layer = "flight", .key = f->key};
     a->flight = f;
-    a->written = &f->writer;
+    a->written = f->writer;
     a->behind = true;
     if (!terms->no_store && terms->ttl_s > f->ttl_s)
         f->ttl_s = terms->ttl_s;
@@ -517,15 +521,15 @@ static int join(struct flight *f, struct waiter *a, const struct request_spec *s
 static void resume(struct flight *f, const struct request_spec *spec)
 {
     struct response_cache *c = f->cache;
-    if (!f->has_any_length || f->is_direct || is_cleared(f))
+    if (!f->has_any_length || !f->writer || is_cleared(f))
         return;
     const uint64_t begun_ns = quire_now_ns();
-    f->resumed = resume_find(&c->memory, &f->any_length, spec, cache_wall_ms());
+    f->resumed = resume_find(c->memory, &f->any_length, spec, cache_wall_ms());
     waiter_looked(&f->waiters, "beginning", begun_ns, quire_now_ns(), f->resumed);
     if (!f->resumed)
         return;
     cached_read(f->resumed);
-    memory_layer_use(&c->memory, f->resumed);
+    memory_layer_use(c->memory, f->resumed);
 }
 
 /* To the source below. */
@@ -536,9 +540,9 @@ static int submit_below(struct flight *f, const struct request_spec *spec, struc
     uint32_t *prompt = NULL;
     if (f->resumed && !resume_spec(f->resumed, spec, &asked, &prompt))
         return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
-    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->options.ttl_s;
+    const uint32_t ttl_s = f->ttl_s ? f->ttl_s : c->ttl_s;
     hit_mark(&f->key, f->is_cached ? ttl_s : 0, &asked);
-    hit_report_send(c);
+    hit_report_send(c->hit_report);
     int status = c->below.submit(c->below.self, &asked, NULL, &events, f, &f->below_id, err);
     free(prompt);
     return status;
@@ -552,10 +556,10 @@ static uint32_t max_age_of(const struct flight *f)
 static int launch(struct flight *f, const struct request_spec *spec, struct quire_error *err)
 {
     struct response_cache *c = f->cache;
-    c->stats.n_computed++;
+    c->counts.n_computed++;
     const struct question *q = f->question;
-    if (!f->is_direct)
-        answer_begin(&f->writer, f->key, spec->n,
+    if (f->writer)
+        answer_begin(f->writer, f->key, spec->n,
                      q ? (struct answer_question){q->text, q->n} : (struct answer_question){0}, quire_now_us());
     f->is_below = true;
     int status = submit_below(f, spec, err);
@@ -587,7 +591,7 @@ static bool may_give(struct flight *f, const struct answer *answer)
         !hit_is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
         return false;
     const enum guard guard = guard_differs(f->question->text, f->question->n, q->text, q->n);
-    f->cache->stats.n_guarded[guard]++;
+    f->cache->counts.n_guarded[guard]++;
     return guard == GUARD_NONE;
 }
 
@@ -651,7 +655,7 @@ static void on_similar_looked(void *context, enum store_found found, const uint8
     struct cached *k = found == STORE_FOUND ? hit_found(f->cache, &f->question->match.answer, &entry, NULL, 0) : NULL;
     waiter_looked(&f->waiters, f->cache->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (k && !is_cleared(f))
-        memory_layer_add(&f->cache->memory, k);
+        memory_layer_add(f->cache->memory, k);
     if (!k && found != STORE_AWAY)
         similar_remove(f->cache->similar, &f->question->match.answer);
     similar_found(f, k);
@@ -669,7 +673,7 @@ static void on_similar(void *context, const struct similar_match *match)
     if (t.looked_ns > 0)
         waiter_looked(&f->waiters, "similar", t.embedded_ns, t.looked_ns, match);
     f->looked_ns = quire_now_ns();
-    struct cached *k = match && !is_cleared(f) ? memory_layer_find(&c->memory, &match->answer, cache_wall_ms()) : NULL;
+    struct cached *k = match && !is_cleared(f) ? memory_layer_find(c->memory, &match->answer, cache_wall_ms()) : NULL;
     if (match)
         waiter_looked(&f->waiters, "memory", f->looked_ns, quire_now_ns(), k);
     if (match)
@@ -691,7 +695,7 @@ static void on_similar(void *context, const struct similar_match *match)
 /* Nothing is computed before it is known whether the answer to a similar question does. */
 static bool may_wait(const struct flight *f)
 {
-    return f->question && f->question->is_compared && similar_options(f->cache->similar)->mode == SIMILAR_ANSWER;
+    return f->question && f->question->is_compared && similar_mode(f->cache->similar) == SIMILAR_ANSWER;
 }
 
 /* A similar question is looked for: before anything is computed where that may spare it, else meanwhile. */
@@ -740,13 +744,13 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     (void)created_s; /* the answer says it itself */
     f->lookup = NULL;
     f->is_looking = false;
-    cache_observe(&c->stats.store.latency, (double)(quire_now_ns() - f->looked_ns) * 1e-9);
+    cache_observe(&c->counts.store.latency, (double)(quire_now_ns() - f->looked_ns) * 1e-9);
     struct cached *k = found == STORE_FOUND ? hit_found(c, &f->key, &(struct store_entry){bytes, n, expires_s, hits},
                                                         f->spec, max_age_of(f))
                                             : NULL;
     waiter_looked(&f->waiters, c->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (!k) {
-        c->stats.store.n_misses++;
+        c->counts.store.n_misses++;
         if (look_similar(f, true))
             return;
         hold(f);
@@ -757,11 +761,11 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
         return;
     }
     hold(f);
-    c->stats.store.n_hits++;
+    c->counts.store.n_hits++;
     c->store->ops->hit(c->store, f->key);
     unlist(f);
     if (!is_cleared(f))
-        memory_layer_add(&c->memory, k);
+        memory_layer_add(c->memory, k);
     for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false)) {
         hit_count(c, &k->answer);
         hit_begin(c, a, &k->answer, c->store->ops->name);
@@ -780,11 +784,11 @@ static bool look_store(struct flight *f)
     /* During a clear the store is not queried, because it would still find the old entries. */
     if (!store || !TAILQ_EMPTY(&c->clearings))
         return false;
-    c->stats.store.n_lookups++;
+    c->counts.store.n_lookups++;
     f->looked_ns = quire_now_ns();
     f->lookup = store->ops->get(store, f->key, on_looked, f);
     f->is_looking = f->lookup != NULL;
-    c->stats.store.n_misses += !f->is_looking;
+    c->counts.store.n_misses += !f->is_looking;
     return f->is_looking;
 }
 
@@ -806,12 +810,13 @@ static bool look(struct flight *f, const struct request_spec *spec)
     return false;
 }
 
-static int begin(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
-                 const struct completion_terms *terms, bool looks, struct quire_error *err)
+/* Returns NULL if memory is short. */
+static struct flight *flight_new(struct response_cache *c, const struct key256 *key, const struct request_spec *spec,
+                                 const struct completion_terms *terms, bool looks)
 {
     struct flight *f = calloc(1, sizeof *f);
     if (!f)
-        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+        return NULL;
     f->cache = c;
     f->key = *key;
     f->domain = terms->domain;
@@ -820,15 +825,28 @@ static int begin(struct response_cache *c, struct waiter *a, const struct key256
     keep_numbers(f, spec);
     f->is_unseeded = cache_is_unseeded(spec);
     f->is_unbounded = !terms->is_bounded;
-    f->is_cached = !terms->no_store && (!f->is_unseeded || c->options.unseeded || c->store);
+    f->is_cached = !terms->no_store && (!f->is_unseeded || c->unseeded || c->store);
+    waiter_list_init(&f->waiters);
+    f->writer = f->is_cached ? calloc(1, sizeof *f->writer) : NULL;
+    if (f->is_cached && !f->writer) {
+        free(f);
+        return NULL;
+    }
     f->is_listed = f->is_cached && looks && !id_map_find(&c->flights, flight_id(key)) &&
                    id_map_add(&c->flights, flight_id(key), (uintptr_t)f) == QUIRE_OK;
-    f->is_direct = !f->is_cached && !f->is_listed;
-    waiter_list_init(&f->waiters);
+    return f;
+}
+
+static int begin(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
+                 const struct completion_terms *terms, bool looks, struct quire_error *err)
+{
+    struct flight *f = flight_new(c, key, spec, terms, looks);
+    if (!f)
+        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     waiter_move(a, &f->waiters);
     a->origin = (struct completion_origin){.from = COMPLETION_COMPUTED, .layer = "", .key = *key};
     a->flight = f;
-    a->written = f->is_direct ? NULL : &f->writer;
+    a->written = f->writer;
     f->n_prompt = spec->n_prompt;
     f->has_any_length = resume_key(&c->identity, spec, terms, &f->any_length);
     if (looks)
@@ -854,7 +872,7 @@ static int begin(struct response_cache *c, struct waiter *a, const struct key256
 int flight_ask(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
                const struct completion_terms *terms, struct quire_error *err)
 {
-    const bool looks = !terms->no_cache && (!cache_is_unseeded(spec) || c->options.unseeded);
+    const bool looks = !terms->no_cache && (!cache_is_unseeded(spec) || c->unseeded);
     struct flight *f = looks ? find_flight(c, key, spec->background) : NULL;
     if (looks && serve_from_memory(c, a, key, spec))
         return QUIRE_OK;

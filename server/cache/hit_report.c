@@ -1,11 +1,19 @@
-/* Reports to the source below how often cached responses were served. */
-#include "server/cache/cache_internal.h"
+#include "server/cache/hit_report.h"
 
 #include "base/encoding/little_endian.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define SEND_AFTER_US 200000
+#define HITS_MAX 64u
+
+struct hit_report {
+    const struct completion_source *below;
+    struct event *due; /* pending while something waits */
+    uint32_t n, next; /* next: index of the entry that is overwritten when all are used */
+    uint32_t items[3 * HITS_MAX]; /* as completion_source.report_hits takes them */
+};
 
 uint64_t hit_report_name(const struct key256 *key)
 {
@@ -19,10 +27,9 @@ static void send_later(struct hit_report *r)
         event_add(r->due, &soon);
 }
 
-void hit_report_send(struct response_cache *c)
+void hit_report_send(struct hit_report *r)
 {
-    struct hit_report *r = &c->hit_report;
-    const struct completion_source *below = &c->below;
+    const struct completion_source *below = r->below;
     if (r->n == 0)
         return;
     if (below->report_hits && !below->report_hits(below->self, r->items, r->n)) {
@@ -40,9 +47,8 @@ static void on_due(evutil_socket_t fd, short what, void *context)
     hit_report_send(context);
 }
 
-void hit_report_add(struct response_cache *c, const struct key256 *key, uint64_t n_hits)
+void hit_report_add(struct hit_report *r, const struct key256 *key, uint64_t n_hits)
 {
-    struct hit_report *r = &c->hit_report;
     const uint64_t name = hit_report_name(key);
     const uint32_t item[] = {(uint32_t)name, (uint32_t)(name >> 32),
                              n_hits > UINT32_MAX ? UINT32_MAX : (uint32_t)n_hits};
@@ -57,19 +63,34 @@ void hit_report_add(struct response_cache *c, const struct key256 *key, uint64_t
         r->n++;
     memcpy(&r->items[3 * at], item, sizeof item);
     if (name == 0 || r->n == HITS_MAX)
-        hit_report_send(c);
+        hit_report_send(r);
     else
         send_later(r);
 }
 
-int hit_report_open(struct response_cache *c, struct quire_error *err)
+void hit_report_drop(struct hit_report *r)
 {
-    c->hit_report.due = evtimer_new(c->base, on_due, c);
-    return c->hit_report.due ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+    r->n = 0;
 }
 
-void hit_report_close(struct response_cache *c)
+struct hit_report *hit_report_new(struct event_base *base, const struct completion_source *below)
 {
-    if (c->hit_report.due)
-        event_free(c->hit_report.due);
+    struct hit_report *r = calloc(1, sizeof *r);
+    if (!r)
+        return NULL;
+    r->below = below;
+    r->due = evtimer_new(base, on_due, r);
+    if (!r->due) {
+        free(r);
+        return NULL;
+    }
+    return r;
+}
+
+void hit_report_free(struct hit_report *r)
+{
+    if (!r)
+        return;
+    event_free(r->due);
+    free(r);
 }

@@ -1,4 +1,4 @@
-/* How long lookups took, as a histogram. One thread. */
+/* The counts of one layer of the cache, and how long its lookups took, as a histogram. One thread. */
 #ifndef QUIRE_CACHE_LATENCY_H
 #define QUIRE_CACHE_LATENCY_H
 
@@ -16,6 +16,12 @@ void cache_observe(struct cache_latency *l, double seconds);
 struct cache_layer_stats {
     uint64_t n_lookups, n_hits, n_misses;
     struct cache_latency latency;
+};
+
+struct cache_layer {
+    const char *name; /* "memory", "redis"; static. NULL: there is no such layer now */
+    struct cache_layer_stats stats;
+    uint64_t n_entries, n_expired, n_bytes, n_evicted; /* n_expired is part of n_entries */
 };
 
 #endif

@@ -1,9 +1,21 @@
 #include "server/cache/memory_layer.h"
 
 #include "base/encoding/little_endian.h"
+#include "base/id_map.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+struct memory_layer {
+    uint32_t max_entries;
+    uint64_t max_bytes;
+    TAILQ_HEAD(cached_list, cached) recent;
+    struct cached **buckets; /* n_buckets, a power of two */
+    size_t n_buckets;
+    uint64_t n_entries, n_bytes, n_evicted;
+    struct id_map aliases; /* renderings of what is listed, by the first 8 bytes of their alias */
+    struct cache_layer_stats looked;
+};
 
 uint64_t cached_size(const struct cached *k)
 {
@@ -51,23 +63,33 @@ void cached_leave(struct cached *k)
     free_unused(k);
 }
 
-int memory_layer_open(struct memory_layer *m, uint32_t max_entries, uint64_t max_bytes, struct quire_error *err)
+int memory_layer_open(uint32_t max_entries, uint64_t max_bytes, struct memory_layer **out, struct quire_error *err)
 {
+    struct memory_layer *m = malloc(sizeof *m);
+    *out = NULL;
+    if (!m)
+        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     *m = (struct memory_layer){.max_entries = max_entries, .max_bytes = max_bytes, .n_buckets = 16};
     while (m->n_buckets < max_entries)
         m->n_buckets *= 2;
     TAILQ_INIT(&m->recent);
     m->buckets = calloc(m->n_buckets, sizeof *m->buckets);
-    return m->buckets ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+    if (!m->buckets) {
+        free(m);
+        return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
+    }
+    *out = m;
+    return QUIRE_OK;
 }
 
 void memory_layer_close(struct memory_layer *m)
 {
-    if (m->buckets)
-        memory_layer_clear(m);
+    if (!m)
+        return;
+    memory_layer_clear(m);
     id_map_free(&m->aliases);
     free(m->buckets);
-    m->buckets = NULL;
+    free(m);
 }
 
 /* Keys are hashes. */
@@ -126,7 +148,6 @@ struct cached *memory_layer_find(struct memory_layer *m, const struct key256 *ke
     struct cached *k = find(m, key);
     if (!k || !is_over(k, now_ms))
         return k;
-    m->n_expired++;
     memory_layer_remove(m, k);
     return NULL;
 }
@@ -222,11 +243,38 @@ uint64_t memory_layer_clear(struct memory_layer *m)
     return n;
 }
 
-uint64_t memory_layer_n_expired(const struct memory_layer *m, int64_t now_ms)
+size_t memory_layer_list(const struct memory_layer *m, size_t from, size_t max_bytes,
+                         void (*each)(void *context, const struct cached *k), void *context)
+{
+    size_t n_bytes = 0;
+    for (size_t i = from; i < m->n_buckets; i++) {
+        if (n_bytes >= max_bytes)
+            return i;
+        for (const struct cached *k = m->buckets[i]; k; k = k->next) {
+            each(context, k);
+            n_bytes += k->bytes.n;
+        }
+    }
+    return 0;
+}
+
+void memory_layer_looked(struct memory_layer *m, bool found, double seconds)
+{
+    m->looked.n_lookups++;
+    *(found ? &m->looked.n_hits : &m->looked.n_misses) += 1;
+    cache_observe(&m->looked.latency, seconds);
+}
+
+struct cache_layer memory_layer_counts(const struct memory_layer *m, int64_t now_ms)
 {
     const struct cached *k;
-    uint64_t n = 0;
+    uint64_t n_expired = 0;
     TAILQ_FOREACH(k, &m->recent, link)
-    n += is_over(k, now_ms);
-    return n;
+    n_expired += is_over(k, now_ms);
+    return (struct cache_layer){.name = "memory",
+                                .stats = m->looked,
+                                .n_entries = m->n_entries,
+                                .n_expired = n_expired,
+                                .n_bytes = m->n_bytes,
+                                .n_evicted = m->n_evicted};
 }

@@ -7,8 +7,8 @@
 #ifndef QUIRE_CACHE_MEMORY_LAYER_H
 #define QUIRE_CACHE_MEMORY_LAYER_H
 
-#include "base/id_map.h"
 #include "server/cache/answer.h"
+#include "server/cache/latency.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -36,15 +36,7 @@ struct cached {
     struct cached *next; /* next in its bucket */
 };
 
-struct memory_layer {
-    uint32_t max_entries;
-    uint64_t max_bytes;
-    TAILQ_HEAD(cached_list, cached) recent;
-    struct cached **buckets; /* n_buckets, a power of two */
-    size_t n_buckets;
-    uint64_t n_entries, n_bytes, n_evicted, n_expired;
-    struct id_map aliases; /* renderings of what is listed, by the first 8 bytes of their alias */
-};
+struct memory_layer;
 
 /* The counted size of a cached response: its struct, its bytes and its renderings. */
 uint64_t cached_size(const struct cached *k);
@@ -54,8 +46,8 @@ struct cached *cached_new(struct buffer *bytes, const struct answer *answer, int
 void cached_read(struct cached *k);
 void cached_leave(struct cached *k);
 
-int memory_layer_open(struct memory_layer *m, uint32_t max_entries, uint64_t max_bytes, struct quire_error *err);
-void memory_layer_close(struct memory_layer *m);
+int memory_layer_open(uint32_t max_entries, uint64_t max_bytes, struct memory_layer **out, struct quire_error *err);
+void memory_layer_close(struct memory_layer *m); /* NULL is allowed */
 /* Returns NULL if the key does not exist or has expired. The result is borrowed. */
 struct cached *memory_layer_find(struct memory_layer *m, const struct key256 *key, int64_t now_ms);
 /* Marks it as served. */
@@ -71,6 +63,14 @@ const struct rendering *memory_layer_rendering(struct memory_layer *m, const str
 void memory_layer_remove(struct memory_layer *m, struct cached *k);
 /* Returns the number of removed responses. */
 uint64_t memory_layer_clear(struct memory_layer *m);
-uint64_t memory_layer_n_expired(const struct memory_layer *m, int64_t now_ms); /* that are listed still */
+/* Calls each() for the listed responses, until their size is max_bytes. from: 0 at first, then the previous result.
+ * Returns 0 after the last. */
+size_t memory_layer_list(const struct memory_layer *m, size_t from, size_t max_bytes,
+                         void (*each)(void *context, const struct cached *k), void *context);
+
+/* Counts a lookup by the caller. */
+void memory_layer_looked(struct memory_layer *m, bool found, double seconds);
+/* n_expired: of those that are still listed. */
+struct cache_layer memory_layer_counts(const struct memory_layer *m, int64_t now_ms);
 
 #endif

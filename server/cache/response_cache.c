@@ -9,23 +9,39 @@
 
 void response_cache_stats(const struct response_cache *c, struct response_cache_stats *out)
 {
-    const struct answer_store *store = c->store;
-    *out = c->stats;
-    out->n_entries = c->memory.n_entries;
-    out->n_bytes = c->memory.n_bytes;
-    out->n_evicted = c->memory.n_evicted;
-    out->n_verified = c->verifier.n_verified;
-    out->n_differing = c->verifier.n_differing;
-    out->n_expired = memory_layer_n_expired(&c->memory, cache_wall_ms());
-    out->compares = c->similar != NULL;
-    if (c->similar) {
-        similar_stats(c->similar, &out->similar);
-        out->similar_mode = similar_options(c->similar)->mode;
-    }
-    if (!store)
-        return;
-    out->store_name = store->ops->name;
-    store->ops->stats(store, &out->cached);
+    struct similar_stats similar;
+    struct store_stats store;
+    *out = (struct response_cache_stats){.layers[CACHE_MEMORY] = memory_layer_counts(c->memory, cache_wall_ms()),
+                                         .layers[CACHE_STORE].stats = c->counts.store};
+    memcpy(out->n_guarded, c->counts.n_guarded, sizeof out->n_guarded);
+#define ROW(member, ...) out->member = c->counts.member;
+    CACHE_STATS_ROWS(ROW)
+#undef ROW
+    verifier_counts(c->verifier, &out->n_verified, &out->n_differing);
+    if (response_cache_store_stats(c, &store))
+        out->layers[CACHE_STORE] = (struct cache_layer){.name = c->store->ops->name,
+                                                        .stats = c->counts.store,
+                                                        .n_entries = store.n_entries,
+                                                        .n_expired = store.n_expired,
+                                                        .n_bytes = store.n_bytes,
+                                                        .n_evicted = store.n_evicted};
+    if (response_cache_similar_stats(c, &similar))
+        out->layers[CACHE_SEMANTIC] = similar.layer;
+}
+
+bool response_cache_store_stats(const struct response_cache *c, struct store_stats *out)
+{
+    *out = (struct store_stats){0};
+    if (c->store)
+        c->store->ops->stats(c->store, out);
+    return c->store != NULL;
+}
+
+bool response_cache_similar_stats(const struct response_cache *c, struct similar_stats *out)
+{
+    if (c->similar)
+        similar_stats(c->similar, out);
+    return c->similar != NULL;
 }
 
 /* ---- as a source ---------------------------------------------------------------------------- */
@@ -77,10 +93,10 @@ bool response_cache_find_reply(struct response_cache *c, const struct key256 *al
 {
     const uint64_t begun_ns = quire_now_ns();
     const int64_t now = cache_wall_ms();
-    const struct rendering *r = c->has_identity ? memory_layer_rendering(&c->memory, alias, now) : NULL;
-    if (!r || verifier_is_due(&c->verifier)) /* the answer itself is looked for later: that is counted */
+    const struct rendering *r = c->has_identity ? memory_layer_rendering(c->memory, alias, now) : NULL;
+    if (!r || verifier_is_due(c->verifier)) /* the answer itself is looked for later: that is counted */
         return false;
-    verifier_pass(&c->verifier);
+    verifier_pass(c->verifier);
     const struct answer *answer = &r->cached->answer;
     const int64_t age = hit_age(answer, now / 1000);
     *out = (struct cached_reply){.bytes = r->bytes,
@@ -89,51 +105,52 @@ bool response_cache_find_reply(struct response_cache *c, const struct key256 *al
                                  .n_cached = answer->n_cached,
                                  .age_s = age > UINT32_MAX ? UINT32_MAX : (uint32_t)age,
                                  .unseeded = answer->unseeded};
-    c->stats.memory.n_lookups++;
     hit_count_memory(c, r->cached);
-    cache_observe(&c->stats.memory.latency, (double)(quire_now_ns() - begun_ns) * 1e-9);
+    memory_layer_looked(c->memory, true, (double)(quire_now_ns() - begun_ns) * 1e-9);
     return true;
 }
 
 bool response_cache_is_paced(const struct response_cache *c)
 {
-    return c->options.replay_pace;
+    return c->replay_pace;
 }
 
 void response_cache_keep_reply(struct response_cache *c, const struct key256 *key, const struct key256 *alias,
                                const void *bytes, size_t n)
 {
-    struct cached *k = memory_layer_find(&c->memory, key, cache_wall_ms());
+    struct cached *k = memory_layer_find(c->memory, key, cache_wall_ms());
     if (k)
-        memory_layer_attach(&c->memory, k, alias, bytes, n);
+        memory_layer_attach(c->memory, k, alias, bytes, n);
 }
 
 /* ---- listing ---------------------------------------------------------------------------------- */
 
+struct listing {
+    void (*each)(void *context, const struct cached_answer *k);
+    void *context;
+};
+
+static void list_one(void *context, const struct cached *k)
+{
+    const struct listing *listing = context;
+    const struct answer *a = &k->answer;
+    const struct cached_answer listed = {.key = a->key,
+                                         .bytes = (const uint8_t *)k->bytes.data,
+                                         .n = k->bytes.n,
+                                         .created_s = a->created_s,
+                                         .expires_s = k->expires_ms / 1000,
+                                         .n_hits = k->n_hits,
+                                         .n_generated = a->n_generated,
+                                         .n_prompt = a->n_prompt,
+                                         .unseeded = a->unseeded};
+    listing->each(listing->context, &listed);
+}
+
 size_t response_cache_list(const struct response_cache *c, size_t from, size_t max_bytes,
                            void (*each)(void *context, const struct cached_answer *k), void *context)
 {
-    const struct memory_layer *m = &c->memory;
-    size_t n_bytes = 0;
-    for (size_t i = from; i < m->n_buckets; i++) {
-        if (n_bytes >= max_bytes)
-            return i;
-        for (const struct cached *k = m->buckets[i]; k; k = k->next) {
-            const struct answer *a = &k->answer;
-            const struct cached_answer listed = {.key = a->key,
-                                                 .bytes = (const uint8_t *)k->bytes.data,
-                                                 .n = k->bytes.n,
-                                                 .created_s = a->created_s,
-                                                 .expires_s = k->expires_ms / 1000,
-                                                 .n_hits = k->n_hits,
-                                                 .n_generated = a->n_generated,
-                                                 .n_prompt = a->n_prompt,
-                                                 .unseeded = a->unseeded};
-            each(context, &listed);
-            n_bytes += k->bytes.n;
-        }
-    }
-    return 0;
+    struct listing listing = {each, context};
+    return memory_layer_list(c->memory, from, max_bytes, list_one, &listing);
 }
 
 bool response_cache_import(struct response_cache *c, const void *bytes, size_t n, int64_t expires_s)
@@ -143,14 +160,14 @@ bool response_cache_import(struct response_cache *c, const void *bytes, size_t n
     struct key256 key;
     struct buffer copy = {0};
     if (!answer_key(bytes, n, &key) || answer_check(bytes, n, &key, c->n_vocab, &answer, NULL) != QUIRE_OK ||
-        !answer_is_timely(answer.created_s, expires_s, now) || (answer.unseeded && !c->options.unseeded) ||
+        !answer_is_timely(answer.created_s, expires_s, now) || (answer.unseeded && !c->unseeded) ||
         buffer_append(&copy, bytes, n))
         return false;
     answer_moved(&answer, bytes, copy.data);
     struct cached *k = cached_new(&copy, &answer, expires_s * 1000);
     if (!k)
         return false;
-    memory_layer_add(&c->memory, k);
+    memory_layer_add(c->memory, k);
     const int64_t created_s = answer.created_s > 0 && answer.created_s < now ? answer.created_s : now;
     const int64_t ttl_s = expires_s - created_s;
     if (c->store)
@@ -188,10 +205,10 @@ static void on_cleared(void *context, bool ok, uint64_t n_removed)
 void response_cache_clear(struct response_cache *c, void (*done)(void *context, bool ok, uint64_t n_removed),
                           void *context)
 {
-    const uint64_t n = memory_layer_clear(&c->memory);
+    const uint64_t n = memory_layer_clear(c->memory);
     if (c->similar)
         similar_clear(c->similar);
-    hit_report_add(c, &(struct key256){{0}}, 0);
+    hit_report_add(c->hit_report, &(struct key256){{0}}, 0);
     c->n_clears++;
     struct clearing *clearing = c->store ? malloc(sizeof *clearing) : NULL;
     if (!clearing) {
@@ -223,7 +240,7 @@ static void on_differing(void *context, struct cached *k)
         c->store->ops->remove(c->store, k->answer.key);
     if (c->similar)
         similar_remove(c->similar, &k->answer.key);
-    memory_layer_remove(&c->memory, k);
+    memory_layer_remove(c->memory, k);
 }
 
 int response_cache_open(struct event_base *base, const struct response_cache_options *o, struct response_cache **out,
@@ -234,17 +251,20 @@ int response_cache_open(struct event_base *base, const struct response_cache_opt
     if (!c)
         return quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     c->base = base;
-    c->options = *o;
-    c->options.max_entries = o->max_entries ? o->max_entries : RESPONSE_CACHE_ENTRIES;
-    c->options.max_bytes = o->max_bytes ? o->max_bytes : RESPONSE_CACHE_BYTES;
-    c->options.ttl_s = o->ttl_s ? o->ttl_s : RESPONSE_CACHE_TTL_S;
+    c->ttl_s = o->ttl_s ? o->ttl_s : RESPONSE_CACHE_TTL_S;
+    c->unseeded = o->unseeded;
+    c->replay_pace = o->replay_pace;
+    c->open_store = o->open_store;
+    c->store_context = o->context;
     waiter_list_init(&c->replays);
     TAILQ_INIT(&c->clearings);
-    c->verifier = (struct verifier){.share = o->verify, .on_differing = on_differing, .context = c};
-    TAILQ_INIT(&c->verifier.running);
-    int status = hit_report_open(c, err);
-    if (status == QUIRE_OK)
-        status = memory_layer_open(&c->memory, c->options.max_entries, c->options.max_bytes, err);
+    c->verifier = verifier_new(
+        &(struct verifier_options){.share = o->verify, .below = &c->below, .on_differing = on_differing, .context = c});
+    c->hit_report = hit_report_new(base, &c->below);
+    int status = c->verifier && c->hit_report
+                     ? memory_layer_open(o->max_entries ? o->max_entries : RESPONSE_CACHE_ENTRIES,
+                                         o->max_bytes ? o->max_bytes : RESPONSE_CACHE_BYTES, &c->memory, err)
+                     : quire_fail(err, QUIRE_NO_MEMORY, "the response cache: out of memory");
     if (status != QUIRE_OK) {
         response_cache_close(c);
         return status;
@@ -257,11 +277,11 @@ void response_cache_close(struct response_cache *c)
 {
     if (!c)
         return;
-    verifier_stop(&c->verifier);
-    hit_report_close(c);
+    verifier_free(c->verifier);
+    hit_report_free(c->hit_report);
     similar_close(c->similar);
     close_store(c, CLOSE_WAIT_MS);
-    memory_layer_close(&c->memory);
+    memory_layer_close(c->memory);
     id_map_free(&c->waiters);
     id_map_free(&c->flights);
     free(c);
@@ -277,8 +297,8 @@ void response_cache_compare(struct response_cache *c, struct similar *similar)
 
 void response_cache_await_below(struct response_cache *c, struct completion_source below)
 {
-    verifier_stop(&c->verifier);
-    c->below = c->verifier.below = below;
+    verifier_stop(c->verifier);
+    c->below = below;
 }
 
 bool response_cache_is_of(const struct response_cache *c, const struct key256 *identity)
@@ -290,19 +310,19 @@ void response_cache_set_below(struct response_cache *c, struct completion_source
                               uint32_t n_vocab)
 {
     const bool is_another = identity && (!c->was_told || memcmp(identity, &c->identity, sizeof *identity) != 0);
-    verifier_stop(&c->verifier);
-    c->below = c->verifier.below = below;
+    verifier_stop(c->verifier);
+    c->below = below;
     c->has_identity = identity != NULL;
     c->n_vocab = n_vocab;
     if (!is_another)
         return;
     c->was_told = true;
     c->identity = *identity;
-    memory_layer_clear(&c->memory);
-    c->hit_report.n = 0;
+    memory_layer_clear(c->memory);
+    hit_report_drop(c->hit_report);
     close_store(c, 0); /* the loop goes on, and those answers are no longer requested */
-    if (c->options.open_store)
-        c->store = c->options.open_store(c->options.context, identity);
+    if (c->open_store)
+        c->store = c->open_store(c->store_context, identity);
     if (c->similar)
         similar_answered_by(c->similar, identity);
 }

@@ -14,6 +14,7 @@
 
 #include "server/cache/latency.h"
 #include "server/cache/similar.h"
+#include "server/cache/stats_rows.h"
 #include "server/cache/store/store.h"
 #include "server/link/completion_source.h"
 #include "server/similar/guards.h"
@@ -87,24 +88,17 @@ size_t response_cache_list(const struct response_cache *c, size_t from, size_t m
 /* Imports a listed response. Returns false if it is invalid or has expired. */
 bool response_cache_import(struct response_cache *c, const void *bytes, size_t n, int64_t expires_s);
 
-struct response_cache_stats { /* counters only grow; n_entries and n_bytes are of now */
-    struct cache_layer_stats memory, store;
-    uint64_t n_entries, n_expired, n_bytes, n_evicted; /* in memory; n_expired is part of n_entries */
-    uint64_t n_joined; /* joined an identical request that was being computed */
-    uint64_t n_computed, n_stored, n_not_stored, n_unseeded_hits, n_unsound /* the store returned an invalid answer */;
-    uint64_t n_verified, n_differing /* the cached response differed from the computed one and was dropped */;
-    uint64_t n_prompt_tokens_saved, n_tokens_saved;
-    uint64_t n_cached_tokens_saved; /* prompt tokens that the prefix cache held when the answers were computed */
-    double seconds_saved; /* time that the answers took when they were computed */
-    uint64_t n_resumed, n_tokens_resumed; /* answers that continue a shorter one, and the tokens of the shorter ones */
+enum { CACHE_MEMORY, CACHE_STORE, CACHE_SEMANTIC, N_CACHE_LAYERS };
+struct response_cache_stats { /* counters only grow; entries and bytes of a layer are of now */
+    struct cache_layer layers[N_CACHE_LAYERS];
     uint64_t n_guarded[N_GUARDS]; /* answers to similar questions that a guard rejected; GUARD_NONE: served */
-    bool compares; /* similar questions are looked for: */
-    struct similar_stats similar;
-    enum similar_mode similar_mode;
-    const char *store_name; /* NULL: no store */
-    struct store_stats cached; /* statistics of the store */
+    CACHE_STATS_ROWS(CACHE_STATS_MEMBER)
 };
 void response_cache_stats(const struct response_cache *c, struct response_cache_stats *out);
+/* Statistics of the store's own. Returns false if there is no store. */
+bool response_cache_store_stats(const struct response_cache *c, struct store_stats *out);
+/* Statistics of the comparison. Returns false if questions are not compared. */
+bool response_cache_similar_stats(const struct response_cache *c, struct similar_stats *out);
 /* Removes everything. An answer in computation is delivered to its current waiters, but to no later request. done:
  * called once, from the loop or from within. */
 void response_cache_clear(struct response_cache *c, void (*done)(void *context, bool ok, uint64_t n_removed),

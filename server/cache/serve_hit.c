@@ -28,12 +28,12 @@ struct cached *hit_found(struct response_cache *c, const struct key256 *key, con
     const int64_t now = cache_wall_ms() / 1000;
     if (answer_check(e->bytes, e->n, key, c->n_vocab, &answer, &err) != QUIRE_OK ||
         (spec && !hit_fits(&answer, spec))) {
-        c->stats.n_unsound++;
+        c->counts.n_unsound++;
         c->store->ops->remove(c->store, *key);
         return NULL;
     }
     if (!answer_is_timely(answer.created_s, e->expires_s, now) || !hit_is_young(&answer, max_age_s, now) ||
-        (answer.unseeded && !c->options.unseeded) || buffer_append(&copy, e->bytes, e->n))
+        (answer.unseeded && !c->unseeded) || buffer_append(&copy, e->bytes, e->n))
         return NULL;
     answer_moved(&answer, e->bytes, copy.data);
     struct cached *k = cached_new(&copy, &answer, e->expires_s * 1000);
@@ -44,11 +44,11 @@ struct cached *hit_found(struct response_cache *c, const struct key256 *key, con
 
 void hit_count(struct response_cache *c, const struct answer *answer)
 {
-    c->stats.n_prompt_tokens_saved += answer->n_prompt;
-    c->stats.n_cached_tokens_saved += answer->n_cached;
-    c->stats.n_tokens_saved += answer->n_generated;
-    c->stats.seconds_saved += (double)answer->took_us * 1e-6;
-    c->stats.n_unseeded_hits += answer->unseeded;
+    c->counts.n_prompt_tokens_saved += answer->n_prompt;
+    c->counts.n_cached_tokens_saved += answer->n_cached;
+    c->counts.n_tokens_saved += answer->n_generated;
+    c->counts.seconds_saved += (double)answer->took_us * 1e-6;
+    c->counts.n_unseeded_hits += answer->unseeded;
 }
 
 void hit_mark(const struct key256 *key, uint32_t ttl_s, struct request_spec *spec)
@@ -59,9 +59,8 @@ void hit_mark(const struct key256 *key, uint32_t ttl_s, struct request_spec *spe
 
 void hit_count_memory(struct response_cache *c, struct cached *k)
 {
-    c->stats.memory.n_hits++;
-    memory_layer_use(&c->memory, k);
-    hit_report_add(c, &k->answer.key, k->n_hits);
+    memory_layer_use(c->memory, k);
+    hit_report_add(c->hit_report, &k->answer.key, k->n_hits);
     if (c->store)
         c->store->ops->hit(c->store, k->answer.key);
     hit_count(c, &k->answer);
@@ -76,6 +75,6 @@ void hit_begin(struct response_cache *c, struct waiter *a, const struct answer *
                                            .unseeded = answer->unseeded,
                                            .key = answer->key};
     a->behind = true;
-    a->paced = c->options.replay_pace && a->streams;
+    a->paced = c->replay_pace && a->streams;
     a->clock_us = quire_now_us();
 }

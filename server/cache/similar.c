@@ -17,14 +17,20 @@ const float similar_bands[SIMILAR_BANDS - 1] = {0.85f, 0.9f, 0.95f, 0.98f};
 struct similar {
     struct event_base *base;
     TAILQ_HEAD(, similar_ask) alone; /* whose owner is gone: their vectors are to be kept */
-    struct similar_options options;
+    enum similar_mode mode;
+    float threshold;
+    uint32_t max_entries;
     struct embedder embedder;
+    struct key256 identity; /* of the embedder, and how many numbers its vectors have */
+    uint32_t n_numbers;
     struct vector_index *index; /* NULL until the first vector says how many numbers it has */
     struct vector_log *log;     /* NULL: not configured, or it could not be opened */
-    struct redis_url shared;
-    bool is_shared; /* by that */
+    struct redis_url *shared; /* owned; NULL: not configured */
     struct vector_stream *stream; /* NULL: not configured, or the engine is not ready yet */
-    struct similar_stats stats;
+    struct cache_layer_stats looked; /* as in struct similar_stats */
+    struct cache_latency embedding;
+    uint64_t n_late;
+    struct similar_band bands[SIMILAR_BANDS];
 };
 
 struct similar_ask {
@@ -73,20 +79,18 @@ static void on_told(void *context, const struct key256 *around, const float *vec
 }
 
 /* A file that is of no use is renamed, and a fresh one begun. Without a file all goes on in memory. */
-static void open_log(struct similar *s)
+static void open_log(struct similar *s, const char *path)
 {
-    const struct similar_options *o = &s->options;
     char old[4096];
     struct quire_error err;
     for (int i = 0; i < 2; i++) {
-        const int status = vector_log_open(o->path, &o->identity, o->n_numbers, o->max_entries, on_told, s, &s->log,
-                                           &err);
+        const int status = vector_log_open(path, &s->identity, s->n_numbers, s->max_entries, on_told, s, &s->log, &err);
         if (status == QUIRE_OK)
             return;
         s->log = NULL;
         vector_index_clear(s->index);
-        const int n = snprintf(old, sizeof old, "%s.old-%lld", o->path, (long long)(wall_ms() / 1000));
-        if (i > 0 || status != QUIRE_INVALID || n < 0 || (size_t)n >= sizeof old || rename(o->path, old) != 0)
+        const int n = snprintf(old, sizeof old, "%s.old-%lld", path, (long long)(wall_ms() / 1000));
+        if (i > 0 || status != QUIRE_INVALID || n < 0 || (size_t)n >= sizeof old || rename(path, old) != 0)
             break;
         quire_log(QUIRE_LOG_WARN, "cache", "%s; it is now %s", err.text, old);
     }
@@ -102,11 +106,11 @@ void similar_answered_by(struct similar *s, const struct key256 *identity)
 {
     const struct vector_stream_events events = {.told = on_told, .cleared = on_others_cleared, .context = s};
     struct quire_error err;
-    if (!s->is_shared)
+    if (!s->shared)
         return;
     vector_stream_close(s->stream, 0);
-    if (vector_stream_open(s->base, &s->shared, identity, &s->options.identity, s->options.n_numbers,
-                           s->options.max_entries, events, &s->stream, &err) != QUIRE_OK)
+    if (vector_stream_open(s->base, s->shared, identity, &s->identity, s->n_numbers, s->max_entries, events, &s->stream,
+                           &err) != QUIRE_OK)
         quire_log(QUIRE_LOG_ERROR, "cache", "questions are not shared: %s", err.text);
 }
 
@@ -118,25 +122,25 @@ int similar_open(struct event_base *base, const struct similar_options *options,
         return quire_fail(err, QUIRE_NO_MEMORY, "the semantic cache: out of memory");
     s->base = base;
     TAILQ_INIT(&s->alone);
-    s->options = *options;
-    s->options.threshold = options->threshold > 0 ? options->threshold : SIMILAR_THRESHOLD;
-    s->options.max_entries = options->max_entries ? options->max_entries : SIMILAR_ENTRIES;
+    s->mode = options->mode;
+    s->threshold = options->threshold > 0 ? options->threshold : SIMILAR_THRESHOLD;
+    s->max_entries = options->max_entries ? options->max_entries : SIMILAR_ENTRIES;
+    s->identity = options->identity;
+    s->n_numbers = options->n_numbers;
     s->embedder = embedder;
     if (!options->path && !options->shared)
         return QUIRE_OK;
-    s->index = vector_index_create(options->n_numbers, s->options.max_entries);
-    if (!s->index) {
+    s->index = vector_index_create(s->n_numbers, s->max_entries);
+    s->shared = options->shared ? malloc(sizeof *s->shared) : NULL;
+    if (!s->index || (options->shared && !s->shared)) {
         similar_close(s);
         *out = NULL;
         return quire_fail(err, QUIRE_NO_MEMORY, "the semantic cache: out of memory");
     }
     if (options->path)
-        open_log(s);
-    s->is_shared = options->shared != NULL;
-    if (s->is_shared)
-        s->shared = *options->shared;
-    s->options.path = NULL; /* the caller's */
-    s->options.shared = NULL;
+        open_log(s, options->path);
+    if (s->shared)
+        *s->shared = *options->shared;
     return QUIRE_OK;
 }
 
@@ -150,12 +154,13 @@ void similar_close(struct similar *s)
     vector_log_close(s->log);
     vector_stream_close(s->stream, CLOSE_WAIT_MS);
     vector_index_free(s->index);
+    free(s->shared);
     free(s);
 }
 
-const struct similar_options *similar_options(const struct similar *s)
+enum similar_mode similar_mode(const struct similar *s)
 {
-    return &s->options;
+    return s->mode;
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */
@@ -186,8 +191,8 @@ static void give_up(struct similar_ask *a)
 {
     struct similar *s = a->similar;
     a->times.embedded_ns = quire_now_ns();
-    s->stats.layer.n_misses++;
-    s->stats.n_late++;
+    s->looked.n_misses++;
+    s->n_late++;
     if (a->is_alone)
         ask_free(a);
     else
@@ -208,7 +213,7 @@ static void on_late(evutil_socket_t fd, short what, void *context)
 static bool has_index(struct similar *s, uint32_t n_numbers)
 {
     if (!s->index)
-        s->index = vector_index_create(n_numbers, s->options.max_entries);
+        s->index = vector_index_create(n_numbers, s->max_entries);
     return s->index && vector_index_width(s->index) == n_numbers;
 }
 
@@ -227,14 +232,14 @@ static void on_vector(void *context, const float *vector, uint32_t n_numbers)
     memcpy(a->vector, vector, n_numbers * sizeof *vector);
     a->n_numbers = n_numbers;
     a->times.embedded_ns = quire_now_ns();
-    cache_observe(&s->stats.embedding, (double)(a->times.embedded_ns - a->times.begun_ns) * 1e-9);
-    const bool found = vector_index_find(s->index, &a->around, a->vector, s->options.threshold, wall_ms(),
-                                         &match.answer, &match.similarity);
+    cache_observe(&s->embedding, (double)(a->times.embedded_ns - a->times.begun_ns) * 1e-9);
+    const bool found = vector_index_find(s->index, &a->around, a->vector, s->threshold, wall_ms(), &match.answer,
+                                         &match.similarity);
     a->times.looked_ns = quire_now_ns();
-    cache_observe(&s->stats.layer.latency, (double)(a->times.looked_ns - a->times.embedded_ns) * 1e-9);
+    cache_observe(&s->looked.latency, (double)(a->times.looked_ns - a->times.embedded_ns) * 1e-9);
     if (a->keeps)
         add(s, a);
-    *(found ? &s->stats.layer.n_hits : &s->stats.layer.n_misses) += 1;
+    *(found ? &s->looked.n_hits : &s->looked.n_misses) += 1;
     if (a->is_alone)
         ask_free(a);
     else
@@ -258,7 +263,7 @@ struct similar_ask *similar_ask(struct similar *s, const struct key256 *around, 
         ask_free(a);
         return NULL;
     }
-    s->stats.layer.n_lookups++;
+    s->looked.n_lookups++;
     return a;
 }
 
@@ -308,21 +313,25 @@ void similar_drafted(struct similar *s, float similarity, uint32_t n_tried, uint
     size_t band = 0;
     while (band < SIMILAR_BANDS - 1 && similarity >= similar_bands[band])
         band++;
-    s->stats.bands[band].n_drafts++;
-    s->stats.bands[band].n_tried += n_tried;
-    s->stats.bands[band].n_right += n_right;
+    s->bands[band].n_drafts++;
+    s->bands[band].n_tried += n_tried;
+    s->bands[band].n_right += n_right;
 }
 
 void similar_stats(const struct similar *s, struct similar_stats *out)
 {
-    *out = s->stats;
+    *out = (struct similar_stats){.mode = s->mode,
+                                  .layer = {.name = "semantic", .stats = s->looked},
+                                  .embedding = s->embedding,
+                                  .n_late = s->n_late};
+    memcpy(out->bands, s->bands, sizeof out->bands);
     if (!s->index)
         return;
     struct vector_index_stats index;
     vector_index_stats(s->index, &index);
-    out->n_entries = index.n_entries;
-    out->n_bytes = index.n_bytes;
-    out->n_evicted = index.n_evicted;
+    out->layer.n_entries = index.n_entries;
+    out->layer.n_bytes = index.n_bytes;
+    out->layer.n_evicted = index.n_evicted;
     out->is_shared = s->stream != NULL;
     if (s->stream)
         vector_stream_stats(s->stream, &out->shared);

@@ -51,7 +51,7 @@ int similar_open(struct event_base *base, const struct similar_options *options,
 /* Sets the identity of the source that answers. Vectors are shared with servers whose answers are the same. */
 void similar_answered_by(struct similar *s, const struct key256 *identity);
 void similar_close(struct similar *s); /* no question is there; NULL is fine */
-const struct similar_options *similar_options(const struct similar *s);
+enum similar_mode similar_mode(const struct similar *s);
 
 /* around: of all but the question; only what has the same is compared. done is called once, never from within; NULL: nothing
  * is near enough. NULL: no memory, or no model to ask. */
@@ -75,17 +75,18 @@ void similar_drafted(struct similar *s, float similarity, uint32_t n_tried, uint
 
 #define SIMILAR_BANDS 5 /* bands of similarity: below 0.85, 0.9, 0.95, 0.98, and above */
 extern const float similar_bands[SIMILAR_BANDS - 1];
+struct similar_band {
+    uint64_t n_drafts, n_tried, n_right;
+};
 struct similar_stats { /* counters only grow */
-    struct cache_layer_stats layer; /* its latency: of looking, once the vector is there */
+    enum similar_mode mode;
+    struct cache_layer layer; /* its latency: of looking, once the vector is there */
     struct cache_latency embedding; /* until it is */
     uint64_t n_late; /* the part of the misses without a vector in time */
-    uint64_t n_entries, n_bytes, n_evicted;
     uint64_t n_file_bytes, n_dropped; /* dropped: of what was to be written into the file */
     bool is_shared;
     struct vector_stream_stats shared;
-    struct {
-        uint64_t n_drafts, n_tried, n_right;
-    } bands[SIMILAR_BANDS];
+    struct similar_band bands[SIMILAR_BANDS];
 };
 void similar_stats(const struct similar *s, struct similar_stats *out);
 #endif

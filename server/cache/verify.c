@@ -7,6 +7,14 @@
 
 #define MOST_RUNNING 4 /* at once: it is background work */
 
+struct verifier {
+    struct verifier_options options;
+    double due; /* grows by the share with each served response, up to 1 */
+    TAILQ_HEAD(, verification) running;
+    uint32_t n_running;
+    uint64_t n_verified, n_differing;
+};
+
 struct verification {
     TAILQ_ENTRY(verification) link;
     struct verifier *verifier;
@@ -19,12 +27,12 @@ struct verification {
 
 bool verifier_is_due(const struct verifier *v)
 {
-    return v->share > 0 && v->due + v->share >= 1 && v->n_running < MOST_RUNNING;
+    return v->options.share > 0 && v->due + v->options.share >= 1 && v->n_running < MOST_RUNNING;
 }
 
 void verifier_pass(struct verifier *v)
 {
-    v->due = v->due + v->share < 1 ? v->due + v->share : 1;
+    v->due = v->due + v->options.share < 1 ? v->due + v->options.share : 1;
 }
 
 static void end(struct verification *a)
@@ -46,6 +54,34 @@ void verifier_stop(struct verifier *v)
         end(a);
 }
 
+void verifier_free(struct verifier *v)
+{
+    if (v)
+        verifier_stop(v);
+    free(v);
+}
+
+struct verifier *verifier_new(const struct verifier_options *options)
+{
+    struct verifier *v = calloc(1, sizeof *v);
+    if (!v)
+        return NULL;
+    v->options = *options;
+    TAILQ_INIT(&v->running);
+    return v;
+}
+
+void verifier_counts(const struct verifier *v, uint64_t *n_verified, uint64_t *n_differing)
+{
+    *n_verified = v->n_verified;
+    *n_differing = v->n_differing;
+}
+
+static const struct completion_source *below_of(const struct verification *a)
+{
+    return a->verifier->options.below;
+}
+
 static void differs(struct verification *a)
 {
     struct verifier *v = a->verifier;
@@ -53,8 +89,8 @@ static void differs(struct verification *a)
     v->n_differing++;
     quire_key256_hex(&a->cached->answer.key, key);
     quire_log(QUIRE_LOG_ERROR, "cache", "the cached response %s differs from the computed one and was dropped", key);
-    v->on_differing(v->context, a->cached);
-    v->below.cancel(v->below.self, a->below_id, -1);
+    v->options.on_differing(v->options.context, a->cached);
+    below_of(a)->cancel(below_of(a)->self, a->below_id, -1);
     end(a);
 }
 
@@ -91,7 +127,7 @@ static void take_token(struct verification *a, const struct wire_token *token, b
     if (known && e.kind == ANSWER_DONE && e.done.finish == WIRE_FINISH_CANCELLED) {
         /* The client cut it here. */
         a->is_cut[choice] = true;
-        a->verifier->below.cancel(a->verifier->below.self, a->below_id, choice);
+        below_of(a)->cancel(below_of(a)->self, a->below_id, choice);
     } else if (!known || e.kind == ANSWER_DONE || !same_token(token, &e.token)) {
         differs(a);
     }
@@ -119,7 +155,7 @@ static void on_done(void *context, const struct wire_done *done)
     if (!a->is_cut[choice]) {
         if (done->finish >= WIRE_FINISH_CANCELLED) { /* it was not computed */
             if (!done->last)
-                a->verifier->below.cancel(a->verifier->below.self, a->below_id, -1);
+                below_of(a)->cancel(below_of(a)->self, a->below_id, -1);
             end(a);
             return;
         }
@@ -179,7 +215,7 @@ static void begin(struct verifier *v, struct cached *k, const struct request_spe
     TAILQ_INSERT_TAIL(&v->running, a, link);
     v->n_running++;
     a->is_submitting = true;
-    const int status = v->below.submit(v->below.self, &s, NULL, &events, a, &a->below_id, NULL);
+    const int status = v->options.below->submit(v->options.below->self, &s, NULL, &events, a, &a->below_id, NULL);
     a->is_submitting = false;
     if (status != QUIRE_OK || a->is_over)
         end(a);
@@ -188,7 +224,7 @@ static void begin(struct verifier *v, struct cached *k, const struct request_spe
 void verifier_served(struct verifier *v, struct cached *k, const struct request_spec *spec)
 {
     const bool is_due = verifier_is_due(v) && !k->answer.unseeded;
-    if (v->share <= 0)
+    if (v->options.share <= 0)
         return;
     verifier_pass(v);
     if (!is_due)

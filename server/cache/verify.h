@@ -7,19 +7,20 @@
 #include "server/cache/memory_layer.h"
 #include "server/link/completion_source.h"
 
-struct verification;
+struct verifier;
 
-struct verifier { /* zero except for the fields named here */
+struct verifier_options {
     double share; /* share of served responses to verify, evenly spaced: 0.01 is every hundredth */
-    double due;
-    struct completion_source below;
-    TAILQ_HEAD(, verification) running;
-    uint32_t n_running;
-    uint64_t n_verified, n_differing;
+    const struct completion_source *below; /* borrowed; what it holds may change after verifier_stop() */
     /* Called if the cached response differs from the computed one. */
     void (*on_differing)(void *context, struct cached *k);
     void *context;
 };
+/* NULL: out of memory. */
+struct verifier *verifier_new(const struct verifier_options *options);
+/* Stops and frees it. NULL is allowed. */
+void verifier_free(struct verifier *v);
+void verifier_counts(const struct verifier *v, uint64_t *n_verified, uint64_t *n_differing);
 
 /* Whether the next served response is due for verification. A caller that would serve it without the request must
  * then not do so. */

@@ -178,8 +178,23 @@ static void accept_now(struct waiter *a, uint64_t engine_id)
     a->events->on_accepted(a->context, engine_id);
 }
 
+/* Drafts, predictions and the account are not part of an answer. */
+static struct wire_done done_of(const struct answer_ending *d)
+{
+    return (struct wire_done){.choice = d->choice,
+                              .finish = d->finish,
+                              .last = d->last,
+                              .has_stop_token = d->has_stop_token,
+                              .stop_token = d->stop_token,
+                              .n_prompt = d->n_prompt,
+                              .n_cached = d->n_cached,
+                              .n_generated = d->n_generated,
+                              .n_created = d->n_created};
+}
+
 static void tell_event(struct waiter *a, const struct answer_event *e)
 {
+    struct wire_done done;
     a->told_events = true;
     switch (e->kind) {
     case ANSWER_TOKEN: a->events->on_token(a->context, &e->token); return;
@@ -188,7 +203,8 @@ static void tell_event(struct waiter *a, const struct answer_event *e)
         /* An id whose last event has come is ignored. */
         if (e->done.last)
             waiter_end(a);
-        a->events->on_done(a->context, &e->done);
+        done = done_of(&e->done);
+        a->events->on_done(a->context, &done);
         return;
     }
 }

@@ -12,6 +12,32 @@
 #define MAX_WORDS 32
 #define MAX_ANSWERS 256 /* per connection, waiting for the end of a step */
 
+/* A reply, held until the engine has carried out the earlier commands and this one. */
+struct control_answer {
+    TAILQ_ENTRY(control_answer) link;
+    struct connection *c;
+    uint64_t order;
+    struct buffer frame;
+};
+struct control_answers {
+    TAILQ_HEAD(, control_answer) waiting; /* in ascending `order` */
+    uint64_t orders_given, orders_done;
+};
+
+int control_open(struct daemon *d)
+{
+    d->answers = calloc(1, sizeof *d->answers);
+    if (!d->answers)
+        return QUIRE_NO_MEMORY;
+    TAILQ_INIT(&d->answers->waiting);
+    return QUIRE_OK;
+}
+
+void control_close(struct daemon *d)
+{
+    free(d->answers);
+}
+
 /* ---- values ---- */
 
 /* Reads a decimal integer of at most max. */
@@ -150,18 +176,18 @@ int control_answer(struct connection *c, uint64_t order, struct buffer *frame, s
     struct control_answer *a = NULL;
     int status = QUIRE_OK;
     pthread_mutex_lock(&d->mutex);
-    if (order > d->orders_given)
-        d->orders_given = order;
-    if (d->orders_given <= d->orders_done)
+    if (order > d->answers->orders_given)
+        d->answers->orders_given = order;
+    if (d->answers->orders_given <= d->answers->orders_done)
         put_frame(c, frame);
     else if (c->n_answers >= MAX_ANSWERS)
         status = quire_fail(err, QUIRE_EXHAUSTED, "CONTROL: more than %d at once", MAX_ANSWERS);
     else if (!(a = malloc(sizeof *a)))
         status = quire_fail(err, QUIRE_NO_MEMORY, "CONTROL: out of memory");
     if (a) {
-        *a = (struct control_answer){.c = c, .order = d->orders_given, .frame = *frame};
+        *a = (struct control_answer){.c = c, .order = d->answers->orders_given, .frame = *frame};
         *frame = (struct buffer){0};
-        TAILQ_INSERT_TAIL(&d->answers, a, link);
+        TAILQ_INSERT_TAIL(&d->answers->waiting, a, link);
         c->n_answers++;
     }
     pthread_mutex_unlock(&d->mutex);
@@ -172,9 +198,9 @@ int control_answer(struct connection *c, uint64_t order, struct buffer *frame, s
 void control_carried_out(struct daemon *d, uint64_t order)
 {
     struct control_answer *a;
-    d->orders_done = order;
-    while ((a = TAILQ_FIRST(&d->answers)) && a->order <= order) {
-        TAILQ_REMOVE(&d->answers, a, link);
+    d->answers->orders_done = order;
+    while ((a = TAILQ_FIRST(&d->answers->waiting)) && a->order <= order) {
+        TAILQ_REMOVE(&d->answers->waiting, a, link);
         a->c->n_answers--;
         put_frame(a->c, &a->frame);
         free(a);
@@ -184,11 +210,11 @@ void control_carried_out(struct daemon *d, uint64_t order)
 void control_forget(struct connection *c)
 {
     struct control_answer *next;
-    for (struct control_answer *a = TAILQ_FIRST(&c->d->answers); a; a = next) {
+    for (struct control_answer *a = TAILQ_FIRST(&c->d->answers->waiting); a; a = next) {
         next = TAILQ_NEXT(a, link);
         if (a->c != c)
             continue;
-        TAILQ_REMOVE(&c->d->answers, a, link);
+        TAILQ_REMOVE(&c->d->answers->waiting, a, link);
         buffer_free(&a->frame);
         free(a);
     }

@@ -80,7 +80,6 @@ int daemon_create(struct event_base *base, const struct daemon_options *options,
     d->options = *options;
     take_defaults(&d->options);
     d->requests.first_free = NO_REQUEST;
-    TAILQ_INIT(&d->answers);
     pthread_mutex_init(&d->mutex, NULL);
     d->model = strdup(options->model ? options->model : "");
     /* Each write to an eventfd is an edge. Nothing reads it; its count would overflow after 580 years. */
@@ -89,7 +88,7 @@ int daemon_create(struct event_base *base, const struct daemon_options *options,
         d->wake = event_new(base, d->wake_fd, EV_READ | EV_ET | EV_PERSIST, on_wake, d);
     d->idle = evtimer_new(base, on_idle, d);
     d->drain_linger = evtimer_new(base, on_drain_linger, d);
-    if (!d->model || !d->wake || !d->idle || !d->drain_linger || event_add(d->wake, NULL)) {
+    if (control_open(d) || !d->model || !d->wake || !d->idle || !d->drain_linger || event_add(d->wake, NULL)) {
         daemon_close(d);
         return quire_fail(err, QUIRE_NO_MEMORY, "daemon: out of memory");
     }
@@ -196,8 +195,7 @@ void daemon_close(struct daemon *d)
         return;
     d->engine = NULL;
     d->idle_told = true;
-    for (size_t i = 0; i < d->n_listeners; i++)
-        listener_close(&d->listeners[i]);
+    listeners_close(d);
     while (d->connections)
         connection_close(d->connections);
     if (d->wake)
@@ -209,6 +207,7 @@ void daemon_close(struct daemon *d)
     if (d->wake_fd >= 0)
         close(d->wake_fd);
     request_table_free(&d->requests);
+    control_close(d);
     pthread_mutex_destroy(&d->mutex);
     free(d->model);
     free(d);

@@ -12,28 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/queue.h>
-#include <sys/stat.h>
 
-struct listener {
-    struct daemon *d;
-    int fd;
-    struct event *acceptable, *resume;
-    bool has_key;
-    struct key256 key;
-    char text[160];
-    bool is_unix;
-    char path[108];
-    dev_t device; /* these identify the socket file, to remove only our own */
-    ino_t inode;
-};
-
-/* A reply to CONTROL, held until the engine has carried out the earlier commands and this one. */
-struct control_answer {
-    TAILQ_ENTRY(control_answer) link;
-    struct connection *c;
-    uint64_t order;
-    struct buffer frame;
-};
+struct listener; /* private to listen.c */
 
 struct daemon {
     struct event_base *base;
@@ -44,7 +24,7 @@ struct daemon {
     struct shadow *shadow;
     struct connection *connections;
     uint32_t n_connections;
-    struct listener listeners[DAEMON_MAX_LISTENERS];
+    struct listener *listeners[DAEMON_MAX_LISTENERS];
     size_t n_listeners;
     bool draining;           /* new requests are rejected */
     bool drain_linger_begun; /* no request is live: clients receive the rest */
@@ -59,15 +39,17 @@ struct daemon {
     struct request_table requests;
     struct connection *first_dirty;
     bool wake_sent;
-    TAILQ_HEAD(, control_answer) answers; /* in ascending `order` */
-    uint64_t orders_given, orders_done;
+    struct control_answers *answers; /* private to control.c */
 };
 
 /* session.c: handles frames. As in struct connection_events. */
 void session_greet(struct connection *c);
 void session_frame(struct connection *c, const struct wire_header *header, const uint8_t *body);
 
-/* control.c: passes a command to the engine; *order becomes its number there, or stays if there is nothing to wait
+/* control.c: opens and closes the waiting replies. QUIRE_NO_MEMORY. */
+int control_open(struct daemon *d);
+void control_close(struct daemon *d);
+/* Passes a command to the engine; *order becomes its number there, or stays if there is nothing to wait
  * for. QUIRE_UNSUPPORTED: unknown command. */
 int control_run(struct daemon *d, const char *command, size_t n_command, uint64_t *order, struct quire_error *err);
 /* Queues a reply until the engine has carried out this order and those of earlier replies. Takes over the frame's
@@ -79,6 +61,6 @@ void control_carried_out(struct daemon *d, uint64_t order);
 void control_forget(struct connection *c);
 
 /* listen.c */
-void listener_close(struct listener *l);
+void listeners_close(struct daemon *d);
 
 #endif

@@ -8,13 +8,28 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #define BACKLOG 128
 #define ACCEPTS_PER_TURN 16
 #define PAUSE_MS 250
+
+struct listener {
+    struct daemon *d;
+    int fd;
+    struct event *acceptable, *resume;
+    bool has_key;
+    struct key256 key;
+    char text[160];
+    bool is_unix;
+    char path[108];
+    dev_t device; /* these identify the socket file, to remove only our own */
+    ino_t inode;
+};
 
 static void on_resume(evutil_socket_t fd, short what, void *context)
 {
@@ -130,7 +145,7 @@ static int listener_open(struct listener *l, const char *text, struct quire_erro
     return QUIRE_OK;
 }
 
-void listener_close(struct listener *l)
+static void listener_close(struct listener *l)
 {
     struct stat st;
     if (l->acceptable)
@@ -141,6 +156,13 @@ void listener_close(struct listener *l)
         close(l->fd);
     if (l->path[0] && lstat(l->path, &st) == 0 && st.st_dev == l->device && st.st_ino == l->inode)
         unlink(l->path);
+    free(l);
+}
+
+void listeners_close(struct daemon *d)
+{
+    while (d->n_listeners > 0)
+        listener_close(d->listeners[--d->n_listeners]);
 }
 
 int daemon_listen(struct daemon *d, const char *address, const char *key_file, struct quire_error *err)
@@ -149,7 +171,9 @@ int daemon_listen(struct daemon *d, const char *address, const char *key_file, s
         return quire_fail(err, QUIRE_INTERNAL, "daemon: a listener before its engine");
     if (d->n_listeners == DAEMON_MAX_LISTENERS)
         return quire_fail(err, QUIRE_EXHAUSTED, "%s: at most %d addresses to listen at", address, DAEMON_MAX_LISTENERS);
-    struct listener *l = &d->listeners[d->n_listeners];
+    struct listener *l = malloc(sizeof *l);
+    if (!l)
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", address);
     *l = (struct listener){.d = d, .fd = -1, .has_key = key_file != NULL};
     int status = key_file ? wire_key_read(key_file, &l->key, err) : QUIRE_OK;
     if (!status)
@@ -157,11 +181,11 @@ int daemon_listen(struct daemon *d, const char *address, const char *key_file, s
     if (status)
         listener_close(l);
     else
-        d->n_listeners++;
+        d->listeners[d->n_listeners++] = l;
     return status;
 }
 
 const char *daemon_address(const struct daemon *d, size_t index)
 {
-    return index < d->n_listeners ? d->listeners[index].text : NULL;
+    return index < d->n_listeners ? d->listeners[index]->text : NULL;
 }

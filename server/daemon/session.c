@@ -336,11 +336,15 @@ static void drafts_add(const struct engine_info *info, const struct engine_stats
     out->n_draft_method = info->draft_method ? strlen(info->draft_method) : 0;
 }
 
-/* words: space for every pair of ranks. */
-static void waits_add(struct daemon *d, struct wire_stats *out, uint32_t *words)
+/* words: space for every pair of ranks; experts: for every expert. */
+static void lists_add(struct daemon *d, struct wire_stats *out, uint32_t *words, uint32_t *experts)
 {
     struct engine_stats s;
     engine_stats(d->engine, &s);
+    for (uint32_t i = 0; i < s.n_experts; i++)
+        wire_expert_put(experts + (size_t)WIRE_EXPERT_WORDS * i, s.expert_tokens[i]);
+    out->expert_tokens = experts;
+    out->n_expert_tokens = s.n_experts;
     for (uint32_t r = 0; r < s.n_ranks; r++)
         for (uint32_t p = 0; p < s.n_ranks; p++)
             wire_rank_wait_put(words + (size_t)WIRE_RANK_WAIT_WORDS * (r * s.n_ranks + p), s.rank_waited_us[r][p]);
@@ -421,16 +425,18 @@ static int on_stats(struct connection *c, const uint8_t *body, size_t n, struct 
     _Static_assert(SHADOW_N_BUCKETS <= WIRE_MAX_SHADOW_BUCKETS, "STATS tells every bucket");
     _Static_assert(ENGINE_MAX_DRAFT <= WIRE_MAX_ACCEPTED, "and every place of a draft");
     _Static_assert(ENGINE_MAX_RANKS * ENGINE_MAX_RANKS <= WIRE_MAX_RANK_WAITS, "and every two ranks");
+    _Static_assert(ENGINE_MAX_EXPERTS <= WIRE_MAX_EXPERTS, "and every expert");
     uint32_t n_tenants, words[WIRE_MAX_TENANTS * WIRE_TENANT_WORDS];
     uint32_t buckets[SHADOW_N_BUCKETS * WIRE_SHADOW_BUCKET_WORDS];
     uint32_t waits[ENGINE_MAX_RANKS * ENGINE_MAX_RANKS * WIRE_RANK_WAIT_WORDS];
+    uint32_t experts[ENGINE_MAX_EXPERTS * WIRE_EXPERT_WORDS];
     uint32_t steps[ENGINE_N_STEP_BUCKETS * WIRE_STEP_BUCKET_WORDS], accepted[ENGINE_MAX_DRAFT * WIRE_ACCEPTED_WORDS];
     struct wire_stats stats;
     int status = wire_get_stats_request(body, n, &n_tenants, err);
     if (status)
         return status;
     stats_make(c->d, &stats, steps, accepted);
-    waits_add(c->d, &stats, waits);
+    lists_add(c->d, &stats, waits, experts);
     stats.tenants = words;
     stats.n_tenants = tenants_make(c->d, n_tenants, words);
     if (c->d->shadow)

@@ -2,21 +2,14 @@
  * every route, parameter and error.
  *
  * A front runs on one libevent loop. Every function here is called on that loop's thread, and so is every callback.
- * Two threads of its own do the long text work. It handles no tensors: the facts about a model come from the engine's
- * HELLO and from its struct quire_text. front_create() makes the process ignore SIGPIPE, and sets the size from which
+ * Two threads of its own do the long text work. It serves models: front_model.h adds them. front_create() makes the process ignore SIGPIPE, and sets the size from which
  * malloc() returns memory to the system.
  */
 #ifndef QUIRE_FRONT_FRONT_H
 #define QUIRE_FRONT_FRONT_H
 
-#include "base/hash.h"
 #include "base/status.h"
-#include "request/spec.h"
-#include "server/link/embedder.h"
-#include "server/link/upstream.h"
 #include "server/front/tenant/tenants.h"
-#include "text/quire_chat.h"
-#include "text/quire_text.h"
 
 #include <event2/event.h>
 #include <stdbool.h>
@@ -24,11 +17,7 @@
 #include <stdint.h>
 
 struct front;
-struct served_model;
 struct http_network;
-struct response_cache;
-struct cache_price;
-struct quire_grammars;
 struct tls;
 
 /* Maximum bytes of one reply that is held until it is complete, and of all such replies:
@@ -94,52 +83,12 @@ struct front_options {
     struct front_responses responses;
 };
 
-struct served_model_options {
-    const char *const *names; /* at least one; the first is for requests without a name */
-    size_t n_names;
-    const char *root; /* "root" on /v1/models: path or name of the loaded model */
-    const struct quire_text *text; /* outlives the front */
-    struct quire_grammars *grammars; /* of this text; NULL: requests with a grammar are rejected; outlives the front */
-    bool flexible_whitespace; /* JSON answers may have white space between tokens, unless a request says otherwise */
-    enum quire_specials specials_in_messages; /* how special tokens in the text of messages are treated */
-    bool keeps_billing_header; /* keeps it in the system prompt of /v1/messages: http-api.md, section 17 */
-    const char *tool_call_parser; /* a name of tools/tool_parser.h; NULL or "auto": detected in the chat template */
-    const char *reasoning_parser; /* a name of tools/reasoning_parser.h; NULL or "auto" as well */
-    struct sampling_defaults sampling; /* from the checkpoint */
-    bool for_vectors; /* it answers the routes for vectors and scores, and the first model the others */
-    /* NULL: off; outlives the front, which puts it in front of each engine that becomes ready */
-    struct response_cache *cache;
-    const struct cache_price *price; /* NULL: not configured */
-    bool share_answers; /* cached responses are served to every tenant */
-    bool compares; /* the cache compares questions (response_cache_compare()): requests include them */
-};
-
 /* Opens the listening socket; strings are copied. QUIRE_IO: the address is not available. Add at least one model
  * before the loop runs. */
 int front_create(struct event_base *base, const struct front_options *options, struct front **out,
                  struct quire_error *err);
 /* Closes connections, cancels requests, frees models and joins the text threads. Do not call it from a callback. */
 void front_destroy(struct front *front);
-
-/* Adds a model; strings are copied. /v1/models lists every model. Until its engine is set and ready, /health and all
- * routes that need the engine return 503. Call it before the loop runs. The front frees the model. */
-int front_add_model(struct front *front, const struct served_model_options *options, struct served_model **out,
-                    struct quire_error *err);
-
-/* Returns the upstream of its engine (server/link/upstream.h). The caller of front_add_model() sets the engine's
- * identity and address there, and receives its events. The front closes it. */
-struct upstream *served_model_upstream(struct served_model *model);
-
-/* The source to which requests are submitted: the engine, or the cache in front of it, once it is ready, or the last
- * source that was set. A component that answers in front of it (a cache, a router) gets this source, sets its own and
- * forwards requests to this one. Both are valid until the engine is lost or replaced. Set it only while no request is
- * live, for example when the engine becomes ready. */
-struct completion_source served_model_source(const struct served_model *model);
-void served_model_set_source(struct served_model *model, struct completion_source source);
-
-/* Returns the embedder for this process' own texts, from a model for vectors. It returns no vectors while the engine
- * is unavailable. */
-struct embedder served_model_embedder(struct served_model *model);
 
 uint16_t front_port(const struct front *front);
 uint16_t front_metrics_port(const struct front *front); /* 0: no such listener */

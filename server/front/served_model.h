@@ -7,7 +7,7 @@
 #define QUIRE_FRONT_SERVED_MODEL_H
 
 #include "server/cache/response_cache.h"
-#include "server/front/front.h"
+#include "server/front/front_model.h"
 #include "server/front/model_list.h"
 #include "server/front/observe/metrics.h"
 #include "server/front/observe/prefix_watch.h"

@@ -55,7 +55,7 @@ void http_connection_later(struct http_connection *c)
 static void set_read_deadline(struct http_connection *c)
 {
     const struct http_limits *l = &c->server->limits;
-    if (http_parser_is_idle(&c->parser))
+    if (http_parser_is_idle(c->parser))
         set_timer(c, c->late ? LATE_REQUEST_MS : l->idle_timeout_ms, true);
     else
         set_timer(c, l->head_timeout_ms, true);
@@ -84,23 +84,15 @@ static void check_idle(struct http_server *s)
         event_active(s->idle, EV_TIMEOUT, 0);
 }
 
-void http_connection_count_body(struct http_connection *c, size_t n_bytes)
-{
-    c->server->n_body_bytes += n_bytes - c->n_body;
-    if (c->peer)
-        c->peer->n_body_bytes += n_bytes - c->n_body;
-    c->n_body = n_bytes;
-}
-
 char *http_connection_take_body(struct http_connection *c, size_t *n_bytes)
 {
-    return http_parser_take_body(&c->parser, n_bytes);
+    return http_parser_take_body(c->parser, n_bytes);
 }
 
 void http_connection_reset_parser(struct http_connection *c)
 {
-    http_parser_reset(&c->parser);
-    http_connection_count_body(c, 0);
+    http_parser_reset(c->parser);
+    http_slots_count_body(c, 0);
 }
 
 static void free_connection(struct http_connection *c)
@@ -117,6 +109,7 @@ static void free_connection(struct http_connection *c)
         evbuffer_free(c->x.extra);
     event_free(c->timer);
     bufferevent_free(c->bev);
+    free(c->parser);
     free(c);
     if (s->n_held > 0)
         set_resume(s, 0);
@@ -178,7 +171,7 @@ static void begin_exchange(struct http_connection *c)
     struct http_exchange *x = &c->x;
     struct evbuffer *extra = x->extra;
     *x = (struct http_exchange){.connection = c, .extra = extra, .live = true};
-    const char *id = http_parser_header(&c->parser, "x-request-id");
+    const char *id = http_parser_header(c->parser, "x-request-id");
     if (id && sane_id(id)) {
         memcpy(x->request_id, id, strlen(id) + 1);
     } else {
@@ -186,7 +179,7 @@ static void begin_exchange(struct http_connection *c)
     }
     if (extra) /* a request whose body turned out to be invalid */
         evbuffer_drain(extra, evbuffer_get_length(extra));
-    x->is_head = c->parser.method && strcmp(c->parser.method, "HEAD") == 0;
+    x->is_head = c->parser->method && strcmp(c->parser->method, "HEAD") == 0;
 }
 
 /* The reply to what is no request; it is the connection's last. */
@@ -205,7 +198,7 @@ static void refuse(struct http_connection *c, int status, const char *reason)
 /* Refuses what it has begun to say, if anything, and frees it at once. */
 static void send_away(struct http_connection *c, int status, const char *reason)
 {
-    bool has_begun = c->phase == HELD || (c->phase == READING && (c->x.live || !http_parser_is_idle(&c->parser)));
+    bool has_begun = c->phase == HELD || (c->phase == READING && (c->x.live || !http_parser_is_idle(c->parser)));
     if (!has_begun) {
         drop_connection(c);
         return;
@@ -252,18 +245,18 @@ static void on_head(struct http_connection *c)
     if (!take_place(c))
         return;
     /* Until the body has been read, a reply leaves it unread. */
-    c->unread = c->parser.has_body;
+    c->unread = c->parser->has_body;
     c->inside = true;
     s->handler.on_head(s->context, &c->x);
     c->inside = false;
     if (!c->x.live)
         return;
     c->unread = false;
-    if (!c->parser.has_body)
+    if (!c->parser->has_body)
         return;
-    if (c->parser.expect_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
+    if (c->parser->expect_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
         evbuffer_add_printf(http_connection_out(c), "HTTP/1.1 100 Continue\r\n\r\n");
-    uint64_t n_bytes = c->parser.chunked ? s->limits.max_body_bytes : c->parser.content_length;
+    uint64_t n_bytes = c->parser->chunked ? s->limits.max_body_bytes : c->parser->content_length;
     set_timer(c, s->limits.body_timeout_ms + n_bytes / BODY_BYTES_PER_MS, true);
 }
 
@@ -290,13 +283,13 @@ static bool may_keep_body(struct http_connection *c)
 static bool feed(struct http_connection *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev);
-    bool was_idle = http_parser_is_idle(&c->parser);
+    bool was_idle = http_parser_is_idle(c->parser);
     size_t n = evbuffer_get_contiguous_space(in), used = 0;
     const uint8_t *data = n > 0 ? evbuffer_pullup(in, (ev_ssize_t)n) : NULL;
-    enum http_parsed got = http_parser_feed(&c->parser, data, data ? n : 0, &used);
+    enum http_parsed got = http_parser_feed(c->parser, data, data ? n : 0, &used);
     evbuffer_drain(in, used);
-    if (c->parser.body_capacity > c->n_body) {
-        http_connection_count_body(c, c->parser.body_capacity);
+    if (c->parser->body_capacity > c->n_body) {
+        http_slots_count_body(c, c->parser->body_capacity);
         /* Many clients may send large bodies at once. The connection that exceeds the limit is rejected with a
          * request to retry. */
         if (got == HTTP_MORE && !may_keep_body(c)) {
@@ -306,14 +299,14 @@ static bool feed(struct http_connection *c)
     }
     switch (got) {
     case HTTP_MORE:
-        if (was_idle && !http_parser_is_idle(&c->parser)) {
+        if (was_idle && !http_parser_is_idle(c->parser)) {
             http_connection_enter(c, READING); /* it waits for something else from now on */
             set_read_deadline(c);
         }
         return used > 0 && evbuffer_get_length(in) > 0;
     case HTTP_HEAD: on_head(c); return c->phase == READING && c->x.live;
     case HTTP_DONE: on_request(c); return false;
-    case HTTP_BAD: refuse(c, c->parser.bad_status, c->parser.bad_reason); return false;
+    case HTTP_BAD: refuse(c, c->parser->bad_status, c->parser->bad_reason); return false;
     }
     return false;
 }
@@ -350,13 +343,13 @@ static void process_input(struct http_connection *c)
     } else if (c->phase == WORKING || c->phase == HELD) {
         check_flood(c);
     } else if (c->phase == READING && !c->x.live) {
-        if (evbuffer_get_length(in) > 0 && http_parser_is_idle(&c->parser)) {
+        if (evbuffer_get_length(in) > 0 && http_parser_is_idle(c->parser)) {
             http_connection_later(c);
-        } else if (c->eof || (c->server->draining && http_parser_is_idle(&c->parser))) {
+        } else if (c->eof || (c->server->draining && http_parser_is_idle(c->parser))) {
             /* Nothing more comes; replies to what came are still to be taken. */
             http_connection_enter(c, FLUSHING);
             http_connection_later(c);
-        } else if (http_parser_is_idle(&c->parser)) {
+        } else if (http_parser_is_idle(c->parser)) {
             set_read_deadline(c);
         }
     } else if (c->phase == READING && c->eof) {
@@ -513,7 +506,7 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
             begin_closing(c);
     } else if (c->phase == READING && !deadline) {
         process_input(c);
-    } else if (c->phase == READING && http_parser_is_idle(&c->parser)) {
+    } else if (c->phase == READING && http_parser_is_idle(c->parser)) {
         free_connection(c);
     } else if (c->phase == READING) {
         refuse(c, 408, "the request did not arrive in time");
@@ -548,10 +541,12 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     c->x.connection = c;
     c->opened_ms = quire_now_ms();
     c->is_tls = s->tls != NULL;
-    http_parser_init(&c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
+    c->parser = malloc(sizeof *c->parser);
+    if (c->parser)
+        http_parser_init(c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
     c->bev = new_bufferevent(s, fd);
     c->timer = event_new(s->base, -1, 0, on_timer, c);
-    if (c->bev && c->timer && http_slots_enter(c, from)) {
+    if (c->parser && c->bev && c->timer && http_slots_enter(c, from)) {
         find_place(c);
         return c;
     }
@@ -561,6 +556,7 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
         evutil_closesocket(fd);
     if (c->timer)
         event_free(c->timer);
+    free(c->parser);
     free(c);
     return NULL;
 }
@@ -615,7 +611,7 @@ static void on_resume(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     struct http_connection *next, *first;
-    for (struct http_connection *c = TAILQ_FIRST(&s->unplaced); c; c = next) {
+    for (struct http_connection *c = http_slots_first_unplaced(s); c; c = next) {
         next = TAILQ_NEXT(c, slot_link);
         if (c->phase == HELD && find_place(c) == HTTP_PLACED)
             go_on(c);
@@ -686,14 +682,12 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
     s->context = context;
     TAILQ_INIT(&s->connections);
     TAILQ_INIT(&s->unwritten);
-    TAILQ_INIT(&s->waiting);
-    TAILQ_INIT(&s->unplaced);
-    quire_random(s->secret.bytes, sizeof s->secret.bytes);
+    s->slots = http_slots_new();
     s->resume = event_new(base, -1, 0, on_resume, s);
     s->idle = event_new(base, -1, 0, on_idle_event, s);
     s->flush = event_new(base, -1, 0, on_flush, s);
-    int status = s->resume && s->idle && s->flush ? listen_on(s, host, port, backlog, err)
-                                                  : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    int status = s->slots && s->resume && s->idle && s->flush ? listen_on(s, host, port, backlog, err)
+                                                              : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status != QUIRE_OK) {
         http_server_close(s);
         return status;
@@ -731,7 +725,7 @@ void http_server_close(struct http_server *s)
         event_free(s->idle);
     if (s->flush)
         event_free(s->flush);
-    id_map_free(&s->peers);
+    http_slots_free(s->slots);
     free(s);
 }
 
@@ -757,7 +751,7 @@ uint16_t http_server_port(const struct http_server *s)
 
 uint32_t http_server_n_connections(const struct http_server *s)
 {
-    return s->n_placed;
+    return http_slots_n_placed(s);
 }
 
 void http_server_drain(struct http_server *s)
@@ -769,7 +763,7 @@ void http_server_drain(struct http_server *s)
      * connection for an error. */
     TAILQ_FOREACH(c, &s->connections, link)
     {
-        if (c->phase != READING || !http_parser_is_idle(&c->parser))
+        if (c->phase != READING || !http_parser_is_idle(c->parser))
             continue;
         if (c->served) {
             http_connection_later(c);

@@ -2,8 +2,6 @@
 #ifndef QUIRE_HTTP_INTERNAL_H
 #define QUIRE_HTTP_INTERNAL_H
 
-#include "base/hash.h"
-#include "base/id_map.h"
 #include "server/http/http.h"
 #include "server/http/http_parser.h"
 
@@ -32,20 +30,15 @@ struct http_exchange {
 
 TAILQ_HEAD(connection_list, http_connection);
 
-/* A client, identified by its address, with its share of the connections and of the bodies. */
-struct http_peer {
-    uint64_t key;
-    uint32_t n_connections, n_placed;
-    size_t n_body_bytes;
-    struct connection_list waiting; /* its part of the server's `waiting`, by peer_link */
-};
+struct http_peer; /* private to http_slots.c, as http_slots */
+struct http_slots;
 
 struct http_connection {
     struct http_server *server;
     struct http_peer *peer; /* NULL: a trusted proxy, which represents many clients */
     struct bufferevent *bev;
     struct event *timer;
-    struct http_parser parser;
+    struct http_parser *parser; /* owned */
     struct http_exchange x;
     enum phase phase;
     bool placed;      /* has one of the max_connections slots */
@@ -78,23 +71,15 @@ struct http_server {
     struct http_handler handler;
     void *context;
     uint16_t port;
-    uint32_t n_connections, n_late, n_placed, n_held;
-    size_t n_body_bytes;
+    uint32_t n_connections, n_late, n_held;
+    struct http_slots *slots; /* owned */
     bool draining;
     void (*on_idle)(void *context);
     void *idle_context;
     struct connection_list connections, unwritten;
-    /* By slot_link. waiting: with a slot, for a request or the rest of one, the longest first. unplaced: in order of
-     * arrival. */
-    struct connection_list waiting, unplaced;
-    uint32_t n_unplaced;
-    char date[32]; /* of date_time, for replies */
-    time_t date_time;
     uint8_t random[1024]; /* for request ids; the first n_random are unused */
     size_t n_random;
     bool is_local; /* bound to a loopback address */
-    struct id_map peers; /* by http_peer.key */
-    struct key256 secret; /* secret of those keys */
 };
 
 /* The output buffer, to append to. It is written when the current callback of the loop returns. */
@@ -103,8 +88,6 @@ struct evbuffer *http_connection_out(struct http_connection *c);
 /* Continues at the next turn of the loop, never inside a caller that may hold the exchange. */
 void http_connection_later(struct http_connection *c);
 char *http_connection_take_body(struct http_connection *c, size_t *n_bytes);
-/* Counts the bytes of this connection's body that the parser or the handler holds. */
-void http_connection_count_body(struct http_connection *c, size_t n_bytes);
 /* Frees the parser's memory of a request. */
 void http_connection_reset_parser(struct http_connection *c);
 /* Makes every change of phase. */
@@ -112,6 +95,14 @@ void http_connection_enter(struct http_connection *c, enum phase phase);
 
 /* ---- http_slots.c ---- */
 #define HTTP_SLOTS_UNPLACED 96 /* connections besides those that have a place */
+/* NULL: out of memory. */
+struct http_slots *http_slots_new(void);
+void http_slots_free(struct http_slots *slots); /* no connection is left; NULL is allowed */
+uint32_t http_slots_n_placed(const struct http_server *s);
+/* The first connection without a slot; TAILQ_NEXT(c, slot_link) is the next, in order of arrival. */
+struct http_connection *http_slots_first_unplaced(const struct http_server *s);
+/* Counts the bytes of this connection's body that the parser or the handler holds. */
+void http_slots_count_body(struct http_connection *c, size_t n_bytes);
 /* A new connection, without a place. False: no memory. */
 bool http_slots_enter(struct http_connection *c, const struct sockaddr *from);
 /* Releases the slot of a connection that is freed; call it after http_connection_reset_parser(). */

@@ -12,23 +12,23 @@
 
 const char *http_method(const struct http_exchange *x)
 {
-    return x->connection->parser.method;
+    return x->connection->parser->method;
 }
 
 const char *http_path(const struct http_exchange *x)
 {
-    return x->connection->parser.path;
+    return x->connection->parser->path;
 }
 
 const char *http_header(const struct http_exchange *x, const char *name)
 {
-    return http_parser_header(&x->connection->parser, name);
+    return http_parser_header(x->connection->parser, name);
 }
 
 const char *http_body(const struct http_exchange *x, size_t *n_bytes)
 {
-    *n_bytes = x->connection->parser.n_body;
-    return x->connection->parser.body;
+    *n_bytes = x->connection->parser->n_body;
+    return x->connection->parser->body;
 }
 
 char *http_take_body(struct http_exchange *x, size_t *n_bytes)
@@ -38,7 +38,7 @@ char *http_take_body(struct http_exchange *x, size_t *n_bytes)
 
 void http_body_freed(struct http_exchange *x)
 {
-    http_connection_count_body(x->connection, 0);
+    http_slots_count_body(x->connection, 0);
 }
 
 const char *http_request_id(const struct http_exchange *x)
@@ -48,12 +48,12 @@ const char *http_request_id(const struct http_exchange *x)
 
 const char *http_header_next(const struct http_exchange *x, const char *name, const char *after)
 {
-    return http_parser_header_next(&x->connection->parser, name, after);
+    return http_parser_header_next(x->connection->parser, name, after);
 }
 
 bool http_header_differs(const struct http_exchange *x, const char *name)
 {
-    return http_parser_header_differs(&x->connection->parser, name);
+    return http_parser_header_differs(x->connection->parser, name);
 }
 
 bool http_from_loopback(const struct http_exchange *x)
@@ -87,26 +87,30 @@ static const char *status_phrase(int status)
 }
 
 /* A second's replies have the same. */
-static const char *date_of_now(struct http_server *s)
+static const char *date_of_now(void)
 {
+    static _Thread_local struct {
+        time_t time;
+        char text[32];
+    } date;
     time_t now = time(NULL);
     struct tm utc;
-    if (now != s->date_time) {
+    if (now != date.time) {
         gmtime_r(&now, &utc);
-        strftime(s->date, sizeof s->date, "%a, %d %b %Y %H:%M:%S GMT", &utc);
-        s->date_time = now;
+        strftime(date.text, sizeof date.text, "%a, %d %b %Y %H:%M:%S GMT", &utc);
+        date.time = now;
     }
-    return s->date;
+    return date.text;
 }
 
 static void write_head(struct http_exchange *x, int status, const char *content_type)
 {
     struct http_connection *c = x->connection;
     struct evbuffer *out = http_connection_out(c);
-    const char *stays = c->parser.http_1_0 ? "Connection: keep-alive\r\n" : "";
+    const char *stays = c->parser->http_1_0 ? "Connection: keep-alive\r\n" : "";
     evbuffer_add_printf(out, "HTTP/1.%c %d %s\r\nDate: %s\r\nx-request-id: %s\r\n%s%s%s%s",
-                        c->parser.http_1_0 ? '0' : '1', status, status_phrase(status), date_of_now(c->server),
-                        x->request_id, content_type ? "Content-Type: " : "", content_type ? content_type : "",
+                        c->parser->http_1_0 ? '0' : '1', status, status_phrase(status), date_of_now(), x->request_id,
+                        content_type ? "Content-Type: " : "", content_type ? content_type : "",
                         content_type ? "\r\n" : "", c->close_after ? "Connection: close\r\n" : stays);
     if (x->extra)
         evbuffer_add_buffer(out, x->extra);
@@ -115,7 +119,7 @@ static void write_head(struct http_exchange *x, int status, const char *content_
 /* Whether the connection is over after this reply, which is known when its headers are written. */
 static void decide_close(struct http_connection *c)
 {
-    if (!c->parser.keep_alive || c->server->draining || !c->placed || c->server->n_held > 0 || c->unread)
+    if (!c->parser->keep_alive || c->server->draining || !c->placed || c->server->n_held > 0 || c->unread)
         c->close_after = true;
 }
 
@@ -193,7 +197,7 @@ void http_stream_begin(struct http_exchange *x, int status, const char *content_
     struct http_connection *c = x->connection;
     struct evbuffer *out = http_connection_out(c);
     x->streaming = true;
-    x->chunked = !c->parser.http_1_0;
+    x->chunked = !c->parser->http_1_0;
     if (!x->chunked)
         c->close_after = true;
     decide_close(c);

@@ -1,10 +1,10 @@
 #include "server/link/engine_client.h"
 
+#include "server/link/engine_greeting.h"
 #include "server/link/engine_requests.h"
 #include "server/wire/decode.h"
 #include "server/wire/encode.h"
 #include "server/wire/frame_reader.h"
-#include "server/wire/key.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -13,7 +13,6 @@
 #include <sys/uio.h>
 
 #define HELLO_TIMEOUT_S 5
-#define DEFAULT_CREDIT ((uint64_t)1 << 20)
 #define MAX_OUT_BYTES ((size_t)64 << 20)
 #define KEEP_BYTES ((size_t)1 << 20)
 #define READ_BYTES 65536
@@ -32,15 +31,9 @@ struct engine_client {
     struct buffer out;
     size_t sent;
 
-    struct wire_hello ours;
-    char model[WIRE_MAX_TEXT];
-    char numerics[24]; /* the line with which the engine's arithmetic must begin; empty: any */
-    bool has_key;
-    struct key256 key;
-    uint8_t engine_nonce[WIRE_NONCE_BYTES], our_nonce[WIRE_NONCE_BYTES];
-
-    struct client_requests requests;
-    uint64_t ungranted; /* bytes read since the last CREDIT */
+    struct engine_greeting *greeting; /* until the client is ready */
+    struct client_requests *requests;
+    uint64_t credit, ungranted; /* the engine's first credit; bytes read since the last CREDIT */
     bool takes_predict; /* the engine takes predictions; one of an older release does not */
     bool takes_hit_report; /* likewise */
     bool stats_asked, spoke;
@@ -63,7 +56,8 @@ static void client_free(struct engine_client *c)
     wire_stream_close(c->stream);
     frame_reader_free(&c->in);
     buffer_free(&c->out);
-    client_requests_free(&c->requests);
+    client_requests_free(c->requests);
+    engine_greeting_free(c->greeting);
     free(c);
 }
 
@@ -89,7 +83,7 @@ static void fail_connection(struct engine_client *c, const char *why)
     wire_stream_close(c->stream);
     c->stream = NULL;
     struct client_request r;
-    while (!c->closed && client_request_take(&c->requests, &r))
+    while (!c->closed && client_request_take(c->requests, &r))
         r.events->on_lost(r.context, c->why);
     if (!c->closed)
         c->events.on_closed(c->context, c->why);
@@ -149,90 +143,27 @@ static void end_call(struct engine_client *c)
 
 static void answer_greeting(struct engine_client *c, const struct wire_hello *theirs)
 {
-    struct wire_hello hello = c->ours;
-    struct key256 proof;
-    char why[128];
-    if (theirs->version != WIRE_VERSION) {
-        snprintf(why, sizeof why, "HELLO: version: the engine speaks %u, this front end %u", theirs->version,
-                 WIRE_VERSION);
-        fail_connection(c, why);
+    struct wire_hello hello;
+    struct quire_error err;
+    if (engine_greeting_answer(c->greeting, theirs, &hello, &err)) {
+        fail_connection(c, err.text);
         return;
-    }
-    if (theirs->n_nonce && !c->has_key) {
-        fail_connection(c, "HELLO: nonce: the engine asks for its shared key, and no key file was given");
-        return;
-    }
-    if (!theirs->n_nonce && c->has_key) {
-        fail_connection(c, "HELLO: nonce: the engine asks for no key, although a key file was given");
-        return;
-    }
-    if (c->has_key) {
-        memcpy(c->engine_nonce, theirs->nonce, sizeof c->engine_nonce);
-        quire_random(c->our_nonce, sizeof c->our_nonce);
-        proof = wire_key_proof(&c->key, WIRE_KEY_FRONT, c->engine_nonce, c->our_nonce);
-        hello.nonce = c->our_nonce;
-        hello.n_nonce = sizeof c->our_nonce;
-        hello.key_proof = proof.bytes;
-        hello.n_key_proof = sizeof proof.bytes;
     }
     c->state = CLIENT_WELCOME;
     wire_put_hello(out_buffer(c), &hello);
     out_changed(c);
 }
 
-/* Answers of another numerics version have other bits: answers that were cached, recorded or expected from ours do not
- * match them. An engine that sends no version is older than this check, and so has another version. */
-static bool is_of_our_numerics(struct engine_client *c, const struct wire_hello *theirs)
-{
-    const size_t n = strlen(c->numerics);
-    char why[192];
-    if (n == 0 || (theirs->n_arithmetic >= n && memcmp(theirs->arithmetic, c->numerics, n) == 0))
-        return true;
-    const char *tells = theirs->n_arithmetic ? theirs->arithmetic : "an older law";
-    const size_t n_tells = theirs->n_arithmetic ? theirs->n_arithmetic : strlen(tells);
-    const char *end = memchr(tells, '\n', n_tells);
-    const size_t n_line = end ? (size_t)(end - tells) : n_tells;
-    snprintf(
-        why, sizeof why,
-        "HELLO: arithmetic: the engine computes by %.*s of docs/internals/numerics.md, this front end knows %.*s: start both from "
-        "one release",
-        n_line < sizeof c->numerics ? (int)n_line : (int)sizeof c->numerics, tells, (int)n - 1, c->numerics);
-    fail_connection(c, why);
-    return false;
-}
-
-/* Returns whether it is not zero. An older release sends zero. */
-static bool is_told(const struct key256 *identity)
-{
-    static const struct key256 none;
-    return memcmp(identity, &none, sizeof none) != 0;
-}
-
 static void take_welcome(struct engine_client *c, const struct wire_hello *theirs)
 {
-    if (c->has_key) {
-        struct key256 proof = wire_key_proof(&c->key, WIRE_KEY_ENGINE, c->engine_nonce, c->our_nonce);
-        if (theirs->n_key_proof == 0 || !quire_secret_equal(proof.bytes, theirs->key_proof, sizeof proof.bytes)) {
-            fail_connection(c, "HELLO: key_proof: the engine does not know the key");
-            return;
-        }
-    }
-    if (memcmp(&theirs->identity_text, &c->ours.identity_text, sizeof theirs->identity_text)) {
-        fail_connection(c, "HELLO: identity_text: tokenizer or chat template differ from the engine's");
+    struct quire_error err;
+    if (engine_greeting_check(c->greeting, theirs, &err)) {
+        fail_connection(c, err.text);
         return;
     }
-    if (memcmp(&theirs->identity_config, &c->ours.identity_config, sizeof theirs->identity_config)) {
-        fail_connection(c, "HELLO: identity_config: config.json differs from the engine's");
-        return;
-    }
-    if (is_told(&theirs->identity_generation) && is_told(&c->ours.identity_generation) &&
-        memcmp(&theirs->identity_generation, &c->ours.identity_generation, sizeof theirs->identity_generation)) {
-        fail_connection(c, "HELLO: identity_generation: generation_config.json differs from the engine's");
-        return;
-    }
-    if (!is_of_our_numerics(c, theirs))
-        return;
     event_del(c->deadline);
+    engine_greeting_free(c->greeting);
+    c->greeting = NULL;
     c->takes_predict = theirs->takes_predict;
     c->takes_hit_report = theirs->takes_hit_report;
     c->state = CLIENT_READY;
@@ -262,7 +193,7 @@ static int on_tokens(struct engine_client *c, const struct wire_header *header, 
     int found;
     while ((found = wire_next_token(body, header->body_bytes, &cursor, &token, err)) > 0) {
         /* Looked up for each token: the last callback may have cancelled or closed. */
-        struct client_request *r = client_request_find(&c->requests, header->request);
+        struct client_request *r = client_request_find(c->requests, header->request);
         if (!r || c->state == CLIENT_GONE)
             return QUIRE_OK;
         if (header->type == WIRE_TOKENS)
@@ -278,7 +209,7 @@ static int on_vector(struct engine_client *c, const struct wire_header *header, 
 {
     struct wire_vector vector;
     int status = wire_get_vector(body, header->body_bytes, &vector, err);
-    const struct client_request *r = client_request_find(&c->requests, header->request);
+    const struct client_request *r = client_request_find(c->requests, header->request);
     if (status || !r)
         return status;
     if (!r->events->on_vector)
@@ -292,12 +223,12 @@ static int on_done(struct engine_client *c, const struct wire_header *header, co
 {
     struct wire_done done;
     int status = wire_get_done(body, header->body_bytes, &done, err);
-    struct client_request *found = client_request_find(&c->requests, header->request);
+    struct client_request *found = client_request_find(c->requests, header->request);
     if (status || !found)
         return status;
     struct client_request r = *found;
     if (done.last)
-        client_request_remove(&c->requests, found);
+        client_request_remove(c->requests, found);
     r.events->on_done(r.context, &done);
     return QUIRE_OK;
 }
@@ -307,7 +238,7 @@ static int on_accept(struct engine_client *c, const struct wire_header *header, 
 {
     uint64_t id;
     int status = wire_get_accept(body, header->body_bytes, &id, err);
-    struct client_request *r = client_request_find(&c->requests, header->request);
+    struct client_request *r = client_request_find(c->requests, header->request);
     if (!status && r)
         r->events->on_accepted(r->context, id);
     return status;
@@ -322,11 +253,11 @@ static int on_refuse(struct engine_client *c, const struct wire_header *header, 
         c->events.on_control(c->context, &refuse);
         return QUIRE_OK;
     }
-    struct client_request *found = client_request_find(&c->requests, header->request);
+    struct client_request *found = client_request_find(c->requests, header->request);
     if (status || !found)
         return status;
     struct client_request r = *found;
-    client_request_remove(&c->requests, found);
+    client_request_remove(c->requests, found);
     r.events->on_refused(r.context, &refuse);
     return QUIRE_OK;
 }
@@ -427,7 +358,7 @@ static void read_frames(struct engine_client *c)
             c->ungranted += WIRE_HEADER_BYTES + header.body_bytes;
         }
     }
-    if (c->state == CLIENT_READY && c->ungranted >= c->ours.initial_credit / 4) {
+    if (c->state == CLIENT_READY && c->ungranted >= c->credit / 4) {
         wire_put_credit(out_buffer(c), c->ungranted);
         c->ungranted = 0;
         out_changed(c);
@@ -514,41 +445,18 @@ static void on_deadline(evutil_socket_t fd, short what, void *context)
 
 /* ---- calls of the owner ---- */
 
-static void copy_ours(struct engine_client *c, const struct wire_hello *ours)
-{
-    size_t n_model = ours->n_model < sizeof c->model ? ours->n_model : sizeof c->model;
-    if (n_model)
-        memcpy(c->model, ours->model, n_model);
-    snprintf(c->numerics, sizeof c->numerics, "%.*s", (int)ours->n_arithmetic,
-             ours->n_arithmetic ? ours->arithmetic : "");
-    c->ours = (struct wire_hello){
-        .version = WIRE_VERSION,
-        .identity_text = ours->identity_text,
-        .identity_config = ours->identity_config,
-        .identity_generation = ours->identity_generation,
-        .model = c->model,
-        .n_model = n_model,
-        .initial_credit = ours->initial_credit ? ours->initial_credit : DEFAULT_CREDIT,
-    };
-    if (c->ours.initial_credit < WIRE_MIN_CREDIT)
-        c->ours.initial_credit = WIRE_MIN_CREDIT;
-}
-
-static int client_start(struct event_base *base, struct engine_client *c, const char *key_file, struct quire_error *err)
+static int client_start(struct event_base *base, struct engine_client *c, const struct wire_hello *ours,
+                        const char *key_file, struct quire_error *err)
 {
     struct timeval limit = {.tv_sec = HELLO_TIMEOUT_S};
-    if (quire_hash_init())
-        return quire_fail(err, QUIRE_INTERNAL, "engine client: no random numbers");
-    if (key_file) {
-        int status = wire_key_read(key_file, &c->key, err);
-        if (status)
-            return status;
-        c->has_key = true;
-    }
+    int status = engine_greeting_new(ours, key_file, &c->greeting, err);
+    if (status)
+        return status;
+    c->credit = engine_greeting_credit(c->greeting);
     c->deadline = evtimer_new(base, on_deadline, c);
     c->broken = evtimer_new(base, on_broken, c);
-    if (!c->stream || !c->deadline || !c->broken || wire_stream_listen(c->stream, on_readable, on_writable, c) ||
-        event_add(c->deadline, &limit))
+    if (!c->stream || !c->requests || !c->deadline || !c->broken ||
+        wire_stream_listen(c->stream, on_readable, on_writable, c) || event_add(c->deadline, &limit))
         return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
     return QUIRE_OK;
 }
@@ -566,9 +474,8 @@ int engine_client_open(struct event_base *base, struct wire_stream *stream, cons
     c->stream = stream;
     c->events = *events;
     c->context = context;
-    client_requests_init(&c->requests);
-    copy_ours(c, ours);
-    int status = client_start(base, c, key_file, err);
+    c->requests = client_requests_new();
+    int status = client_start(base, c, ours, key_file, err);
     if (status) {
         client_free(c);
         return status;
@@ -609,7 +516,7 @@ static int client_submit(void *self, const struct request_spec *spec, const stru
         return quire_fail(err, QUIRE_IO, "%s", c->state == CLIENT_GONE ? c->why : "the engine is not ready yet");
     if (c->out.n - c->sent > MAX_OUT_BYTES)
         return quire_fail(err, QUIRE_EXHAUSTED, "the engine does not read its requests");
-    struct client_request *r = client_request_add(&c->requests);
+    struct client_request *r = client_request_add(c->requests);
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "engine client: out of memory");
     r->events = events;
@@ -617,7 +524,7 @@ static int client_submit(void *self, const struct request_spec *spec, const stru
     *wire_id = r->wire_id;
     int status = put_submit(c, r->wire_id, spec);
     if (status)
-        client_request_remove(&c->requests, r);
+        client_request_remove(c->requests, r);
     out_changed(c);
     if (status == QUIRE_INVALID)
         return quire_fail(err, QUIRE_INVALID, "the request is too large for the engine");
@@ -629,7 +536,7 @@ static bool client_predict(void *self, uint64_t wire_id, const uint32_t *tokens,
 {
     struct engine_client *c = self;
     const struct wire_predict predict = {.ids = tokens, .n_tokens = n};
-    if (c->state != CLIENT_READY || !c->takes_predict || !client_request_find(&c->requests, wire_id) ||
+    if (c->state != CLIENT_READY || !c->takes_predict || !client_request_find(c->requests, wire_id) ||
         c->out.n - c->sent > MAX_OUT_BYTES || wire_put_predict(out_buffer(c), wire_id, &predict) == QUIRE_INVALID)
         return false;
     out_changed(c);
@@ -653,11 +560,11 @@ static bool client_report_hits(void *self, const uint32_t *served, uint32_t n_se
 static void client_cancel(void *self, uint64_t wire_id, int64_t choice)
 {
     struct engine_client *c = self;
-    struct client_request *r = client_request_find(&c->requests, wire_id);
+    struct client_request *r = client_request_find(c->requests, wire_id);
     if (!r)
         return;
     if (choice < 0)
-        client_request_remove(&c->requests, r);
+        client_request_remove(c->requests, r);
     if (c->state != CLIENT_READY)
         return;
     wire_put_cancel(out_buffer(c), wire_id, choice);
@@ -724,5 +631,5 @@ void engine_client_give_up(struct engine_client *c, const char *why)
 
 uint32_t engine_client_n_live(const struct engine_client *c)
 {
-    return client_requests_n(&c->requests);
+    return client_requests_n(c->requests);
 }

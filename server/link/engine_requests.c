@@ -1,21 +1,36 @@
 #include "server/link/engine_requests.h"
 
+#include "base/id_map.h"
+#include "base/status.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 #define NO_SLOT UINT32_MAX
 
-void client_requests_init(struct client_requests *rs)
+struct client_requests {
+    struct client_request *slots;
+    uint32_t n_slots, first_free;
+    struct id_map ids; /* wire id → slot + 1 */
+    uint64_t next_wire_id;
+};
+
+struct client_requests *client_requests_new(void)
 {
-    memset(rs, 0, sizeof *rs);
+    struct client_requests *rs = calloc(1, sizeof *rs);
+    if (!rs)
+        return NULL;
     rs->first_free = NO_SLOT;
     rs->next_wire_id = 1;
+    return rs;
 }
 
 void client_requests_free(struct client_requests *rs)
 {
+    if (!rs)
+        return;
     id_map_free(&rs->ids);
     free(rs->slots);
+    free(rs);
 }
 
 uint32_t client_requests_n(const struct client_requests *rs)

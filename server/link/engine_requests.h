@@ -2,7 +2,6 @@
 #ifndef QUIRE_LINK_ENGINE_REQUESTS_H
 #define QUIRE_LINK_ENGINE_REQUESTS_H
 
-#include "base/id_map.h"
 #include "server/link/completion_source.h"
 
 struct client_request {
@@ -12,14 +11,10 @@ struct client_request {
     uint32_t next_free;
 };
 
-struct client_requests {
-    struct client_request *slots;
-    uint32_t n_slots, first_free;
-    struct id_map ids; /* wire id → slot + 1 */
-    uint64_t next_wire_id;
-};
-void client_requests_init(struct client_requests *rs);
-void client_requests_free(struct client_requests *rs);
+struct client_requests;
+/* NULL: out of memory. */
+struct client_requests *client_requests_new(void);
+void client_requests_free(struct client_requests *rs); /* NULL is allowed */
 uint32_t client_requests_n(const struct client_requests *rs);
 
 /* Returns a request with a fresh id; NULL: out of memory. Pointers are valid until the next add. */

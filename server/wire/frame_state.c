@@ -101,7 +101,8 @@ int wire_get_done(const uint8_t *body, size_t n, struct wire_done *out, struct q
     LIST(shadow_buckets, 37, shadow_bucket_bytes, WIRE_SHADOW_BUCKET_WORDS, WIRE_MAX_SHADOW_BUCKETS) \
     LIST(step_buckets, 39, step_bucket_bytes, WIRE_STEP_BUCKET_WORDS, WIRE_MAX_STEP_BUCKETS) \
     LIST(accepted_at, 46, accepted_at_bytes, WIRE_ACCEPTED_WORDS, WIRE_MAX_ACCEPTED) \
-    LIST(rank_waits, 52, rank_wait_bytes, WIRE_RANK_WAIT_WORDS, WIRE_MAX_RANK_WAITS)
+    LIST(rank_waits, 52, rank_wait_bytes, WIRE_RANK_WAIT_WORDS, WIRE_MAX_RANK_WAITS) \
+    LIST(expert_tokens, 58, expert_token_bytes, WIRE_EXPERT_WORDS, WIRE_MAX_EXPERTS)
 static const struct wire_field stats_rules[] = {STATS_ROWS(SCALAR) STATS_TEXTS(TEXT) STATS_LISTS(LIST)};
 #define ONE(...) +1
 _Static_assert(FIELD_COUNT(stats_rules) == 0 STATS_ROWS(ONE) STATS_TEXTS(ONE) STATS_LISTS(ONE),
@@ -174,6 +175,16 @@ void wire_rank_wait_put(uint32_t *words, uint64_t us)
 uint64_t wire_rank_wait_get(const struct wire_stats *stats, uint32_t index)
 {
     return le_load_u64(stats->rank_wait_bytes + 4 * (size_t)WIRE_RANK_WAIT_WORDS * index);
+}
+
+void wire_expert_put(uint32_t *words, uint64_t n_tokens)
+{
+    put_words(words, n_tokens);
+}
+
+uint64_t wire_expert_get(const struct wire_stats *stats, uint32_t expert)
+{
+    return le_load_u64(stats->expert_token_bytes + 4 * (size_t)WIRE_EXPERT_WORDS * expert);
 }
 
 #define FITS(member, type, at, ...) \

@@ -39,6 +39,10 @@ struct wire_stats {
     const uint32_t *rank_waits; /* WIRE_RANK_WAIT_WORDS, wire_rank_wait_get(). For each rank in order, the time it */
     const uint8_t *rank_wait_bytes; /* waited for each rank: the square of the number of ranks */
     uint32_t n_rank_waits;
+    const uint32_t
+        *expert_tokens; /* WIRE_EXPERT_WORDS, wire_expert_get(). For each expert the tokens that it computed, */
+    const uint8_t *expert_token_bytes; /* over the layers */
+    uint32_t n_expert_tokens;
 };
 struct wire_step_bucket { /* steps with at most n_tokens tokens */
     uint64_t n_tokens, n_steps;
@@ -55,6 +59,10 @@ uint64_t wire_accepted_get(const struct wire_stats *stats, uint32_t place);
 #define WIRE_MAX_RANK_WAITS 64u
 void wire_rank_wait_put(uint32_t *words, uint64_t us);
 uint64_t wire_rank_wait_get(const struct wire_stats *stats, uint32_t index);
+#define WIRE_EXPERT_WORDS 2u
+#define WIRE_MAX_EXPERTS 512u
+void wire_expert_put(uint32_t *words, uint64_t n_tokens);
+uint64_t wire_expert_get(const struct wire_stats *stats, uint32_t expert);
 struct wire_shadow_bucket { /* requests whose first token came within the bound */
     uint64_t bound_us, n_live, n_shadow;
 };

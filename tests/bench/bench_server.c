@@ -1,6 +1,7 @@
 #include "tests/bench/bench_server.h"
 
 #include "engine/engine.h"
+#include "server/front/front_model.h"
 #include "tests/bench/host_bench.h"
 
 #include <stdio.h>

@@ -134,7 +134,7 @@ void answer_test(void **state)
     size_t cursor = 0, n = 0;
     while (answer_next(b.events, &cursor, &e))
         n++;
-    assert_true(n == 13 && e.kind == ANSWER_DONE && e.done.last && e.done.n_drafted == 0);
+    assert_true(n == 13 && e.kind == ANSWER_DONE && e.done.last);
     /* An answer to another question, with ids outside the vocabulary, a byte longer or shorter, or with any byte
      * changed is rejected. */
     assert_int_equal(answer_check(bytes.data, bytes.n, &another, 100, &b, &err), QUIRE_INVALID);
@@ -181,7 +181,7 @@ static bool has(struct memory_layer *m, uint8_t name, int64_t now_s)
 void timely_test(void **state)
 {
     const int64_t now = 1800000000, most = ANSWER_MAX_TTL_S + ANSWER_CLOCKS_DIFFER_S;
-    struct memory_layer m;
+    struct memory_layer *m;
     (void)state;
     assert_true(answer_is_timely(now, now + 1, now) && answer_is_timely(now - 5, now + most, now));
     assert_true(answer_is_timely(now + ANSWER_CLOCKS_DIFFER_S, now + 100, now));
@@ -190,58 +190,63 @@ void timely_test(void **state)
     assert_false(answer_is_timely(0, INT64_MAX, now) || answer_is_timely(INT64_MAX, INT64_MAX, now));
     assert_false(answer_is_timely(0, INT64_MIN, now));
     /* In memory: made at second 123. */
-    assert_int_equal(memory_layer_open(&m, 2, 1 << 20, NULL), QUIRE_OK);
+    assert_int_equal(memory_layer_open(2, 1 << 20, &m, NULL), QUIRE_OK);
     struct cached *k = make_cached(1, 1000000);
     k->answer.created_s = 123;
-    memory_layer_add(&m, k);
+    memory_layer_add(m, k);
     cached_leave(k);
-    assert_true(has(&m, 1, 200000) && has(&m, 1, (123 - ANSWER_CLOCKS_DIFFER_S) * 1000));
-    assert_int_equal(memory_layer_n_expired(&m, 0), 1);
-    assert_false(has(&m, 1, (123 - ANSWER_CLOCKS_DIFFER_S) * 1000 - 1));
-    memory_layer_close(&m);
+    assert_true(has(m, 1, 200000) && has(m, 1, (123 - ANSWER_CLOCKS_DIFFER_S) * 1000));
+    assert_int_equal(memory_layer_counts(m, 0).n_expired, 1);
+    assert_false(has(m, 1, (123 - ANSWER_CLOCKS_DIFFER_S) * 1000 - 1));
+    memory_layer_close(m);
 }
 
 void memory_layer_test(void **state)
 {
     (void)state;
-    struct memory_layer m;
+    struct memory_layer *m;
     struct cached *one = make_cached(1, 100);
     const uint64_t size = cached_size(one);
     assert_true(size == sizeof *one + one->bytes.n);
     cached_leave(one);
     /* Room for two to the byte; for a byte less, one. */
     for (uint64_t less = 0; less < 2; less++) {
-        assert_int_equal(memory_layer_open(&m, 10, 2 * size - less, NULL), QUIRE_OK);
-        add(&m, 1, 100);
-        add(&m, 2, 100);
-        assert_true(has(&m, 1, 0) == !less && has(&m, 2, 0) && m.n_evicted == less && m.n_bytes == (2 - less) * size);
-        assert_true(has(&m, 1, 0) == !less);
-        add(&m, 3, 100); /* 2 was given less recently than 1 */
-        assert_true(!has(&m, 2, 0) && has(&m, 3, 0) && has(&m, 1, 0) == !less);
-        add(&m, 3, 100); /* in its own place */
-        assert_true(m.n_bytes == (2 - less) * size && m.n_entries == 2 - less);
-        memory_layer_close(&m);
+        assert_int_equal(memory_layer_open(10, 2 * size - less, &m, NULL), QUIRE_OK);
+        add(m, 1, 100);
+        add(m, 2, 100);
+        assert_true(has(m, 1, 0) == !less && has(m, 2, 0) && memory_layer_counts(m, 0).n_evicted == less &&
+                    memory_layer_counts(m, 0).n_bytes == (2 - less) * size);
+        assert_true(has(m, 1, 0) == !less);
+        add(m, 3, 100); /* 2 was given less recently than 1 */
+        assert_true(!has(m, 2, 0) && has(m, 3, 0) && has(m, 1, 0) == !less);
+        add(m, 3, 100); /* in its own place */
+        assert_true(memory_layer_counts(m, 0).n_bytes == (2 - less) * size &&
+                    memory_layer_counts(m, 0).n_entries == 2 - less);
+        memory_layer_close(m);
     }
-    assert_int_equal(memory_layer_open(&m, 2, 100 * size, NULL), QUIRE_OK);
+    assert_int_equal(memory_layer_open(2, 100 * size, &m, NULL), QUIRE_OK);
     for (uint8_t name = 1; name < 5; name++)
-        add(&m, name, name);
-    assert_true(m.n_entries == 2 && m.n_bytes == 2 * size && memory_layer_n_expired(&m, 3) == 1);
-    assert_true(!has(&m, 3, 3) && has(&m, 4, 3) && !has(&m, 4, 4) && m.n_entries == 0 && m.n_bytes == 0);
+        add(m, name, name);
+    assert_true(memory_layer_counts(m, 0).n_entries == 2 && memory_layer_counts(m, 0).n_bytes == 2 * size &&
+                memory_layer_counts(m, 3).n_expired == 1);
+    assert_true(!has(m, 3, 3) && has(m, 4, 3) && !has(m, 4, 4) && memory_layer_counts(m, 0).n_entries == 0 &&
+                memory_layer_counts(m, 0).n_bytes == 0);
     /* Renderings count, are found by their own name, go with their answer, and are no more than four. */
-    add(&m, 5, 100);
-    struct cached *five = memory_layer_find(&m, &(struct key256){{5}}, 0);
+    add(m, 5, 100);
+    struct cached *five = memory_layer_find(m, &(struct key256){{5}}, 0);
     for (uint8_t alias = 1; alias < 7; alias++)
-        memory_layer_attach(&m, five, &(struct key256){{alias}}, "text", 4);
-    assert_true(m.n_bytes == size + 4 * (sizeof(struct rendering) + 4) && m.n_bytes == cached_size(five));
-    assert_null(memory_layer_rendering(&m, &(struct key256){{2}}, 0));
-    assert_memory_equal(memory_layer_rendering(&m, &(struct key256){{3}}, 0)->bytes, "text", 4);
-    assert_null(memory_layer_rendering(&m, &(struct key256){{6}}, 100));
-    assert_true(m.n_bytes == 0 && m.n_entries == 0 && m.aliases.n == 0);
+        memory_layer_attach(m, five, &(struct key256){{alias}}, "text", 4);
+    assert_true(memory_layer_counts(m, 0).n_bytes == size + 4 * (sizeof(struct rendering) + 4) &&
+                memory_layer_counts(m, 0).n_bytes == cached_size(five));
+    assert_null(memory_layer_rendering(m, &(struct key256){{2}}, 0));
+    assert_memory_equal(memory_layer_rendering(m, &(struct key256){{3}}, 0)->bytes, "text", 4);
+    assert_null(memory_layer_rendering(m, &(struct key256){{6}}, 100));
+    assert_true(memory_layer_counts(m, 0).n_bytes == 0 && memory_layer_counts(m, 0).n_entries == 0);
     /* One that is being read outlives its place. */
     struct cached *k = make_cached(7, 100);
-    memory_layer_add(&m, k);
-    assert_int_equal(memory_layer_clear(&m), 1);
+    memory_layer_add(m, k);
+    assert_int_equal(memory_layer_clear(m), 1);
     assert_true(k->answer.n_generated == 6 && !k->is_listed);
     cached_leave(k);
-    memory_layer_close(&m);
+    memory_layer_close(m);
 }

@@ -144,7 +144,7 @@ void flight_fail_test(void **state)
         }
         struct response_cache_stats s;
         response_cache_stats(cache, &s);
-        assert_int_equal(s.n_entries, how == 0);
+        assert_int_equal(s.layers[CACHE_MEMORY].n_entries, how == 0);
         close_cache();
     }
 }
@@ -266,7 +266,7 @@ void flight_verify_test(void **state)
     say(3, 7);
     assert_true(asked[3].cancelled);
     response_cache_stats(cache, &s);
-    assert_true(s.n_verified == 1 && s.n_differing == 1 && s.n_entries == 0);
+    assert_true(s.n_verified == 1 && s.n_differing == 1 && s.layers[CACHE_MEMORY].n_entries == 0);
     close_cache();
 }
 
@@ -448,11 +448,12 @@ void flight_clear_test(void **state)
     assert_true(cleared && n_asked == 2);
     end(0, WIRE_FINISH_STOP, 1);
     response_cache_stats(cache, &s);
-    assert_true(ears[0].n_done == 1 && ears[1].n_done == 0 && s.n_entries == 0 && s.n_not_stored == 1);
+    assert_true(ears[0].n_done == 1 && ears[1].n_done == 0 && s.layers[CACHE_MEMORY].n_entries == 0 &&
+                s.n_not_stored == 1);
     say(1, 5);
     end(1, WIRE_FINISH_STOP, 1);
     response_cache_stats(cache, &s);
-    assert_true(ears[1].n_done == 1 && ears[2].n_done == 1 && s.n_entries == 1);
+    assert_true(ears[1].n_done == 1 && ears[2].n_done == 1 && s.layers[CACHE_MEMORY].n_entries == 1);
     close_cache();
     /* While a store is asked, and while it is cleared. */
     const struct response_cache_options options = {.max_entries = 4, .open_store = open_store};

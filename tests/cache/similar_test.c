@@ -231,8 +231,9 @@ void flight_draft_test(void **state)
         answer_it(2 + i);
     }
     response_cache_stats(cache, &stats);
-    assert_true(stats.compares && stats.similar.layer.n_lookups == 5 && stats.similar.layer.n_hits == 2);
-    assert_true(stats.similar.layer.n_misses == 3 && stats.n_computed == 5);
+    const struct cache_layer_stats *looked = &stats.layers[CACHE_SEMANTIC].stats;
+    assert_true(stats.layers[CACHE_SEMANTIC].name && looked->n_lookups == 5 && looked->n_hits == 2);
+    assert_true(looked->n_misses == 3 && stats.n_computed == 5);
     close_cache();
 }
 
@@ -246,10 +247,10 @@ void flight_late_draft_test(void **state)
     ask_like(&e, "1 first", 1, 2, true);
     answer_it(0); /* is kept before its vector is there */
     response_cache_stats(cache, &stats);
-    assert_true(e.n_done == 1 && stats.similar.n_entries == 0 && e.n_origins == 1);
+    assert_true(e.n_done == 1 && stats.layers[CACHE_SEMANTIC].n_entries == 0 && e.n_origins == 1);
     embed_now();
     response_cache_stats(cache, &stats);
-    assert_int_equal(stats.similar.n_entries, 1);
+    assert_int_equal(stats.layers[CACHE_SEMANTIC].n_entries, 1);
     ask_like(&e, "2 nearly", 1, 3, true);
     asked[1].events.on_accepted(asked[1].context, 1);
     say(1, 5);
@@ -333,7 +334,9 @@ void flight_embedder_test(void **state)
     answer_it(3);
     assert_int_equal(e.n_done, 1);
     response_cache_stats(cache, &stats);
-    assert_true(stats.similar.n_late == 2 && stats.similar.n_entries == 0 && stats.n_stored == 3);
+    struct similar_stats similar;
+    assert_true(response_cache_similar_stats(cache, &similar));
+    assert_true(similar.n_late == 2 && stats.layers[CACHE_SEMANTIC].n_entries == 0 && stats.n_stored == 3);
     close_cache();
 }
 
@@ -350,12 +353,12 @@ void flight_ghost_test(void **state)
         answer_it(i);
     }
     response_cache_stats(cache, &stats);
-    assert_true(stats.similar.n_entries == 2 && stats.n_entries == 1);
+    assert_true(stats.layers[CACHE_SEMANTIC].n_entries == 2 && stats.layers[CACHE_MEMORY].n_entries == 1);
     ask_like(&e, "2 nearly", 1, 4, true);
     embed_now();
     assert_true(n_asked == 3 && asked[2].n_prediction == 0);
     response_cache_stats(cache, &stats);
-    assert_int_equal(stats.similar.n_entries, 1);
+    assert_int_equal(stats.layers[CACHE_SEMANTIC].n_entries, 1);
     answer_it(2);
     bool cleared = false;
     response_cache_clear(cache, on_cleared, &cleared);

@@ -11,6 +11,8 @@ import time
 import openai
 import pytest
 
+import rig
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUIRE = pathlib.Path(os.environ.get("QUIRE", ROOT / "build" / "quire"))
 MODEL = ROOT / "tools" / "demo_model" / "model"
@@ -41,7 +43,7 @@ class Server:
         self.lines = []
         os.set_blocking(self.process.stdout.fileno(), False)
         self.port = None
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             match = re.search(wait_for, self.output())
             if match:
@@ -71,19 +73,17 @@ class Server:
     def client(self, **kwargs):
         return openai.OpenAI(base_url=self.url + "/v1", **{"api_key": "none", "max_retries": 0, **kwargs})
 
-    def connect(self, timeout=20):
+    def connect(self, timeout=60):
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
 
     def metric(self, name):
         """The sum of a metric's samples on /metrics."""
-        import urllib.request
-        text = urllib.request.urlopen(self.url + "/metrics", timeout=20).read().decode()
-        values = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+        values = [float(line.rsplit(" ", 1)[1]) for line in rig.metrics(self).splitlines()
                   if line.startswith(name) and line[len(name)] in " {"]
         assert values, f"/metrics has no {name}"
         return sum(values)
 
-    def stop(self, sig=signal.SIGTERM, timeout=30):
+    def stop(self, sig=signal.SIGTERM, timeout=60):
         if self.process.poll() is None:
             self.process.send_signal(sig)
         try:

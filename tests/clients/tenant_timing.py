@@ -27,6 +27,8 @@ import sys
 import tempfile
 import time
 
+import rig
+
 WORDS = ("and the a to was it he she in they of with for that said on his had is you her so but at day there go went very "
          "big little dog cat bird tree ball house mom boy girl play happy sad red blue sun moon sea hill fox bear").split()
 
@@ -97,9 +99,7 @@ def describe(times):
 
 def start_redis(directory):
     """(its process, its port)"""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = rig.free_port()
     redis = subprocess.Popen(["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", directory], stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 20
     while True:

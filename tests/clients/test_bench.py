@@ -267,6 +267,7 @@ def test_serve_counts_the_faults_of_others():
 LOAD = ["--num-prompts", 24, "--input-len", 16, "--output-len", 24]
 
 
+@pytest.mark.wide
 def test_compare_finds_a_difference():
     """The oracle takes four times as long: a busy machine cannot hide this difference."""
     rounds = 12
@@ -413,6 +414,7 @@ def test_a_kind_of_sampling(kind):
     assert case["case"] == f"sample T2 N100 {kind}"
 
 
+@pytest.mark.wide
 def test_rows_are_printed_as_they_are_measured():
     """An interrupted run has printed its measurements, one row per line."""
     run = subprocess.Popen([QUIRE, "bench", "kernels", "--json", "--op", "gemm", "--rows", "4864", "--cols", "896", "--tokens", "1,2000",

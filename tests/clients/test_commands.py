@@ -10,10 +10,10 @@ import shutil
 import signal
 import subprocess
 import time
-import urllib.request
 
 import pytest
 
+import rig
 from conftest import MODEL, QUIRE, ROOT, Server, cannot_run
 
 
@@ -264,7 +264,7 @@ class Terminal:
             os.execv(QUIRE, [str(QUIRE), "generate", str(MODEL), "--temperature", "0", *map(str, arguments)])
         self.seen = ""
 
-    def wait_for(self, text, seconds=20):
+    def wait_for(self, text, seconds=60):
         """Returns the output until then."""
         deadline = time.monotonic() + seconds
         while text not in self.seen:
@@ -378,9 +378,7 @@ def test_the_plan_of_text_holds():
                 return int(re.search(rf"{field}:\s+(\d+)", f.read()).group(1))
 
         def post(path):
-            request = urllib.request.Request(server.url + path, body, {"Content-Type": "application/json"})
-            with urllib.request.urlopen(request, timeout=100) as reply:
-                return len(json.load(reply)["tokens"])
+            return len(rig.answered(server, path, body, timeout=100).json()["tokens"])
 
         idle = kib("VmRSS")
         with concurrent.futures.ThreadPoolExecutor() as pool:

@@ -6,21 +6,16 @@ import shutil
 import string
 import struct
 import subprocess
-import urllib.request
 
 import openai
 import pytest
 from conftest import MODEL, QUIRE, ROOT
+from rig import answered, metrics
 
 GOLDENS = ROOT / "tests" / "goldens" / "vectors"
 LETTERS = string.ascii_lowercase
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *("##" + c for c in LETTERS)]
 CLS, SEP = 2, 3
-
-
-def ask(url, body):
-    request = urllib.request.Request(url, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
-    return json.loads(urllib.request.urlopen(request, timeout=60).read())
 
 
 def ids_of(text):
@@ -72,8 +67,7 @@ def test_embeddings(both):
         by_ids = client.embeddings.create(model="tiny", input=[CLS, *ids_of(text), SEP], encoding_format="base64").data[0].embedding
         bits = struct.pack("<64f", *among.embedding)
         assert struct.pack("<64f", *alone) == bits == base64.b64decode(by_ids)
-    metrics = urllib.request.urlopen(both.url + "/metrics").read().decode()
-    assert 'quire:vectors_total{model_name="demo",engine="0"} 0\nquire:vectors_total{model_name="tiny",engine="1"} 9\n' in metrics
+    assert 'quire:vectors_total{model_name="demo",engine="0"} 0\nquire:vectors_total{model_name="tiny",engine="1"} 9\n' in metrics(both)
     short = client.embeddings.create(model="tiny", input="three", dimensions=8).data[0].embedding
     assert len(short) == 8 and abs(sum(x * x for x in short) - 1) < 1e-5
 
@@ -109,11 +103,11 @@ def test_each_model_is_asked_for_what_it_gives(both):
 
 
 def test_both_models_are_seen(both):
-    read = lambda path: json.loads(urllib.request.urlopen(both.url + path, timeout=60).read())
+    read = lambda path: answered(both, path).json()
     for path in ("/health", "/health/live"):
         assert read(path) == {"status": "ok", "models": {"demo": "ok", "tiny": "ok"}}
     both.client().embeddings.create(model="tiny", input="abc")
-    lines = urllib.request.urlopen(both.url + "/metrics").read().decode().splitlines()
+    lines = metrics(both).splitlines()
     value = lambda name, labels: next(float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{{labels}}} "))
     first, second = 'model_name="demo",engine="0"', 'model_name="tiny",engine="1"'
     assert value("quire:engine_up", first) == value("quire:engine_up", second) == 1
@@ -125,11 +119,11 @@ def test_both_models_are_seen(both):
 
 
 def test_text_of_either_model(both):
-    assert ask(both.url + "/tokenize", {"model": "tiny", "prompt": "one two"}) == {
+    assert answered(both, "/tokenize", {"model": "tiny", "prompt": "one two"}).json() == {
         "count": 8, "max_model_len": 140, "tokens": [CLS, *ids_of("one two"), SEP], "token_strs": None}
-    assert ask(both.url + "/detokenize", {"model": "tiny", "tokens": ids_of("one two")})["prompt"] == "one two"
-    of_first = ask(both.url + "/tokenize", {"prompt": "one two"})
-    assert of_first == ask(both.url + "/tokenize", {"model": "demo", "prompt": "one two"}) and of_first["max_model_len"] == 64
+    assert answered(both, "/detokenize", {"model": "tiny", "tokens": ids_of("one two")}).json()["prompt"] == "one two"
+    of_first = answered(both, "/tokenize", {"prompt": "one two"}).json()
+    assert of_first == answered(both, "/tokenize", {"model": "demo", "prompt": "one two"}).json() and of_first["max_model_len"] == 64
 
 
 def test_the_plan_of_both(tmp_path):
@@ -164,14 +158,14 @@ def test_batches_that_wait_give_the_same_bits(both, start, tmp_path):
 def test_scores_of_pairs(start, tmp_path, golden, between, second, transformers):
     s = start("serve", model(tmp_path / "pairs", golden, between, second), "--port", "0")
     texts = ["three", "four", "one two"]
-    reply = lambda a, b: ask(s.url + "/v1/score", {"text_1": a, "text_2": b})
+    reply = lambda a, b: answered(s, "/v1/score", {"text_1": a, "text_2": b}).json()
     score = lambda a, b: [d["score"] for d in reply(a, b)["data"]]
     many = score("one two", texts)
     assert many == pytest.approx(transformers, abs=1e-6) and len(set(many)) == 3
     assert reply("one two", "three")["usage"]["prompt_tokens"] == 11 + 2 + len(between)
     assert [score("one two", t)[0] for t in texts] == many
     assert score("three", "one two") != score("one two", "three")
-    ranked = ask(s.url + "/v2/rerank", {"query": "one two", "documents": texts, "top_n": 2})["results"]
+    ranked = answered(s, "/v2/rerank", {"query": "one two", "documents": texts, "top_n": 2}).json()["results"]
     assert [r["relevance_score"] for r in ranked] == sorted(many, reverse=True)[:2] and ranked[0]["index"] == many.index(max(many))
     with pytest.raises(openai.BadRequestError, match="/v1/score"):
         s.client().embeddings.create(model="pairs", input="a")

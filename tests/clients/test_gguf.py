@@ -3,8 +3,8 @@
 import json
 import os
 import struct
-import urllib.request
 
+import rig
 from conftest import MODEL, ROOT
 from test_commands import quire
 
@@ -169,9 +169,7 @@ HARD = [" ", "  two", "\n\n \n\t\r\n x ", "I'm we'LL DON'T it's", "3.14159 10000
 
 
 def ask(server, path, **body):
-    request = urllib.request.Request(server.url + path, json.dumps(body | {"model": "demo"}).encode(),
-                                     {"content-type": "application/json"})
-    return json.load(urllib.request.urlopen(request, timeout=60))
+    return rig.answered(server, path, body | {"model": "demo"}).json()
 
 
 def test_the_demo_model_says_the_same_from_a_gguf_file(start, tmp_path):
@@ -195,7 +193,7 @@ def test_either_file_of_a_model_guesses_for_the_other(start, tmp_path):
         server = start("serve", model, "--port", "0", "--served-model-name", "demo", "--threads", "1", *flags)
         said.append(ask(server, "/v1/completions", prompt="Once upon a time", seed=7, max_tokens=40)["choices"])
         if draft:
-            metrics = urllib.request.urlopen(server.url + "/metrics", timeout=60).read().decode()
+            metrics = rig.metrics(server)
             drafted, accepted = (float(next(line.split()[-1] for line in metrics.splitlines() if line.startswith(f"vllm:spec_decode_num_{what}_total")))
                                  for what in ("draft_tokens", "accepted_tokens"))
             assert 0 < accepted <= drafted

@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import openai
 import pytest
 
+import rig
 from conftest import MODEL, QUIRE, ROOT, Server
+from rig import free_port, wait_until
 
 LONG = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 900, "ignore_eos": True, "temperature": 1.0, "seed": 1}
 
@@ -24,15 +24,6 @@ def raw(body, path="/v1/completions"):
     data = json.dumps(body).encode()
     return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             f"Content-Length: {len(data)}\r\n\r\n").encode() + data
-
-
-def wait_until(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def nothing_runs(server):
@@ -90,14 +81,15 @@ def test_a_client_that_leaves_cancels_its_request(slow, way, how):
     if until == "reply":
         assert s.recv(4096)
     elif until:
-        assert wait_until(lambda: slow.metric(until) > before)
+        wait_until(lambda: slow.metric(until) > before)
     leave(s, how)
     if until == WAITING:
-        assert wait_until(lambda: slow.metric(until) <= before), "it still waits"
+        wait_until(lambda: slow.metric(until) <= before, "its end of waiting")
     holder.close()
-    assert wait_until(lambda: nothing_runs(slow)), "the request went on without its client"
+    wait_until(lambda: nothing_runs(slow), "the end of a request without a client")
     assert slow.metric("vllm:kv_cache_usage_perc") == 0 and slow.metric("quire:kv_blocks_leaked") == 0
-    assert wait_until(lambda: slow.metric("quire:http_connections") == 1) or how == "half-closed"
+    if how != "half-closed":
+        wait_until(lambda: slow.metric("quire:http_connections") == 1)
     if until != WAITING:  # without the cancellation it would make at least 900 tokens
         assert slow.metric(MADE) - made < 900
     s.close()
@@ -111,11 +103,11 @@ def test_a_slow_reader_holds_only_its_own_connection(server):
     reply = server.client().completions.create(model="demo", prompt="x", max_tokens=4)
     assert reply.choices and time.monotonic() - t < 20
     s.close()
-    assert wait_until(lambda: nothing_runs(server))
+    wait_until(lambda: nothing_runs(server))
 
 
 def test_sigterm_drains(start):
-    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "1024")
+    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "1024", "--shutdown-timeout", "300")
     got = {}
 
     def ask():
@@ -124,11 +116,11 @@ def test_sigterm_drains(start):
 
     thread = threading.Thread(target=ask)
     thread.start()
-    assert wait_until(lambda: server.metric("vllm:num_requests_running") > 0)
+    wait_until(lambda: server.metric("vllm:num_requests_running") > 0)
     server.process.send_signal(signal.SIGTERM)
-    thread.join(60)
+    thread.join()
     assert got["reply"].usage.completion_tokens == 4 * 900
-    assert server.process.wait(20) == 0
+    assert server.process.wait(60) == 0
 
 
 ENDLESS = {**LONG, "max_tokens": 2000, "n": 64, "stream": True}  # two at a time: 64,000 steps
@@ -141,7 +133,7 @@ def drained(start, *options):
     s.sendall(raw(ENDLESS))
     assert s.recv(4096)
     server.process.send_signal(signal.SIGTERM)
-    assert wait_until(lambda: "finishing running requests" in server.output())
+    wait_until(lambda: "finishing running requests" in server.output())
     return server, s
 
 
@@ -151,7 +143,7 @@ def test_late_requests_are_told_of_a_drain(start):
         server.client().completions.create(model="demo", prompt="x", max_tokens=1)
     assert caught.value.status_code == 503 and caught.value.code == "server_draining"
     s.close()  # the last one
-    assert server.process.wait(30) == 0
+    assert server.process.wait(60) == 0
 
 
 def test_sigterm_has_a_deadline(start):
@@ -160,7 +152,7 @@ def test_sigterm_has_a_deadline(start):
     while piece := s.recv(65536):
         data += piece
     assert b'"code":"server_draining"' in data and data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
-    assert server.process.wait(30) == 0 and "cancelled" in server.output()
+    assert server.process.wait(60) == 0 and "cancelled" in server.output()
     s.close()
 
 
@@ -175,14 +167,12 @@ def test_an_engine_s_drain_has_a_deadline(start, tmp_path):
     data = b""
     while b"[DONE]" not in data:
         data += s.recv(65536)
-    assert b'"code":"engine_unavailable"' in data and engine.process.wait(30) == 0
-    status = [urllib.request.urlopen(server.url + "/health/live", timeout=20).status]
-    with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(server.url + "/health/ready", timeout=20)
-    assert status == [200] and json.load(caught.value) == {"status": "engine_unavailable"}
+    assert b'"code":"engine_unavailable"' in data and engine.process.wait(60) == 0
+    assert rig.ask(server, "/health/live").status == 200
+    assert rig.ask(server, "/health/ready").json() == {"status": "engine_unavailable"}
     start("engine", MODEL, "--listen", address, wait_for="ready")
-    assert wait_until(lambda: server.metric("quire:engine_up") == 1)
-    assert json.load(urllib.request.urlopen(server.url + "/health/ready", timeout=20)) == {"status": "ok"}
+    wait_until(lambda: server.metric("quire:engine_up") == 1)
+    assert rig.answered(server, "/health/ready").json() == {"status": "ok"}
     s.close()
 
 
@@ -203,12 +193,12 @@ def test_a_full_queue_is_429_with_retry_after(start):
                    "--max-num-queued-reqs", "8", "--max-model-len", "1024")
     holder = server.connect()
     holder.sendall(raw({**LONG, "stream": True, "n": 8}))  # one choice runs, seven wait: seconds of work
-    assert wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 5)
+    wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 5)
     with pytest.raises(openai.RateLimitError) as caught:
         server.client().completions.create(model="demo", prompt="x", max_tokens=1, n=4)
     assert int(caught.value.response.headers["retry-after"]) >= 1
     holder.close()
-    assert wait_until(lambda: nothing_runs(server))
+    wait_until(lambda: nothing_runs(server))
     assert server.client().completions.create(model="demo", prompt="x", max_tokens=1).choices
 
 
@@ -218,13 +208,13 @@ def test_a_queue_full_of_tokens_is_429_with_retry_after(start):
     holders = [server.connect() for _ in range(2)]
     for holder in holders:  # one runs, one waits
         holder.sendall(raw({**LONG, "prompt": "a b c d " * 5, "stream": True, "n": 2}))
-    assert wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 2)
+    wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 2)
     with pytest.raises(openai.RateLimitError, match="max-num-queued-tokens") as caught:
         server.client().completions.create(model="demo", prompt="a b c d " * 100, max_tokens=1)
     assert 1 <= int(caught.value.response.headers["retry-after"]) <= 60
     for holder in holders:
         holder.close()
-    assert wait_until(lambda: nothing_runs(server))
+    wait_until(lambda: nothing_runs(server))
     assert server.client().completions.create(model="demo", prompt="a b c d " * 100, max_tokens=1).choices
 
 
@@ -250,7 +240,7 @@ def test_limits_of_connections_are_options(start):
         s.close()
 
 
-@pytest.mark.parametrize("what", ["cancel", "soak", "garbage", "idle"])
+@pytest.mark.parametrize("what", ["cancel", pytest.param("soak", marks=pytest.mark.wide), "garbage", "idle"])
 def test_a_little_storm(what):
     got = subprocess.run([sys.executable, str(ROOT / "tests" / "stress" / "stress.py"), what, "--requests", "1000", "--connections", "300",
                           "--build", str(QUIRE.parent)], capture_output=True, text=True, timeout=300)
@@ -279,7 +269,7 @@ def test_front_end_and_engine_apart(start, tmp_path):
         server.client().completions.create(model="demo", prompt="x", max_tokens=1)
     assert caught.value.status_code == 503 and caught.value.response.headers["Retry-After"]
     engine.process.send_signal(signal.SIGCONT)
-    assert wait_until(lambda: server.metric("quire:engine_up") == 1), server.output()
+    wait_until(lambda: server.metric("quire:engine_up") == 1, server.output)
     assert server.client().completions.create(**ask).choices[0].text == remote.text
     assert server.output().count("the engine is unavailable") == 1
     engine.process.kill()
@@ -295,19 +285,17 @@ def test_a_front_end_waits_for_its_engine(start, tmp_path):
     server = start("serve", MODEL, "--engine", address, "--port", "0", "--served-model-name", "demo", wait_for=r"waiting for the engine at .* port (\d+) ")
     assert address in server.output()
     def health(path="/health"):
-        try:
-            with urllib.request.urlopen(server.url + path, timeout=5) as reply:
-                return reply.status, json.load(reply)["status"]
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)["status"]
+        reply = rig.ask(server, path)
+        return reply.status, reply.json()["status"]
+
     assert health() == (503, "starting") and health("/health/live") == (200, "ok")
     start("engine", MODEL, "--listen", address, "--max-model-len", "256", wait_for="ready")
-    assert wait_until(lambda: "demo ready on" in server.output()), server.output()
+    wait_until(lambda: "demo ready on" in server.output(), server.output)
     assert health() == (200, "ok")
     assert server.client().completions.create(model="demo", prompt="Once", max_tokens=4).usage.completion_tokens == 4
 
     waits = start("serve", MODEL, "--engine", f"unix:{tmp_path}/nobody", "--port", "0", wait_for="waiting for the engine")
-    assert waits.stop(timeout=5) == 0, waits.output()
+    assert waits.stop() == 0, waits.output()
 
     # Proxies accept a connection before a server is ready behind them.
     with socket.socket(socket.AF_UNIX) as proxy:
@@ -318,7 +306,7 @@ def test_a_front_end_waits_for_its_engine(start, tmp_path):
             proxy.accept()[0].close()
         assert wait_until(lambda: "waiting for the engine" in waits.output()) and waits.process.poll() is None
         proxy.accept()[0].sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10)
-        assert waits.process.wait(20) == 1
+        assert waits.process.wait(60) == 1
 
     # The operating system accepts for a stopped engine: one connection waits there for any time.
     with socket.socket(socket.AF_UNIX) as mute:
@@ -333,7 +321,7 @@ def test_a_front_end_waits_for_its_engine(start, tmp_path):
         mute.settimeout(20)
         accepted.close()
         mute.accept()[0].close()
-        assert waits.stop(timeout=5) == 0, waits.output()
+        assert waits.stop() == 0, waits.output()
 
 
 def test_what_waiting_does_not_mend_ends_at_once(tmp_path):
@@ -352,10 +340,7 @@ def test_two_front_ends_share_one_engine_over_tcp(start, tmp_path):
     key = tmp_path / "key"
     key.write_text("a shared secret of some length\n")
     key.chmod(0o600)
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
-    address = f"tcp:127.0.0.1:{port}"
+    address = f"tcp:127.0.0.1:{free_port()}"
     start("engine", MODEL, "--listen", address, "--engine-key-file", key, wait_for="ready")
     fronts = [start("serve", MODEL, "--engine", address, "--engine-key-file", key, "--port", "0",
                     "--served-model-name", "demo") for _ in range(2)]
@@ -365,7 +350,7 @@ def test_two_front_ends_share_one_engine_over_tcp(start, tmp_path):
 
 
 def test_an_idle_server_uses_no_cpu(server):
-    assert wait_until(lambda: nothing_runs(server))
+    wait_until(lambda: nothing_runs(server))
     time.sleep(0.3)
 
     def ticks():

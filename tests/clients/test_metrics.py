@@ -5,23 +5,19 @@ import os
 import re
 import subprocess
 import time
-import urllib.error
-import urllib.request
 
 import prometheus_client
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import rig
 from conftest import MODEL, QUIRE, ROOT
 
 
 def get(url, **headers):
     """Status and text."""
-    try:
-        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=20) as reply:
-            return reply.status, reply.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    reply = rig.ask(url, "", headers=headers)
+    return reply.status, reply.text
 
 
 def watcher_url(server):
@@ -39,9 +35,7 @@ def test_the_listener_for_metrics_asks_no_key_and_has_nothing_else(start):
     for path in ("/v1/models", "/version", "/", "/v1/models/model", "/metrics/x"):
         status, text = get(watch + path, Authorization="Bearer k")
         assert status == 404 and json.loads(text)["error"]["code"] == "unknown_url", path
-    request = urllib.request.Request(watch + "/v1/completions", b"{}", {"Authorization": "Bearer k"})
-    with pytest.raises(urllib.error.HTTPError, match="413|404"):
-        urllib.request.urlopen(request, timeout=20)
+    assert rig.ask(watch, "/v1/completions", {}, headers={"Authorization": "Bearer k"}).status in (413, 404)
     server.client(api_key="k").completions.create(model="model", prompt="Once", max_tokens=2)
     assert server.stop() == 0
 
@@ -172,7 +166,8 @@ def test_the_dashboard_asks_for_what_there_is(served):
     board = json.loads((ROOT / "docs" / "grafana" / "quire.json").read_text())
     told = {sample.name for family in families(get(served.url + "/metrics")[1]).values() for sample in family.samples}
     # Without a response cache, its metrics are absent.
-    told |= set(re.findall(r"quire:response_cache_\w+", (ROOT / "server" / "front" / "observe" / "cache_metrics.c").read_text()))
+    for source in ("server/front/observe/cache_metrics.c", "server/cache/stats_rows.h"):
+        told |= set(re.findall(r"quire:response_cache_\w+", (ROOT / source).read_text()))
     told.add("quire:rank_wait_seconds_total")  # nor of ranks if there is only one (test_ranks.py)
     asked = set()
     for panel in board["panels"]:

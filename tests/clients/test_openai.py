@@ -2,28 +2,23 @@
 
 import concurrent.futures
 import json
-import urllib.request
 
 import openai
 import pytest
 
+import rig
+
 CHAT = [{"role": "user", "content": "Tell me a story."}]
 
 
-def post(server, path, body, headers=None):
-    request = urllib.request.Request(
-        server.url + path, data=body if isinstance(body, bytes) else json.dumps(body).encode(),
-        headers={"Content-Type": "application/json", **(headers or {})})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, json.loads(reply.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
+def post(server, path, body, headers=()):
+    reply = rig.ask(server, path, body, headers=headers)
+    return reply.status, reply.json()
 
 
 def get(server, path):
-    with urllib.request.urlopen(server.url + path, timeout=20) as reply:
-        return reply.status, reply.read()
+    reply = rig.ask(server, path)
+    return reply.status, reply.body
 
 
 def test_models(client):

@@ -12,11 +12,10 @@ import pathlib
 import re
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 
 import jsonschema_rs
 import pytest
+import rig
 from conftest import MODEL, ROOT
 
 FILE = ROOT / "docs" / "reference" / "openapi.json"
@@ -26,13 +25,7 @@ CHAT = [{"role": "user", "content": "Tell me a story."}]
 
 
 def request(server, method, path, body=None, headers=KEY):
-    data = None if body is None else json.dumps(body).encode()
-    ask = urllib.request.Request(server.url + path, data=data, method=method, headers={**headers, "Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(ask, timeout=60) as reply:
-            return reply.status, reply.headers, reply.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
+    return rig.ask(server, path, body, method=method, headers=headers)
 
 
 @pytest.fixture(scope="module")
@@ -135,6 +128,7 @@ def test_other_replies(guarded):
     check("UnpinReply", json.loads(request(guarded, "DELETE", "/v1/cache/pins")[2]))
 
 
+@pytest.mark.wide
 def test_generated_requests(guarded, tmp_path):
     """Valid and invalid requests for every route: no reply is a 500 or violates its schema, and a request that the
     schema forbids is a 4xx."""

@@ -2,34 +2,20 @@
 the manual."""
 
 import json
-import pathlib
 import re
 import shutil
 import signal
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 import yaml
+import rig
 from conftest import MODEL, QUIRE, ROOT
+from rig import free_port, wait_until
 
 PACKAGING = ROOT / "packaging"
-
-
-def wait_for(condition, what, seconds=30):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come in {seconds} s"
-        time.sleep(0.05)
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 # ---- HAProxy ----
@@ -51,11 +37,11 @@ def proxy(start, tmp_path):
 
     def answers():
         try:
-            return urllib.request.urlopen(f"http://127.0.0.1:{port}/version", timeout=20).status == 200
+            return rig.ask(f"http://127.0.0.1:{port}", "/version").status == 200
         except OSError:
             return False
 
-    wait_for(answers, "an answer through HAProxy")
+    wait_until(answers, "an answer through HAProxy")
     yield f"http://127.0.0.1:{port}", servers
     process.kill()
     process.wait()
@@ -66,9 +52,7 @@ def body(**fields):
 
 
 def post(url, key, **fields):
-    request = urllib.request.Request(url + "/v1/completions", body(**fields),
-                                     {"Authorization": f"Bearer {key}", "Content-Type": "application/json"})
-    return json.load(urllib.request.urlopen(request, timeout=60))
+    return rig.answered(url, "/v1/completions", body(**fields), headers={"Authorization": f"Bearer {key}"}).json()
 
 
 def served(server):
@@ -89,9 +73,7 @@ def test_a_key_stays_with_its_server(proxy):
 def test_a_server_that_drains_finishes_and_the_other_takes_over(proxy):
     url, servers = proxy
     # A stream on one of the two: tries keys until one goes to the first server.
-    request = urllib.request.Request(url + "/v1/completions", body(max_tokens=400, ignore_eos=True, stream=True),
-                                     {"Authorization": "Bearer stays", "Content-Type": "application/json"})
-    stream = urllib.request.urlopen(request, timeout=60)
+    stream = rig.stream(url, "/v1/completions", body(max_tokens=400, ignore_eos=True, stream=True), headers={"Authorization": "Bearer stays"})
     first = stream.readline()
     assert first.startswith(b"data: ")
     busy = next(s for s in servers if s.metric("vllm:num_requests_running") > 0)
@@ -113,9 +95,9 @@ def test_a_client_that_leaves_is_cancelled_through_the_proxy(proxy):
     s = socket.create_connection((host, int(port)), timeout=20)
     s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     assert b"200" in s.recv(100)
-    wait_for(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 1, "the request")
+    wait_until(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 1, "the request")
     s.close()
-    wait_for(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 0, "the cancel")
+    wait_until(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 0, "the cancel")
     assert all(x.metric("quire:kv_blocks_leaked") == 0 for x in servers)
 
 
@@ -130,10 +112,10 @@ def test_systemd_is_told(tmp_path, monkeypatch, start, abstract):
         monkeypatch.setenv("NOTIFY_SOCKET", path)
         server = start("serve", MODEL, "--port", "0")
         assert s.recv(100) == b"READY=1"
-        assert urllib.request.urlopen(server.url + "/health", timeout=20).status == 200
+        assert rig.ask(server, "/health").status == 200
         server.process.send_signal(signal.SIGTERM)
         assert s.recv(100) == b"STOPPING=1"
-        assert server.process.wait(30) == 0
+        assert server.process.wait(60) == 0
 
 
 def test_the_unit_names_options_that_exist():
@@ -160,23 +142,19 @@ def test_the_manifest_starts_a_server_and_its_probes_are_answered(start):
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         get = container[probe]["httpGet"]
         assert get["port"] == "metrics"
-        assert urllib.request.urlopen(f"http://{listen}{get['path']}", timeout=20).status == 200
+        assert rig.ask(f"http://{listen}", get["path"]).status == 200
     # A draining server is live and not ready.
-    stream = urllib.request.urlopen(urllib.request.Request(
-        server.url + "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}).encode()), timeout=60)
+    stream = rig.stream(server, "/v1/completions", {"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True})
     stream.readline()
     server.process.send_signal(signal.SIGTERM)
 
     def status(path):
-        try:
-            return urllib.request.urlopen(f"http://{listen}{path}", timeout=20).status
-        except urllib.error.HTTPError as e:
-            return e.code
+        return rig.ask(f"http://{listen}", path).status
 
-    wait_for(lambda: status(container["readinessProbe"]["httpGet"]["path"]) == 503, "not being ready")
+    wait_until(lambda: status(container["readinessProbe"]["httpGet"]["path"]) == 503, "not being ready")
     assert status(container["livenessProbe"]["httpGet"]["path"]) == 200
     stream.close()
-    assert server.process.wait(30) == 0
+    assert server.process.wait(60) == 0
 
 
 # ---- the manual ----

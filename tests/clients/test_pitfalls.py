@@ -2,22 +2,21 @@
 docs/internals/conformance.md lists the test of each mistake."""
 
 import json
-import urllib.request
 
 import httpx2 as httpx
 import openai
 import pytest
 from openai._streaming import SSEDecoder
 from openai.lib.streaming._deltas import accumulate_delta
+import rig
 from test_tools import CALL, OTHER, PARIS, TOOLS, model, serve  # noqa: F401 (fixtures)
 
 CHAT = [{"role": "user", "content": "Tell me a story."}]
 
 
 def raw(url, path, body):
-    request = urllib.request.Request(url + path, data=json.dumps({**body, "stream": True}).encode())
-    with urllib.request.urlopen(request, timeout=60) as reply:
-        return reply.headers, reply.read()
+    reply = rig.answered(url, path, {**body, "stream": True})
+    return reply.headers, reply.body
 
 
 def sdk_events(data):
@@ -42,8 +41,7 @@ def test_deltas_join_to_the_message(server):  # 1, 4, 5, 7, 8, 9, 15
     body = {"model": "demo", "messages": CHAT, "max_tokens": 16, "seed": 3, "n": 3}
     headers, data = raw(server.url, "/v1/chat/completions", {**body, "stream_options": {"include_usage": True}})
     events = sdk_events(data)
-    request = urllib.request.Request(server.url + "/v1/chat/completions", data=json.dumps(body).encode())
-    whole = json.loads(urllib.request.urlopen(request, timeout=60).read())
+    whole = rig.answered(server, "/v1/chat/completions", body).json()
     for i in range(3):
         assert joined(events, i) == {k: v for k, v in whole["choices"][i]["message"].items() if k in ("role", "content")}
         assert len([c for e in events for c in e["choices"] if c["index"] == i and c["finish_reason"]]) == 1
@@ -87,8 +85,8 @@ def strict(text):
 def test_logprobs_are_json(server):  # 11
     body = {"model": "demo", "messages": CHAT, "max_tokens": 8, "logprobs": True, "top_logprobs": 20, "stream": False}
     for change in ({}, {"logit_bias": {"1": -100}, "bad_words": ["a"]}, {"allowed_token_ids": [40, 41]}):
-        request = urllib.request.Request(server.url + "/v1/chat/completions", data=json.dumps({**body, **change}).encode())
-        for entry in strict(urllib.request.urlopen(request, timeout=60).read())["choices"][0]["logprobs"]["content"]:
+        reply = rig.answered(server, "/v1/chat/completions", {**body, **change})
+        for entry in strict(reply.body)["choices"][0]["logprobs"]["content"]:
             for token in (entry, *entry["top_logprobs"]):
                 assert -9999 <= token["logprob"] <= 0 and isinstance(token["bytes"], list)
 

@@ -1,11 +1,10 @@
 """`prediction` and `speculative` as a client uses them: answers do not change, and usage reports the result of a
 prediction."""
 
-import json
-import urllib.request
-
 import openai
 import pytest
+
+import rig
 
 CHAT = [{"role": "user", "content": "Tell me a story."}]
 
@@ -110,7 +109,6 @@ def test_a_method_that_this_server_has_not(client):
 def test_megabytes(server, story):
     body = {"model": "demo", "messages": CHAT, "max_tokens": 60, "temperature": 0, "n": 4,
             "prediction": content(story.choices[0].message.content + " zebra" * 2_500_000)}
-    request = urllib.request.Request(server.url + "/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
-    reply = json.load(urllib.request.urlopen(request, timeout=60))
+    reply = rig.answered(server, "/v1/chat/completions", body).json()
     assert [c["message"]["content"] for c in reply["choices"]] == [story.choices[0].message.content] * 4
     assert reply["usage"]["prompt_tokens"] == story.usage.prompt_tokens

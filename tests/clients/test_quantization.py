@@ -4,10 +4,10 @@ import json
 import os
 import re
 import shutil
-import urllib.request
 
 import pytest
 
+import rig
 from conftest import MODEL, ROOT
 from test_commands import quire
 
@@ -59,8 +59,7 @@ def test_the_choice_is_part_of_what_bits_depend_on(start, tmp_path):
         server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--record", recording,
                        *(("-q", name) if name else ()))
         server.client().completions.create(model="demo", prompt="Once upon a time", max_tokens=8, temperature=0, logprobs=1)
-        metrics = urllib.request.urlopen(server.url + "/metrics", timeout=20).read().decode()
-        identities.add(re.search(r'identity="([0-9a-f]{64})"', metrics).group(1))
+        identities.add(re.search(r'identity="([0-9a-f]{64})"', rig.metrics(server)).group(1))
         server.stop()
         again = quire("replay", recording, MODEL, "--json")  # opens the unchanged model
         told = json.loads(again.stdout)

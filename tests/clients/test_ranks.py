@@ -10,10 +10,10 @@ import signal
 import subprocess
 import threading
 import time
-import urllib.request
 
 import pytest
 
+import rig
 from conftest import MODEL, QUIRE, cannot_run
 
 ASKED = [
@@ -65,13 +65,12 @@ def test_any_number_of_ranks_gives_the_same_answers(begin):
 
 def streamed(server, **more):
     """A running stream whose first line has been read."""
-    request = urllib.request.Request(server.url + "/v1/completions", json.dumps({**LONG, "stream": True, **more}).encode(), {"Content-Type": "application/json"})
-    reply = urllib.request.urlopen(request, timeout=60)
+    reply = rig.stream(server, "/v1/completions", {**LONG, "stream": True, **more})
     assert reply.readline().startswith(b"data: ")
     return reply
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("how", [signal.SIGINT, *(pytest.param(s, marks=pytest.mark.wide) for s in (signal.SIGTERM, signal.SIGHUP))])
 def test_what_a_terminal_tells_all_is_rank_0s(begin, how):
     server = begin(2)
     rank, = workers(server)
@@ -81,7 +80,8 @@ def test_what_a_terminal_tells_all_is_rank_0s(begin, how):
     assert server.stop() == 0, server.output()
 
 
-@pytest.mark.parametrize("n,stages,lost,how", [(2, 1, 1, signal.SIGKILL), (2, 1, 1, signal.SIGSTOP), (1, 3, 1, signal.SIGSTOP), (1, 3, 2, signal.SIGKILL), (2, 2, 3, signal.SIGKILL)])
+@pytest.mark.parametrize("n,stages,lost,how", [(2, 1, 1, signal.SIGKILL), (1, 3, 1, signal.SIGSTOP), *(pytest.param(*p, marks=pytest.mark.wide) for p in (
+    (2, 1, 1, signal.SIGSTOP), (1, 3, 2, signal.SIGKILL), (2, 2, 3, signal.SIGKILL)))])
 def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, lost, how):
     server = begin(n, stages=stages)
     ranks = workers(server)
@@ -92,7 +92,7 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, l
     rest = reply.read().decode()
     assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
     assert time.monotonic() - since < 30  # 5 s of the time-out, on a busy machine
-    assert server.process.wait(30) == 1, server.output()
+    assert server.process.wait(60) == 1, server.output()
     assert all(map(is_gone, ranks))
     told = [line for line in server.output().splitlines() if f"rank {lost} " in line]
     assert len(told) == 1 and "the engine has stopped (" in told[0], told
@@ -132,7 +132,7 @@ def hang(pid, other):
     return lambda: libc.ptrace(17, thread, None, None)  # DETACH: it goes on
 
 
-@pytest.mark.parametrize("more", [[], ["--restart", "on-failure"]])
+@pytest.mark.parametrize("more", [[], pytest.param(["--restart", "on-failure"], marks=pytest.mark.wide)])
 def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
     """Rank 0's thread hangs while its loop continues: a tracer stops only that thread."""
     server = begin(2, *more)
@@ -141,7 +141,7 @@ def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
     for _ in range(4):  # it waited for the end of the step, and the other rank rests: about once in twenty times
         reply, rest = streamed(server), b""
         go_on, since = hang(engine, other), time.monotonic()
-        while b"[DONE]" not in rest and time.monotonic() - since < 12:  # 5 s, on a busy machine
+        while b"[DONE]" not in rest and time.monotonic() - since < 30:  # 5 s on a machine with nothing else to do
             rest += reply.readline()  # a ping after 15 s, if the failure is not noticed
         if b'"error"' in rest:
             break
@@ -155,7 +155,7 @@ def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
             time.sleep(0.05)
         assert said in server.output() and server.stop() == 0, server.output()
     else:
-        assert server.process.wait(30) == 1 and said in server.output(), server.output()
+        assert server.process.wait(60) == 1 and said in server.output(), server.output()
 
 
 def test_the_others_end_with_rank_0(begin):
@@ -194,7 +194,7 @@ def test_what_a_server_of_ranks_cannot_do_is_refused(arguments, code, says):
     assert got.returncode == code and says in got.stderr, got
 
 
-@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("stages", [pytest.param(1, marks=pytest.mark.wide), 2])
 def test_a_recording_of_two_ranks_replays_on_one(begin, tmp_path, stages):
     """Blocks run out, so that some sequences are preempted and resumed."""
     server = begin(2, "--record", tmp_path / "rec", "--num-kv-blocks", "130", "--max-model-len", "1024", "--swap-space", "16MiB", "--kv-cache-dtype", "int8",
@@ -278,7 +278,7 @@ def test_nobody_takes_a_rank_for_a_command():
     assert got.returncode == 2 and 'unknown command "rank"' in got.stderr
 
 
-@pytest.mark.parametrize("stages", [1, 2])
+@pytest.mark.parametrize("stages", [1, pytest.param(2, marks=pytest.mark.wide)])
 def test_a_slow_rank_is_named(begin, stages):
     """It is stopped four fifths of the time, so the others wait for it."""
     server = begin(2, "--log-format", "json", stages=stages)
@@ -303,8 +303,7 @@ def test_a_slow_rank_is_named(begin, stages):
         stop.set()
         thread.join()
     assert f'"slow_rank":{number},' in server.output() and f"of the time for rank {number}" in server.output()
-    text = urllib.request.urlopen(server.url + "/metrics", timeout=20).read().decode()
-    waits = {(r, p): float(s) for r, p, s in re.findall(r'quire:rank_wait_seconds_total\{[^}]*rank="(\d)",peer="(\d)"\} ([0-9.e+-]+)', text)}
+    waits = {(r, p): float(s) for r, p, s in re.findall(r'quire:rank_wait_seconds_total\{[^}]*rank="(\d)",peer="(\d)"\} ([0-9.e+-]+)', rig.metrics(server))}
     n = 2 * stages
     assert len(waits) == n * n - n and waits[str(number - 1), str(number)] > 2 * waits[str(number), str(number - 1)], waits
     assert server.stop() == 0 and re.search(rf"ranks waited .*\d s for rank {number}", server.output())

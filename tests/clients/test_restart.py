@@ -9,12 +9,12 @@ import socket
 import subprocess
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
+import rig
 from conftest import MODEL, QUIRE
+from rig import free_port, wait_until
 
 LONG = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 1900, "ignore_eos": True, "temperature": 0}
 SHORT = {**LONG, "max_tokens": 8}
@@ -27,13 +27,9 @@ def begin(start):
 
 
 def ask(server, body, path="/v1/completions"):
-    """Status, headers and body."""
-    request = urllib.request.Request(server.url + path, body and json.dumps(body).encode(), {"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.headers, reply.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read().decode()
+    """Status, headers and text."""
+    reply = rig.ask(server, path, body)
+    return reply.status, reply.headers, reply.text
 
 
 def children(pid, command):
@@ -55,13 +51,6 @@ def is_gone(pid):
         return True
 
 
-def wait(condition, seconds=30):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not condition():
-        time.sleep(0.02)
-    assert condition()
-
-
 def in_thread(got, key, *arguments):
     thread = threading.Thread(target=lambda: got.__setitem__(key, ask(*arguments)))
     thread.start()
@@ -70,16 +59,16 @@ def in_thread(got, key, *arguments):
 
 @pytest.mark.parametrize("arguments,lost,how,says", [
     (["-tp", "2"], 1, signal.SIGKILL, r"rank 1 \(process \d+\).* signal 9"),
-    (["-tp", "2"], 0, signal.SIGKILL, r"the engine's process \d+ was ended by signal 9 \(Killed\)"),
+    pytest.param(["-tp", "2"], 0, signal.SIGKILL, r"the engine's process \d+ was ended by signal 9 \(Killed\)", marks=pytest.mark.wide),
     ([], 0, signal.SIGSTOP, "the engine has not responded for 3.5 s"),
-    (["-pp", "3"], 1, signal.SIGSTOP, r"rank 1 \(process \d+\)"),
+    pytest.param(["-pp", "3"], 1, signal.SIGSTOP, r"rank 1 \(process \d+\)", marks=pytest.mark.wide),
 ])
 def test_who_waits_is_told_why_and_the_engine_comes_back(begin, arguments, lost, how, says):
     server = begin(*arguments)
     before, got = processes(server), {}
     expected = json.loads(ask(server, SHORT)[2])["choices"]
     threads = [in_thread(got, stream, server, {**LONG, "stream": stream}) for stream in (False, True)]
-    wait(lambda: server.metric("vllm:num_requests_running") == 2 and server.metric("vllm:generation_tokens_total") > 40)  # the stream has begun
+    wait_until(lambda: server.metric("vllm:num_requests_running") == 2 and server.metric("vllm:generation_tokens_total") > 40)  # the stream has begun
     os.kill(before[lost], how)
     for thread in threads:
         thread.join()
@@ -89,7 +78,7 @@ def test_who_waits_is_told_why_and_the_engine_comes_back(begin, arguments, lost,
     assert re.search(says, json.loads(text)["error"]["message"]) and re.search(says, got[True][2]), (text, got[True][2][-600:])
     status, headers, text = ask(server, SHORT)
     assert status == 200 or (status == 503 and headers["Retry-After"] and "engine" in text)
-    wait(lambda: "the engine is available again" in server.output())
+    wait_until(lambda: "the engine is available again" in server.output())
     assert all(map(is_gone, before))
     assert ask(server, None, "/health")[::2] == (200, '{"status":"ok"}')
     assert json.loads(ask(server, SHORT)[2])["choices"] == expected  # the same bits
@@ -105,12 +94,12 @@ def test_one_that_is_lost_while_the_server_drains_is_not_forgiven(begin, restart
     server, got = begin("-tp", "2", restart=restart), {}
     rank, = children(server.process.pid, "rank") if restart == "no" else processes(server)[1:]
     thread = in_thread(got, True, server, {**LONG, "n": 8, "stream": True})
-    wait(lambda: server.metric("vllm:generation_tokens_total") > 0)
+    wait_until(lambda: server.metric("vllm:generation_tokens_total") > 0)
     server.process.send_signal(signal.SIGTERM)
-    wait(lambda: "finishing running requests" in server.output())
+    wait_until(lambda: "finishing running requests" in server.output())
     os.kill(rank, signal.SIGKILL)
     thread.join()
-    assert '"engine_unavailable"' in got[True][2] and server.process.wait(30) == 1, server.output()
+    assert '"engine_unavailable"' in got[True][2] and server.process.wait(60) == 1, server.output()
     assert is_gone(rank) and "restarts in" not in server.output()
 
 
@@ -120,7 +109,7 @@ def test_one_that_is_stopped_when_the_server_ends_is_killed_and_not_forgiven(beg
     os.kill(engine, signal.SIGSTOP)
     began = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(30) == 1 and time.monotonic() - began < 7, server.output()
+    assert server.process.wait(60) == 1 and time.monotonic() - began < 20, server.output()
     assert is_gone(engine) and f"the engine does not exit and is killed: process {engine}" in server.output()
 
 
@@ -128,15 +117,15 @@ def test_health_says_so_meanwhile_and_who_asks_too(begin):
     server = begin()
     for pid in processes(server):
         os.kill(pid, signal.SIGKILL)
-    wait(lambda: "restarts in" in server.output())
+    wait_until(lambda: "restarts in" in server.output())
     assert ask(server, None, "/health")[::2] == (503, '{"status":"restarting"}')
     status, headers, text = ask(server, SHORT)
     assert status == 503 and headers["Retry-After"] and "is being started again" in text
     assert ask(server, None, "/health/live")[0] == 200
-    wait(lambda: ask(server, None, "/health")[0] == 200)
+    wait_until(lambda: ask(server, None, "/health")[0] == 200)
 
 
-@pytest.mark.parametrize("store", [False, True])
+@pytest.mark.parametrize("store", [pytest.param(False, marks=pytest.mark.wide), True])
 def test_what_is_kept_is_given_meanwhile(begin, tmp_path, store):
     server = begin("--response-cache", f"sqlite:{tmp_path / 'answers.db'}" if store else "memory")
     chat = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
@@ -145,7 +134,7 @@ def test_what_is_kept_is_given_meanwhile(begin, tmp_path, store):
     before = [text(ask(server, *one)[2]) for one in kept]
     for pid in processes(server):
         os.kill(pid, signal.SIGKILL)
-    wait(lambda: "restarts in" in server.output())
+    wait_until(lambda: "restarts in" in server.output())
     for one, want in zip(kept, before):
         for body in (one[0], {**one[0], "user": "other words"}):
             status, headers, reply = ask(server, body, one[1])
@@ -156,13 +145,14 @@ def test_what_is_kept_is_given_meanwhile(begin, tmp_path, store):
         status, headers, reply = ask(server, other)
         assert status == 503 and headers["Retry-After"] and "is being started again" in reply, reply
     assert ask(server, None, "/health")[::2] == (503, '{"status":"restarting"}'), "all of this was while it was away"
-    wait(lambda: ask(server, None, "/health")[0] == 200)
+    wait_until(lambda: ask(server, None, "/health")[0] == 200)
     for one, want in zip(kept, before):
         status, headers, reply = ask(server, *one)
         assert (status, headers["x-quire-cache"], text(reply)) == (200, "exact", want)
     assert ask(server, {**SHORT, "prompt": "Never asked"})[0] == 200
 
 
+@pytest.mark.wide
 def test_what_is_kept_is_not_another_models(start, tmp_path):
     """The files change while the engine is down: its later answers are computed."""
     model = tmp_path / "model"
@@ -178,8 +168,8 @@ def test_what_is_kept_is_not_another_models(start, tmp_path):
         os.kill(pid, signal.SIGKILL)
     (model / "new").write_bytes(weights)
     (model / "new").rename(model / "model.safetensors")
-    wait(lambda: "restarts in" in server.output())
-    wait(lambda: ask(server, None, "/health")[0] == 200)
+    wait_until(lambda: "restarts in" in server.output())
+    wait_until(lambda: ask(server, None, "/health")[0] == 200)
     assert ask(server, SHORT)[1]["x-quire-cache"] == "miss"
     assert ask(server, SHORT)[1]["x-quire-cache"] == "exact"
 
@@ -188,15 +178,13 @@ def test_health_says_so_once_a_client_knows(begin):
     """Although the engine's process takes a while to end its ranks."""
     server = begin("-tp", "2")
     rank = processes(server)[1]
-    request = urllib.request.Request(server.url + "/v1/completions", json.dumps({**LONG, "stream": True}).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as reply:
+    with rig.stream(server, "/v1/completions", {**LONG, "stream": True}) as reply:
         assert b"data:" in reply.readline()
         os.kill(rank, signal.SIGKILL)
         while b'"error"' not in reply.readline():
             pass
+        # On a machine with nothing else to do the engine's process is still there: its end is not how the server knows.
         assert ask(server, None, "/health")[0] == 503
-    # the server does not detect the loss by the end of the process
-    assert not is_gone(children(server.process.pid, "engine")[0])
 
 
 def test_it_is_given_up_after_so_many_in_a_row(begin):
@@ -205,8 +193,8 @@ def test_it_is_given_up_after_so_many_in_a_row(begin):
         before = processes(server)
         os.kill(before[0], signal.SIGKILL)
         if n < 3:
-            wait(lambda: server.output().count("the engine is available again") == n)
-    assert server.process.wait(20) == 1
+            wait_until(lambda: server.output().count("the engine is available again") == n)
+    assert server.process.wait(60) == 1
     assert "the engine is not restarted" in server.output() and "start 2 of 2 in a row" in server.output()
 
 
@@ -220,13 +208,11 @@ def test_what_fails_at_first_is_not_tried_again():
 
 def test_one_that_is_stopped_while_it_loads_is_noticed():
     """Rank 0, which waits for another rank."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     environment = {**os.environ, "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     server = subprocess.Popen([str(QUIRE), "serve", str(MODEL), "--port", "0", "--device", "cpu", "-tp", "2", "--restart", "on-failure"], env=environment, stderr=subprocess.PIPE, text=True)
     try:
-        wait(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
+        wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
         engine, = children(server.pid, "engine")
         os.kill(engine, signal.SIGSTOP)
         said = server.communicate(timeout=30)[1]
@@ -246,7 +232,7 @@ def test_engine_and_ranks_end_with_the_server_however_it_ends(begin):
     assert ask(server, SHORT)[0] == 200
     server.process.kill()
     server.process.wait()
-    wait(lambda: all(map(is_gone, its)))
+    wait_until(lambda: all(map(is_gone, its)))
 
 
 def test_its_options_are_the_engines(begin, tmp_path):

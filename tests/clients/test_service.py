@@ -7,11 +7,11 @@ import signal
 import subprocess
 import threading
 import time
-import urllib.request
 
 import openai
 import pytest
 
+import rig
 from conftest import MODEL, QUIRE
 
 STORY = "Once upon a time there was a small house and a big tree and a small dog. " * 4
@@ -36,8 +36,7 @@ def cache(*arguments):
 
 
 def metric(server, name, key):
-    request = urllib.request.Request(server.url + "/metrics", headers={"Authorization": f"Bearer {key}"})
-    lines = urllib.request.urlopen(request, timeout=20).read().decode().splitlines()
+    lines = rig.answered(server, "/metrics", headers={"Authorization": f"Bearer {key}"}).text.splitlines()
     return [float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name)]
 
 
@@ -245,8 +244,7 @@ def test_kept_answers_from_a_terminal(start, tmp_path):
     assert got.stdout.startswith("3 responses imported, 0 rejected"), got.stderr
     raw = servers[1].client().completions.with_raw_response.create(model="model", prompt="question 1", max_tokens=8, temperature=0)
     assert raw.headers["x-quire-cache"] == "exact"
-    body = urllib.request.Request(servers[1].url + "/cache/entries", b"{}", {"Content-Type": "application/json"})
-    entries = json.load(urllib.request.urlopen(body, timeout=20))["entries"]
+    entries = rig.answered(servers[1], "/cache/entries", {}).json()["entries"]
     assert sorted((e["hit_count"], e["tokens_saved"]) for e in entries) == [(0, 0), (0, 0), (1, 8)], entries
     # Entries that live for years, are not an answer, or were made by another model are rejected.
     head, *lines = file.read_text().splitlines()
@@ -316,12 +314,7 @@ def test_the_policy_is_changed_by_admins(start, tenants):
     server = start("serve", MODEL, "--port", "0", "--tenants", tenants)
 
     def change(key, body):
-        request = urllib.request.Request(server.url + "/v1/admin/scheduling-policy", json.dumps(body).encode(),
-                                         {"Authorization": f"Bearer {key}"})
-        try:
-            return urllib.request.urlopen(request, timeout=20).status
-        except urllib.error.HTTPError as error:
-            return error.code
+        return rig.ask(server, "/v1/admin/scheduling-policy", body, headers={"Authorization": f"Bearer {key}"}).status
 
     assert change("key-slow", {"policy": "priority"}) == 403 and change("key-root", {"policy": "chaos"}) == 400
     assert change("key-root", {"policy": "priority", "options": {"ageing_ms": 100}}) == 200

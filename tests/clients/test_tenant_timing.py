@@ -43,6 +43,7 @@ def test_hits_end_at_the_key(two_keys):
     assert cached(victim, STORY, cache_salt="one user") > 64
 
 
+@pytest.mark.wide
 def test_the_clock_tells_nothing_between_tenants(two_keys):
     """40 pairs. Without a difference, the AUC is within 5 standard errors of 0.5 except for 6 runs in 10 million,
     however busy the machine is: the distribution of the times does not matter, and their order is random. With a

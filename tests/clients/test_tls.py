@@ -6,12 +6,12 @@ import signal
 import socket
 import ssl
 import subprocess
-import time
 
 import openai
 import pytest
 
 from conftest import MODEL, QUIRE, Server
+from rig import wait_until
 
 HTTPS = r"https://[0-9.]+:(\d+)"
 ABORTED = 'vllm:request_success_total{.*finished_reason="abort"'
@@ -94,13 +94,6 @@ def get(server, context, path, close=True):
 def metric(server, context, pattern):
     body = get(server, context, "/metrics").decode()
     return sum(float(line.rsplit(" ", 1)[1]) for line in body.splitlines() if re.match(pattern, line))
-
-
-def wait_until(condition, what):
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end, f"never came: {what}"
-        time.sleep(0.02)
 
 
 def test_the_sdk(https, trusting):

@@ -5,11 +5,12 @@ import json
 import socket
 import threading
 import time
-import urllib.request
 
 import pytest
 
+import rig
 from conftest import ALWAYS_GUESSES, MODEL
+from rig import wait_until
 from test_embeddings import model
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -63,13 +64,6 @@ def attributes(span):
         return int(x) if kind == "intValue" else x
     assert len({a["key"] for a in span["attributes"]}) == len(span["attributes"])
     return {a["key"]: value(a["value"]) for a in span["attributes"]}
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + 30
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert condition()
 
 
 def ask(client, *, headers=None, body={}, **fields):
@@ -216,7 +210,7 @@ def test_each_lookup_of_an_answer_is_shown(start, collector, tmp_path):
     before = [("memory", False), ("beginning", False), ("sqlite", False)]
     assert looked("tell me about the sun")[:3] == before
     assert looked("tell me about the sun") == [("memory", True)]
-    stats = lambda: json.loads(urllib.request.urlopen(server.url + "/cache/stats", timeout=20).read())
+    stats = lambda: rig.stats(server)
     wait_until(lambda: stats()["layers"]["semantic"]["entries"] == 1)
     looked_until([*new, ("embedding", True), ("similar", True), ("memory", True)], "explain the sun")
     assert looked("explain the sun", cache={"no_cache": True}) == []

@@ -57,7 +57,7 @@ class Page:
     def js(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 
-    def wait(self, expression, timeout=20):
+    def wait(self, expression, timeout=60):
         """Waits until a JavaScript expression is truthy. Returns its value."""
         deadline = time.monotonic() + timeout
         while not (value := self.js("return " + expression)):
@@ -204,6 +204,7 @@ def test_stop_cancels_on_the_server(browser, start):
     assert browser.said() == []
 
 
+@pytest.mark.wide
 def test_probabilities_are_those_of_the_api(page, client):
     page.fill("#f-temperature", "0")
     page.click("#probabilities")
@@ -234,6 +235,7 @@ def test_probabilities_are_those_of_the_api(page, client):
     assert not page.all("#alternatives")[0].is_displayed()
 
 
+@pytest.mark.wide
 def test_a_key_is_asked_for(browser, start):
     server = start("serve", MODEL, "--port", "0", "--api-key", "sesame")
     page = browser.open(server)
@@ -253,6 +255,7 @@ def test_a_key_is_asked_for(browser, start):
     assert all("401 (Unauthorized)" in line for line in browser.said())
 
 
+@pytest.mark.wide
 def test_a_limit_says_when_to_come_back(browser, start, tmp_path):
     path = tmp_path / "tenants.json"
     path.write_text(json.dumps([{"name": "slow", "key": "k", "requests_per_minute": 1}]))
@@ -275,6 +278,7 @@ def test_a_limit_says_when_to_come_back(browser, start, tmp_path):
     browser.said()
 
 
+@pytest.mark.wide
 def test_charts_show_what_was_done(page, client):
     page.wait("points.length > 0")
     story = {"model": "demo", "messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 60, "temperature": 0}

@@ -204,6 +204,16 @@ static void print_answers(void)
     print_frame("done-refused", &b);
 }
 
+static void print_experts(struct buffer *b)
+{
+    uint32_t experts[2 * WIRE_EXPERT_WORDS];
+    const struct wire_stats stats = {.expert_imbalance = 1.5, .expert_tokens = experts, .n_expert_tokens = 2};
+    wire_expert_put(experts, 300);
+    wire_expert_put(experts + WIRE_EXPERT_WORDS, 100);
+    wire_put_stats(b, &stats);
+    print_frame("stats-experts", b);
+}
+
 static void print_rank_waits(struct buffer *b)
 {
     uint32_t waits[4 * WIRE_RANK_WAIT_WORDS] = {0};
@@ -274,6 +284,7 @@ static void print_others(void)
     wire_put_stats(&b, &stats);
     print_frame("stats-drafts", &b);
     print_rank_waits(&b);
+    print_experts(&b);
     wire_put_drain(&b);
     print_frame("drain", &b);
     wire_put_error(&b, QUIRE_INVALID, "SUBMIT: before HELLO");

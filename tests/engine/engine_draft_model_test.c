@@ -1,14 +1,14 @@
 /* A draft model: every answer keeps its bits for any draft model. A model that drafts for itself is always right,
  * also with sampling. Its memory equals the plan. */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "engine/info.h"
 #include "engine/model/describe.h"
 #include "kernels/backend.h"
 #include "kernels/open.h"
-#include "described.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/described.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/model/draft.h"
 #include "engine/options.h"
@@ -477,8 +477,8 @@ int main(void)
         cmocka_unit_test(test_planned_to_the_byte), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_too_many_groups),     cmocka_unit_test(test_tokens),
     };
-    tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
-    tiny_model_write(&(struct tiny_spec){.seed = 6, .nan_token = -1, .prefix = "model."}, &other);
+    tiny_model_plain(5, &model);
+    tiny_model_plain(6, &other);
 #ifdef TEST_EMULATED /* they run completely as engine_draft_model_test and its emulated copy */
     sample_tests(tests, sizeof tests / sizeof *tests, 2);
 #endif

@@ -1,9 +1,9 @@
 /* Rows that verify drafts: for any guess, right or wrong, every answer has the same bits. Guesses come from a watch,
  * which is called on the engine's thread between two steps, or from a request's prediction. */
-#include "tests/engine/step_options.h"
+#include "tests/engine/fixtures/step_options.h"
 #include "engine/engine.h"
-#include "guesser.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/guesser.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -69,15 +69,7 @@ static void ask_all(struct client *c, struct answer **answers)
 
 static struct engine_options options(void)
 {
-    struct engine_options o;
-    engine_options_default(&o);
-    o.steps = client_steps();
-    o.n_threads = 1;
-    o.num_kv_blocks = 48; /* some must be preempted */
-    o.block_size = 8;
-    o.max_model_len = 128;
-    o.max_num_seqs = 8;
-    o.max_num_batched_tokens = 64;
+    struct engine_options o = client_small_options(48); /* some must be preempted */
     o.steps->speculative.adaptive = false;
     return o;
 }
@@ -255,7 +247,7 @@ static void test_one_prediction_is_taken(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
+    tiny_model_plain(5, &model);
     return 0;
 }
 

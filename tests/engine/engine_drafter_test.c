@@ -1,11 +1,11 @@
 /* The calls that the engine makes to a drafter: slots that begin and end, texts that grow, answers to learn from.
  * The test's own drafter replaces the server's method. It knows the answers and guesses right up to a given
  * position. The linker hands the engine this drafters_create() (--wrap). */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "request/spec.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/run/drafters.h"
 
@@ -106,15 +106,8 @@ int __wrap_drafters_create(const struct speculative_config *config, const struct
 
 static struct client *open_told(struct told *t)
 {
-    struct engine_options o;
-    engine_options_default(&o);
-    o.steps = client_steps();
-    o.n_threads = 1;
-    o.num_kv_blocks = 36; /* some must be preempted */
-    o.block_size = 8;
-    o.max_model_len = 128;
+    struct engine_options o = client_small_options(36); /* some must be preempted */
     o.max_num_seqs = N_SEQS;
-    o.max_num_batched_tokens = 64;
     o.steps->speculative.adaptive = false;
     told = t;
     return client_open(model.dir, &o);
@@ -205,7 +198,7 @@ static void cancelled_answers(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
+    tiny_model_plain(5, &model);
     return 0;
 }
 

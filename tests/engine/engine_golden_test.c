@@ -7,7 +7,7 @@
  *
  * Quantized checkpoints and GGUF files with activations in float32: likewise within a golden's own tolerance of the weights that they stand
  * for. */
-#include "client.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/info.h"
 #include "tests/goldens/golden.h"
 

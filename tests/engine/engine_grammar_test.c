@@ -1,10 +1,10 @@
 /* Requests with a grammar: answers follow it, alone and in any company, with the same bits however the engine gets
  * there; and grammars that fail end their own request only. */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
-#include "tiny_model.h"
-#include "toy_grammar.h"
+#include "tests/engine/fixtures/tiny_model.h"
+#include "tests/engine/fixtures/toy_grammar.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,15 +28,7 @@ static struct engine_grammars grammars;
 
 static struct engine_options options(void)
 {
-    struct engine_options o;
-    engine_options_default(&o);
-    o.steps = client_steps();
-    o.n_threads = 1;
-    o.num_kv_blocks = 64;
-    o.block_size = 8;
-    o.max_model_len = 128;
-    o.max_num_seqs = 8;
-    o.max_num_batched_tokens = 64;
+    struct engine_options o = client_small_options(64);
     o.grammars = &grammars;
     o.steps->n_mask_threads = 2;
     return o;

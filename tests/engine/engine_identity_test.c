@@ -2,7 +2,7 @@
  * tests/clients/cache/test_identity.py checks the effect of a file's fields on answers. */
 #include "engine/identity/model_identity.h"
 #include "engine/model/describe.h"
-#include "described.h"
+#include "tests/engine/fixtures/described.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

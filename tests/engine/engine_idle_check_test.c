@@ -1,8 +1,9 @@
 /* An idle engine checks its scheduler. A fault ends the engine with a message, before it computes a wrong answer. The
  * linker redirects sched_check() (--wrap), so that the test can plant a fault on the engine's thread. */
-#include "client.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
+#include "tests/engine/fixtures/step_options.h"
 
 #include "scheduler/scheduler.h"
 #include "scheduler/state/scheduler_state.h"
@@ -51,13 +52,10 @@ static int tear_down(void **state)
 static void a_fault_ends_the_idle_engine(void **state)
 {
     (void)state;
-    struct engine_options o;
+    const struct engine_options o = client_options(64);
     struct engine_stats stats;
     struct quire_error err = {.text = ""};
     int status, ms = 0;
-    engine_options_default(&o);
-    o.n_threads = 1;
-    o.num_kv_blocks = 64;
     struct client *c = client_open(model.dir, &o);
     const struct request_spec request = client_request(prompt, N_PROMPT, 4);
     const struct answer *a = client_submit(c, &request);

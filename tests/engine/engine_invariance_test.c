@@ -3,11 +3,11 @@
  * must give the same bits: alone or all at once, small chunks or one, prefix hit, miss or no cache, a pool so small
  * that sequences are preempted and swapped, other block sizes, other numbers of threads, batches of every kind,
  * every scheduling policy, and every kind, source and length of drafts. */
-#include "tests/engine/step_options.h"
+#include "tests/engine/fixtures/step_options.h"
 #include "engine/engine.h"
 #include "engine/model/describe.h"
-#include "guesser.h"
-#include "toy_grammar.h"
+#include "tests/engine/fixtures/guesser.h"
+#include "tests/engine/fixtures/toy_grammar.h"
 
 #include "memory/kv_cache.h"
 
@@ -54,7 +54,7 @@ static struct sample guesses_sample; /* a sample of their ways with drafts */
 struct drafting {
     const char *name;
     enum draft_method method;
-    bool watch; /* tests/engine/guesser.h does, so: */
+    bool watch; /* tests/engine/fixtures/guesser.h does, so: */
     enum guesses guesses;
     bool predicts; /* the request itself, nine tokens of ten right */
     bool is_late; /* when it is submitted */
@@ -290,9 +290,12 @@ static struct client *open_way(const struct model *model, const struct way *way,
         struct sampling_defaults sampling;
         assert_int_equal(model_describe(dir, &config, &sampling, NULL), QUIRE_OK);
         const bool has_stages = n_opened % 3 != 0 && config->n_layers > 1;
+        const bool has_experts = model_layer_block(&config->layers[0], BLOCK_EXPERTS) != NULL;
         model_config_free(config);
-        o.tensor_parallel_size = n_opened++ % 3 != 1 || !has_stages ? TEST_RANKS : 1;
+        o.tensor_parallel_size = n_opened % 3 != 1 || !has_stages ? TEST_RANKS : 1;
         o.pipeline_parallel_size = has_stages ? 2 : 1;
+        o.enable_expert_parallel = has_experts && n_opened % 2; /* whole experts, or columns of each */
+        n_opened++;
     }
 #endif
     toys.n_vocab = model->n_vocab;
@@ -507,6 +510,8 @@ static void olmo2(void **state)
     check_model(&(struct model){.name = "olmo2", .form = "lane", .n_vocab = 320});
 }
 
+#endif
+
 static void qwen3_moe(void **state)
 {
     (void)state;
@@ -519,8 +524,6 @@ static void gpt_oss(void **state)
     (void)state;
     check_model(&(struct model){.name = "gpt_oss", .form = "lane", .n_vocab = 320, .no_policies = true});
 }
-
-#endif
 
 /* Factors of what blocks add, which ranks apply to whole sums, and of logits. */
 static void granite(void **state)
@@ -593,6 +596,20 @@ static void two_kv_groups_int8(void **state)
 {
     (void)state;
     check_model(&(struct model){.name = "qwen2_window", .form = "lane", .n_vocab = 320, .cache = "int8"});
+}
+
+static void qwen3_moe_int8(void **state)
+{
+    (void)state;
+    check_model(
+        &(struct model){.name = "qwen3_moe", .form = "tile", .n_vocab = 320, .cache = "int8", .no_policies = true});
+}
+
+static void gemma3_int8(void **state)
+{
+    (void)state;
+    check_model(
+        &(struct model){.name = "gemma3", .form = "tile", .n_vocab = 320, .cache = "int8", .no_policies = true});
 }
 
 static void qwen3_fp8(void **state)
@@ -669,6 +686,8 @@ int main(void)
         cmocka_unit_test(qwen3_f16_tile),
         cmocka_unit_test(qwen3_bf16_activations),
         cmocka_unit_test(two_kv_groups_int8),
+        cmocka_unit_test(qwen3_moe_int8),
+        cmocka_unit_test(gemma3_int8),
         cmocka_unit_test(qwen3_fp8),
         cmocka_unit_test(gptq),
         cmocka_unit_test(w8a8),
@@ -689,9 +708,9 @@ int main(void)
         cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
         cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
         cmocka_unit_test(gemma3),        cmocka_unit_test(granite),
+        cmocka_unit_test(qwen3_moe),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
-        cmocka_unit_test(olmo2),         cmocka_unit_test(qwen3_moe),
-        cmocka_unit_test(gpt_oss),
+        cmocka_unit_test(olmo2),         cmocka_unit_test(gpt_oss),
 #endif
 #endif
     };

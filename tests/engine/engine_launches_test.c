@@ -6,7 +6,7 @@
 #include "engine/info.h"
 #include "engine/options.h"
 #include "engine/plan.h"
-#include "tests/engine/client.h"
+#include "tests/engine/fixtures/client.h"
 #include "tests/simt/control.h"
 
 #include <setjmp.h>

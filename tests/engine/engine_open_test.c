@@ -1,11 +1,11 @@
 /* Options that engine_open() accepts and rejects, and the memory plan to the byte. */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "engine/info.h"
-#include "described.h"
+#include "tests/engine/fixtures/described.h"
 #include "engine/model/describe.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -93,7 +93,7 @@ static struct tiny_model model;
 static int set_up(void **state)
 {
     (void)state;
-    tiny_model_write(&(struct tiny_spec){.seed = 1, .nan_token = -1, .prefix = "model."}, &model);
+    tiny_model_plain(1, &model);
     return 0;
 }
 

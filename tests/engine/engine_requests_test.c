@@ -1,8 +1,9 @@
 /* The life of requests: refused, queued, cancelled, broken, cut short by drain and close. */
-#include "client.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "kernels/args/gemm.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
+#include "tests/engine/fixtures/step_options.h"
 
 #include "engine/run/state.h"
 
@@ -43,15 +44,6 @@ static int tear_down(void **state)
     (void)state;
     tiny_model_remove(&model);
     return 0;
-}
-
-static struct engine_options small_options(void)
-{
-    struct engine_options o;
-    engine_options_default(&o);
-    o.n_threads = 1;
-    o.num_kv_blocks = 64;
-    return o;
 }
 
 static const struct request_bias no_nan = {NAN_TOKEN, -INFINITY};
@@ -185,7 +177,7 @@ static void make_wrong(struct request_spec *r, enum wrong what)
 static void bad_parameters(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct client *c = client_open(model.dir, &o);
     for (int what = 0; what < N_WRONG; what++) {
         struct request_spec r = ask_for(5);
@@ -208,7 +200,7 @@ static void bad_parameters(void **state)
 static void ids_are_unique_while_live(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask_for(20);
     struct quire_error err;
@@ -229,7 +221,7 @@ static void ids_are_unique_while_live(void **state)
 static void queue_is_bounded(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_num_seqs = 1;
     o.max_queued_requests = 3;
     struct client *c = client_open(model.dir, &o);
@@ -264,7 +256,7 @@ static void queue_is_bounded(void **state)
 static void queued_tokens_are_bounded(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_num_seqs = 1;
     o.max_queued_tokens = 30;
     struct client *c = client_open(model.dir, &o);
@@ -290,7 +282,7 @@ static void queued_tokens_are_bounded(void **state)
 static void a_lone_request_passes_a_short_queue(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_queued_requests = 1;
     o.max_num_seqs = 4;
     struct client *c = client_open(model.dir, &o);
@@ -316,7 +308,7 @@ static int gated_embed(struct k_backend *b, const struct k_embed_args *a, struct
 static void a_long_step_leaves_the_queue_free(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_queued_requests = 1;
     o.max_num_seqs = 1;
     struct client *c = client_open(model.dir, &o);
@@ -347,7 +339,7 @@ static void a_long_step_leaves_the_queue_free(void **state)
 static void cancel_storm(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_num_seqs = 8;
     o.max_num_batched_tokens = 32;
     struct client *c = client_open(model.dir, &o);
@@ -461,7 +453,7 @@ static void a_cancel_frees_within_two_steps(void **state)
                                            .committed = step_committed,
                                            .retired = step_retired};
         const struct engine_watch *watches[] = {&watch};
-        struct engine_options o = small_options();
+        struct engine_options o = client_options(64);
         static struct engine_observers observers;
         observers = (struct engine_observers){.watches = watches, .n_watches = 1};
         o.observers = &observers;
@@ -528,7 +520,7 @@ static void cancelled_before_they_run(void **state)
     struct gate g;
     const struct engine_watch watch = {.context = &g, .retired = gate_retired};
     const struct engine_watch *watches[] = {&watch};
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     static struct engine_observers observers;
     observers = (struct engine_observers){.watches = watches, .n_watches = 1};
     o.observers = &observers;
@@ -556,7 +548,7 @@ static void cancelled_before_they_run(void **state)
 static void one_choice_is_cancelled(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask_for(60);
     r.n = 3;
@@ -577,7 +569,7 @@ static void one_choice_is_cancelled(void **state)
 static void prompt_logprobs_end_with_choice_0(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_num_batched_tokens = 16;
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask_for(4);
@@ -602,15 +594,15 @@ static void prompt_logprobs_end_with_choice_0(void **state)
 
 /* cache: NULL, or a dtype whose blocks are reused, so that the values of a NaN request lie next to other requests'
  * tokens. */
-static void check_nan(const char *cache)
+static void check_nan(const struct tiny_model *of, const char *cache)
 {
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     if (cache) {
         o.kv_cache_dtype = cache;
         o.num_kv_blocks = 18;
         o.prefix_caching = false;
     }
-    struct client *c = client_open(model.dir, &o);
+    struct client *c = client_open(of->dir, &o);
     struct request_spec good = ask_for(20), bad = ask_for(20), later = ask_for(20);
     const struct answer *alone = client_ask(c, &good);
 
@@ -649,18 +641,31 @@ static void check_nan(const char *cache)
 static void nan_ends_its_own_request(void **state)
 {
     (void)state;
-    check_nan(NULL);
+    check_nan(&model, NULL);
 #ifndef TEST_DEVICE
-    check_nan("float16");
-    check_nan("int8");
-    check_nan("fp8_e5m2");
+    check_nan(&model, "float16");
+    check_nan(&model, "int8");
+    check_nan(&model, "fp8_e5m2");
 #endif
 }
+
+#ifndef TEST_DEVICE
+/* The router's logits are NaN, too, and its token then has the first experts, which others use in the same step. */
+static void nan_in_a_router_ends_its_own_request(void **state)
+{
+    struct tiny_model experts;
+    (void)state;
+    tiny_model_write(&(struct tiny_spec){.seed = 3, .nan_token = NAN_TOKEN, .prefix = "model.", .n_experts = 5},
+                     &experts);
+    check_nan(&experts, NULL);
+    tiny_model_remove(&experts);
+}
+#endif
 
 static void everything_forbidden(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct client *c = client_open(model.dir, &o);
     uint32_t all[TINY_VOCAB];
     for (uint32_t i = 0; i < TINY_VOCAB; i++)
@@ -686,7 +691,7 @@ static void everything_forbidden_later(void **state)
 {
     (void)state;
     static const uint32_t words[] = {2, 3, 3, 2, 3, 4, 2, 4, 3, 2, 4, 4};
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask_for(4), good = ask_for(9);
     const struct answer *alone = client_ask(c, &good);
@@ -715,7 +720,7 @@ static void everything_forbidden_later(void **state)
 static void close_during_work(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_num_seqs = 4;
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask_for(200);
@@ -738,7 +743,7 @@ static void close_during_work(void **state)
 static void drain_finishes_what_runs(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask_for(50);
     struct quire_error err;
@@ -774,7 +779,7 @@ static int breaking_gemm(struct k_backend *b, const struct k_gemm_args *a, struc
 static void a_dead_backend_tells_everybody(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_num_seqs = 2;
     o.enforce_eager = true; /* a recorded step asks for no operation any more */
     struct client *c = client_open(model.dir, &o);
@@ -814,7 +819,7 @@ static void a_dead_backend_tells_everybody(void **state)
 static void counters(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask_for(10);
     r.n = 2;
@@ -845,6 +850,9 @@ int main(void)
         cmocka_unit_test(one_choice_is_cancelled),
         cmocka_unit_test(prompt_logprobs_end_with_choice_0),
         cmocka_unit_test(nan_ends_its_own_request),
+#ifndef TEST_DEVICE
+        cmocka_unit_test(nan_in_a_router_ends_its_own_request),
+#endif
         cmocka_unit_test(everything_forbidden),
         cmocka_unit_test(everything_forbidden_later),
         cmocka_unit_test(close_during_work),

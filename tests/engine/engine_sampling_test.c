@@ -1,6 +1,7 @@
 /* The effect of each sampling parameter on an answer, through the whole engine. */
-#include "client.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/client.h"
+#include "tests/engine/fixtures/tiny_model.h"
+#include "tests/engine/fixtures/step_options.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -18,20 +19,11 @@ static struct tiny_model model;
 static struct client *client;
 static uint32_t prompt[N_PROMPT];
 
-static struct engine_options small_options(void)
-{
-    struct engine_options o;
-    engine_options_default(&o);
-    o.n_threads = 1;
-    o.num_kv_blocks = 200;
-    return o;
-}
-
 static int set_up(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
-    tiny_model_write(&(struct tiny_spec){.seed = 1, .nan_token = -1, .prefix = "model."}, &model);
+    struct engine_options o = client_options(200);
+    tiny_model_plain(1, &model);
     client = client_open(model.dir, &o);
     client_random_prompt(prompt, N_PROMPT, TINY_VOCAB, 5);
     return 0;
@@ -409,7 +401,7 @@ static void choices_and_seeds(void **state)
 static void engine_seed(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(200);
     o.has_seed = true;
     o.seed = 7;
     struct client *first = client_open(model.dir, &o), *second = client_open(model.dir, &o);

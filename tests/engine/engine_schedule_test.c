@@ -1,9 +1,9 @@
 /* The options of the scheduler and its results: policies, batches, pins, rejections, the host tier.
  * engine_invariance_test checks that none of it changes a bit. */
-#include "tests/engine/step_options.h"
-#include "client.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/run/state.h"
 #include "engine/run/schedule.h"
@@ -25,7 +25,7 @@ static uint32_t prompts[4][MAX_LEN];
 static int set_up(void **state)
 {
     (void)state;
-    tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
+    tiny_model_plain(5, &model);
     for (uint32_t i = 0; i < 4; i++)
         client_random_prompt(prompts[i], MAX_LEN, TINY_VOCAB, 20 + i);
     return 0;
@@ -36,16 +36,6 @@ static int tear_down(void **state)
     (void)state;
     tiny_model_remove(&model);
     return 0;
-}
-
-static struct engine_options small_options(void)
-{
-    struct engine_options o;
-    engine_options_default(&o);
-    o.steps = client_steps();
-    o.n_threads = 1;
-    o.num_kv_blocks = 64;
-    return o;
 }
 
 static struct request_spec ask(uint32_t which, uint32_t n_prompt, uint32_t max_tokens)
@@ -93,7 +83,7 @@ static void expect_refused(const struct engine_options *o, const char *words)
 
 #define REFUSED(words, ...) \
     do { \
-        struct engine_options o = small_options(); \
+        struct engine_options o = client_options(64); \
         __VA_ARGS__; \
         expect_refused(&o, words); \
     } while (0)
@@ -124,7 +114,7 @@ static void options_that_make_no_sense(void **state)
 static void options_that_do(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct sched_config c;
     o.steps->scheduling_policy = "priority";
     o.steps->cost = (struct sched_cost){.n_points = 1, .points = {{.n_tokens = 1, .us = 10}}};
@@ -160,7 +150,7 @@ static void options_that_do(void **state)
     assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
     assert_int_equal(c.step_target_us, 1);
     /* Pins: half of the blocks by default, and none with 0. */
-    o = small_options();
+    o = client_options(64);
     assert_int_equal(schedule_config(&o, &c, NULL), QUIRE_OK);
     assert_int_equal(c.max_pinned_percent, 50);
     o.steps->max_pinned_percent = 0;
@@ -171,7 +161,7 @@ static void options_that_do(void **state)
 static void requests_that_make_no_sense(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.steps->policy_options.n_tenants = 2;
     struct client *c = client_open(model.dir, &o);
     struct request_spec good = ask(0, 20, 2);
@@ -200,7 +190,7 @@ static void requests_that_make_no_sense(void **state)
 static void the_tier_is_planned_to_the_byte(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.num_kv_blocks = 40;
     struct client *c = client_open(model.dir, &o);
     struct engine_plan without = *engine_info(client_engine(c))->plan;
@@ -220,7 +210,7 @@ static void the_tier_is_planned_to_the_byte(void **state)
 static void a_prefix_comes_back(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.num_kv_blocks = 12;
     o.max_model_len = 12 * BLOCK;
     o.swap_space = 64 << 20;
@@ -260,7 +250,7 @@ static int watched_copy(struct k_backend *b, const struct k_kv_copy_args *a, str
 static void moves_are_copied_in_runs(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.num_kv_blocks = 12;
     o.max_model_len = 12 * BLOCK;
     struct client *c = client_open(model.dir, &o);
@@ -291,7 +281,7 @@ static void moves_are_copied_in_runs(void **state)
 static void another_policy_while_it_runs(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_num_seqs = 1;
     struct client *c = client_open(model.dir, &o);
     struct engine_stats stats;
@@ -327,7 +317,7 @@ static void another_policy_while_it_runs(void **state)
 static void background_gives_way(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.max_num_seqs = 1;
     struct client *c = client_open(model.dir, &o);
     struct request_spec running = ask(0, 20, 10), warming = ask(1, 20, 2), live = ask(2, 20, 2);
@@ -361,7 +351,7 @@ static const struct sched_policy refusing = {.name = "refusing", .about = "", .r
 static void refused_by_the_policy(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct client *c = client_open(model.dir, &o);
     /* The engine thread sleeps until the first submit. */
     assert_int_equal(sched_set_policy(client_engine(c)->run->sched, &refusing, &(struct sched_policy_options){0}, NULL),
@@ -395,7 +385,7 @@ static void refused_by_the_policy(void **state)
 static void a_dynamic_batch_waits_asleep(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.steps->batching = "dynamic";
     o.steps->max_batch_size = 2;
     o.steps->max_wait_ms = 300;
@@ -419,7 +409,7 @@ static void a_dynamic_batch_waits_asleep(void **state)
 static void a_static_batch_waits_to_be_full(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.steps->batching = "static";
     o.steps->max_batch_size = 3;
     struct client *c = client_open(model.dir, &o);
@@ -459,7 +449,7 @@ static void flood(struct client *c)
 static void a_pin_outlives_a_flood(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.num_kv_blocks = 16;
     o.max_model_len = 12 * BLOCK;
     o.steps->policy_options.n_tenants = 2;
@@ -495,7 +485,7 @@ static void a_pin_outlives_a_flood(void **state)
 static void what_was_cached_and_created(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask(0, 50, 1); /* its only token comes with the prompt's end */
     r.n = 2;
@@ -518,7 +508,7 @@ static void what_was_cached_and_created(void **state)
 static void tenants_have_counters(void **state)
 {
     (void)state;
-    struct engine_options o = small_options();
+    struct engine_options o = client_options(64);
     o.steps->policy_options.n_tenants = 3;
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask(0, 50, 4);

@@ -1,8 +1,8 @@
 /* Speculation end to end: the queried drafters, the counters and the memory. Other tests also check that no bit
  * changes. */
-#include "tests/engine/step_options.h"
-#include "client.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/step_options.h"
+#include "tests/engine/fixtures/client.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/run/speculate.h"
 #include "engine/run/state.h"
@@ -80,16 +80,8 @@ static void memory_is_planned_to_the_byte(void **state)
 
 static struct engine_options options(const char *speculative)
 {
-    struct engine_options o;
+    struct engine_options o = client_small_options(64);
     struct quire_error err;
-    engine_options_default(&o);
-    o.steps = client_steps();
-    o.n_threads = 1;
-    o.num_kv_blocks = 64;
-    o.block_size = 8;
-    o.max_model_len = 128;
-    o.max_num_seqs = 8;
-    o.max_num_batched_tokens = 64;
     if (speculative_config_parse(speculative, strlen(speculative), &o.steps->speculative, &err) != QUIRE_OK)
         fail_msg("%s", err.text);
     return o;
@@ -191,7 +183,7 @@ static void requests_bound_and_forbid_drafts(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    tiny_model_write(&(struct tiny_spec){.seed = 5, .nan_token = -1, .prefix = "model."}, &model);
+    tiny_model_plain(5, &model);
     return 0;
 }
 

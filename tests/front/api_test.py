@@ -483,13 +483,13 @@ def test_stop_strings():
 
 
 def test_a_stop_string_ends_the_choice_in_the_engine():
-    with Server("--interval-us", 2000) as s:
+    with Server("--interval-us", 20000) as s:
         long = {"prompt": "Hello there friend", "max_tokens": 4000, "ignore_eos": True, "stop": " friend"}
         for stream in (False, True):
             started = time.monotonic()
             status, _, body = s.request("POST", COMPLETIONS, {**long, "n": 2, "stream": stream})
             assert status == 200 and b" there" in body
-            assert time.monotonic() - started < 3, "the engine went on for 8 seconds"
+            assert time.monotonic() - started < 40, "the engine went on for 80 seconds"
         assert s.metric("vllm:num_requests_running") == 0
 
 
@@ -776,7 +776,7 @@ def test_a_silent_stream_is_kept_alive():
 def test_drain():
     s = Server("--interval-us", 10000)
     holder, idle = s.connect(), s.connect()
-    holder.sendall(post_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 300, "ignore_eos": True, "stream": True}))
+    holder.sendall(post_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 600, "ignore_eos": True, "stream": True}))  # six seconds for what follows
     assert holder.recv(4096).startswith(b"HTTP/1.1 200")
     half = s.connect()
     request = post_bytes(COMPLETIONS, {"prompt": "x"})
@@ -796,7 +796,7 @@ def test_drain():
     assert reply.startswith(b"HTTP/1.1 503") and b"Connection: close" in reply and b"server_draining" in reply
     rest = read_all(holder)
     assert rest.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n") and b'"finish_reason":"length"' in rest
-    assert s.process.wait(20) == 0
+    assert s.process.wait(60) == 0
     for connection in (holder, idle, half, silent):
         connection.close()
     s.process.stdout.close()
@@ -816,7 +816,7 @@ def test_a_drain_that_is_cut_short():
         assert error["code"] == "server_draining" and data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n")
         reply = read_all(whole)
         assert reply.startswith(b"HTTP/1.1 503") and b"server_draining" in reply and b"Retry-After" in reply
-        assert s.process.wait(20) == 0
+        assert s.process.wait(60) == 0
         streamed.close()
         whole.close()
 

@@ -319,7 +319,7 @@ def test_answers_are_carried_to_another_server():
 
 
 def test_who_ask_the_same_at_once_are_computed_once():
-    with Server("--cache-entries", 8, "--interval-us", 30000) as s:
+    with Server("--cache-entries", 8, "--interval-us", 200000) as s:
         body = {"prompt": "one two three four five six", "max_tokens": 6, "temperature": 0, "stop": "nothing of it"}
         replies = []
 
@@ -363,7 +363,7 @@ def test_another_model_that_comes_back_ends_live_requests():
     body = {"prompt": "one two three four", "max_tokens": 16, "temperature": 0, "ignore_eos": True, "stream": True}
     for is_another in (False, True):
         more = ["--replaces-weights"] if is_another else []
-        with Server("--cache-entries", 8, "--interval-us", 50000, "--replay-pace", "--late-ms", 300, *more) as s:
+        with Server("--cache-entries", 8, "--interval-us", 100000, "--replay-pace", "--late-ms", 700, *more) as s:
             first = s.request("POST", TEXT, body)
             s.process.send_signal(signal.SIGUSR2)
             assert s.process.stdout.readline() == "attached\n"

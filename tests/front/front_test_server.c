@@ -11,7 +11,7 @@
 #include "server/cache/response_cache.h"
 #include "server/cache/store/store.h"
 #include "server/daemon/daemon.h"
-#include "server/front/front.h"
+#include "server/front/front_model.h"
 #include "server/http/address.h"
 #include "server/http/tls.h"
 #include "tests/daemon/fake_engine.h"

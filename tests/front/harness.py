@@ -30,7 +30,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
-                self.process.wait(20)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise
@@ -40,7 +40,7 @@ class Server:
 
     def request(self, method, path, body=None, headers=None):
         """(status, headers, body bytes)"""
-        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             if body is not None and not isinstance(body, bytes):
                 body = json.dumps(body).encode()
@@ -68,11 +68,11 @@ class Server:
         assert events[-1] == "data: [DONE]"
         return [json.loads(e[6:]) for e in events[:-1]]
 
-    def connect(self, timeout=20, source=None):
+    def connect(self, timeout=60, source=None):
         """source: the address to connect from, one of 127.0.0.0/8."""
         return socket.create_connection(("127.0.0.1", self.port), timeout, (source, 0) if source else None)
 
-    def raw(self, data, timeout=20):
+    def raw(self, data, timeout=60):
         """Sends these bytes and returns everything that the server sends, up to the end of the connection."""
         with self.connect(timeout) as s:
             s.sendall(data)
@@ -113,7 +113,8 @@ def post_bytes(path, body, extra=""):
     return (f"POST {path} HTTP/1.1\r\nHost: localhost\r\n{extra}Content-Length: {len(data)}\r\n\r\n").encode() + data
 
 
-def wait_until(condition, seconds=20):
+def wait_until(condition, seconds=60):
+    """Long enough beside other programs that compute."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

@@ -199,17 +199,17 @@ def test_slow_heads_and_bodies_time_out():
                 c.sendall(begin)
                 started = time.monotonic()
                 is_error(read_all(c), 408)
-                assert 0.2 < time.monotonic() - started < 3
+                assert 0.2 < time.monotonic() - started < 10  # without the option 15
         # A slow trickle of bytes does not extend the time limit.
         with s.connect() as c:
             started = time.monotonic()
             try:
-                while time.monotonic() - started < 5:
+                while time.monotonic() - started < 13:
                     c.sendall(b"a")
                     time.sleep(0.05)
             except OSError:
                 pass
-            assert time.monotonic() - started < 4
+            assert time.monotonic() - started < 10
         with s.connect() as c:
             assert read_all(c) == b""  # silent from the start
         with s.connect() as c:
@@ -247,7 +247,7 @@ def test_clients_that_leave_at_every_stage():
                         assert s.recv(1000)
                 leave(s, how)
         # Without the cancellation, they would take 8 seconds.
-        assert wait_until(lambda: running() == 0, 3), how
+        assert wait_until(lambda: running() == 0, 7), how
         assert wait_until(lambda: server.n_descriptors() <= n), how
         still_serves()
     assert server.metric('vllm:request_success_total{model_name="fake",engine="0",finished_reason="abort"}') >= 12
@@ -276,7 +276,7 @@ def test_a_slow_reader_is_cut_off():
     assert wait_until(lambda: running() > 0)
     started = time.monotonic()
     still_serves()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 7
     # Its 4,000 tokens would take 8 s; the server gives it up long before the end, without a byte read.
     assert wait_until(lambda: running() == 0, 60)
     assert b"[DONE]" not in read_all(s)

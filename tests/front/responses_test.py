@@ -270,7 +270,9 @@ def test_bad_items_and_tools_name_the_field():
 
 def test_much_is_bounded():
     tools = [{**TOOL, "name": f"f{i}"} for i in range(1000)]
-    assert len(respond("x", tools=tools, store=False)["tools"]) == 1000
+    assert len(respond("x", tools=tools, tool_choice="none", store=False)["tools"]) == 1000
+    # A grammar has five seconds by the clock, in which a machine with other work compiles a tenth of that.
+    assert len(respond("x", tools=tools[:100], store=False)["tools"]) == 100
     # A longer result than the context.
     items = [call_item("t1", json.dumps({"a": "x" * (1 << 20)})), output_item("t1")]
     status, reply = prompts.post(PATH, {"input": items})
@@ -369,7 +371,7 @@ def test_limits_and_expiry():
     with Server("--response-store-ttl", 2, tokenizer=ECHO) as s:
         one = respond("x", s)
         assert s.get(f"{PATH}/{one['id']}")[0] == 200
-        assert wait_until(lambda: s.get(f"{PATH}/{one['id']}")[0] == 404, 8)
+        assert wait_until(lambda: s.get(f"{PATH}/{one['id']}")[0] == 404)
 
 
 def test_a_file_survives_a_restart():

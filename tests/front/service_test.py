@@ -236,7 +236,7 @@ def test_many_choices_are_one_request():
         assert metric("vllm:request_success_total") == errors and metric("vllm:num_requests_waiting") > 1000
         for name in ("ka", "kb") * 20:
             started = time.monotonic()
-            assert ask(s, name, max_tokens=1)[0] == 200 and time.monotonic() - started < 5
+            assert ask(s, name, max_tokens=1)[0] == 200 and time.monotonic() - started < 15
         assert ask(s, "ka", prompt=["a", "b", "c"], max_tokens=1)[0] == 200  # a small one is not delayed
         # A client that leaves removes its waiting requests and their counts.
         for holder in holders:

@@ -114,15 +114,15 @@ def test_a_handshake_cut_anywhere():
 
 def test_a_handshake_has_a_deadline():
     hello = client_hello()
-    with Server("--certificate", CERT, "--head-timeout-ms", 300) as s:
+    with Server("--certificate", CERT, "--head-timeout-ms", 1000) as s:  # a handshake beside other programs takes a tenth
         n = s.n_descriptors()
         for begun in (b"", hello[:1], hello[:-1], hello):
             with s.connect() as c:
                 c.sendall(begun)
-                assert b"HTTP" not in read_all(c)  # the read time-out is 20 s
+                assert b"HTTP" not in read_all(c)  # the read time-out is 60 s
         # An idle connection has the longer time.
         with connect(s) as c:
-            c.settimeout(1)
+            c.settimeout(2)
             try:
                 assert c.recv(1) and False
             except TimeoutError:

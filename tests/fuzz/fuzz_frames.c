@@ -112,6 +112,11 @@ static void stats_again(struct wire_stats *stats, struct buffer *b)
     must(stats->n_rank_waits <= WIRE_MAX_RANK_WAITS);
     for (uint32_t i = 0; i < stats->n_rank_waits; i++)
         wire_rank_wait_put(waits + WIRE_RANK_WAIT_WORDS * i, wire_rank_wait_get(stats, i));
+    uint32_t experts[WIRE_MAX_EXPERTS * WIRE_EXPERT_WORDS];
+    must(stats->n_expert_tokens <= WIRE_MAX_EXPERTS);
+    for (uint32_t i = 0; i < stats->n_expert_tokens; i++)
+        wire_expert_put(experts + WIRE_EXPERT_WORDS * i, wire_expert_get(stats, i));
+    stats->expert_tokens = experts;
     stats->rank_waits = waits;
     stats->accepted_at = accepted;
     stats->step_buckets = steps;

@@ -21,7 +21,7 @@ static void require(bool promise)
 
 /* ---- bodies ---- */
 
-static void check_params(const struct params *p)
+static void check_params(const struct params *p, const struct params_body *once)
 {
     const struct request_spec *s = p->spec;
     require(s->temperature >= 0 && s->temperature <= 2 && s->top_p > 0 && s->top_p <= 1);
@@ -37,7 +37,7 @@ static void check_params(const struct params *p)
         require(s->biases[i].id < VOCAB_SIZE && s->biases[i].bias >= -100 && s->biases[i].bias <= 100);
     for (uint32_t i = 0; i < s->n_allowed_token_ids; i++)
         require(s->allowed_token_ids[i] < VOCAB_SIZE);
-    struct quire_value words = p->bad_words, word;
+    struct quire_value words = once->bad_words, word;
     while (words.n && quire_value_next(&words, NULL, &word))
         require(word.n > 2);
     for (size_t i = 0; i < p->stops.n; i++)
@@ -114,10 +114,12 @@ static void read_generating(const struct quire_doc *body, read_generation *read)
     struct generation_job *g = (struct generation_job *)j;
     g->params = calloc(1, sizeof *g->params);
     require(g->params != NULL);
+    struct params_body once = {0};
+    g->once = &once;
     bool ok = read(g, body);
     /* There is no tokenizer here, so a chat is refused when all else about it was right. */
     if (ok || j->text->chat.messages) {
-        check_params(g->params);
+        check_params(g->params, &once);
         if (read == responses_read)
             check_echo(g->echo);
     }

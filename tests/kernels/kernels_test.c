@@ -249,7 +249,7 @@ static bool check_isolation(struct k_backend *b, const struct op_case *c, struct
     const bool has_run = run(b, c, d, &(struct op_variant){0}, &out);
     bool ok = has_run && same_output(c, want, &out, token, "a NaN elsewhere");
     /* A scale that is stated knows no NaN: it makes a zero of it. */
-    const bool is_swallowed = c->form == K_FORM_INT8 && c->x_scale != 0;
+    const bool is_swallowed = c->form == K_FORM_INT8 && op_stored(c).x_scale != 0;
     if (has_run && !is_swallowed && !has_nan(&out, token)) {
         printf("  a NaN was swallowed\n");
         ok = false;
@@ -325,8 +325,7 @@ static bool check_case(const struct backends *all, const struct op_case *c, bool
 {
     struct k_backend *const *b = all->b[c->form];
     /* A backend without experts takes no format of theirs. */
-    const bool lacks_experts = b[0] && c->moe.n_used > 0 &&
-                               !b[0]->ops->supports(b[0], K_OP_MOE_GEMM, c->form, op_format(c, 0));
+    const bool lacks_experts = b[0] && c->moe && !b[0]->ops->supports(b[0], K_OP_MOE_GEMM, c->form, op_format(c, 0));
     if (!b[0] || lacks_experts ||
         ((op_is_gemm(c) || c->op == K_OP_EMBED || op_has_cache(c)) &&
          !b[0]->ops->supports(b[0], c->op, c->form, op_format(c, 0)))) {

@@ -256,11 +256,11 @@ static void check_gemm_gated(const struct op_case *c, const struct op_data *d, c
 static void check_moe_gemm(const struct op_case *c, const struct op_data *d, const struct op_array *out,
                            struct verdict *v)
 {
-    const uint64_t n_choices = (uint64_t)c->n_tokens * c->moe.n_used;
+    const uint64_t n_choices = (uint64_t)c->n_tokens * c->moe->n_used;
     struct op_array rows = *out;
     struct op_case one;
     struct op_data of;
-    for (uint64_t i = 0; i < n_choices; i++, rows.bytes += out->token_bytes / c->moe.n_used) {
+    for (uint64_t i = 0; i < n_choices; i++, rows.bytes += out->token_bytes / c->moe->n_used) {
         op_moe_choice(c, d, i, &one, &of);
         (c->op == K_OP_MOE_GEMM ? check_gemm : check_gemm_gated)(&one, &of, &rows, v);
     }
@@ -274,12 +274,12 @@ static void check_moe_combine(const struct op_case *c, const struct op_data *d, 
         for (uint64_t i = 0; i < c->n_cols; i++) {
             const double g = c->into ? d->moe.shared_weights[t] : 1;
             double sum = c->into || c->extra ? g * d->moe.shared[t * c->n_cols + i] : 0, magnitude = fabs(sum);
-            for (uint32_t k = 0; k < c->moe.n_used; k++) {
-                const double o = d->x[(t * c->moe.n_used + k) * c->n_cols + i];
-                sum += d->moe.weights[t * c->moe.n_used + k] * o;
-                magnitude += fabs(d->moe.weights[t * c->moe.n_used + k] * o);
+            for (uint32_t k = 0; k < c->moe->n_used; k++) {
+                const double o = d->x[(t * c->moe->n_used + k) * c->n_cols + i];
+                sum += d->moe.weights[t * c->moe->n_used + k] * o;
+                magnitude += fabs(d->moe.weights[t * c->moe->n_used + k] * o);
             }
-            judge(v, t, i, output(out, t * c->n_cols + i), sum, gamma_n(c->moe.n_used + 1) * magnitude);
+            judge(v, t, i, output(out, t * c->n_cols + i), sum, gamma_n(c->moe->n_used + 1) * magnitude);
         }
 }
 
@@ -301,7 +301,7 @@ static struct bound route_bound(const struct op_case *c, const struct op_data *d
 static void check_moe_route(const struct op_case *c, const struct op_data *d, const struct op_output *out,
                             struct verdict *v)
 {
-    const struct op_moe *m = &c->moe;
+    const struct op_moe *m = c->moe;
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         const uint32_t *experts = (const uint32_t *)(const void *)out->arrays[1].bytes + t * m->n_used;
         double logits[K_MOE_MAX_EXPERTS], most = -INFINITY, all = 0, used = 0, worst = 0;

@@ -521,7 +521,7 @@ static void page_moe_gemm(const struct op_case *c, const struct op_data *d, floa
     const uint32_t width = c->op == K_OP_MOE_GEMM ? c->n_rows : c->n_rows / 2;
     struct op_case one;
     struct op_data of;
-    for (uint64_t i = 0; i < (uint64_t)c->n_tokens * c->moe.n_used; i++) {
+    for (uint64_t i = 0; i < (uint64_t)c->n_tokens * c->moe->n_used; i++) {
         op_moe_choice(c, d, i, &one, &of);
         if (c->op == K_OP_MOE_GEMM)
             gemm_of (&one)(&one, &of, y + i * width);
@@ -534,9 +534,9 @@ static void page_moe_combine(const struct op_case *c, const struct op_data *d, f
 {
     for (uint64_t t = 0; t < c->n_tokens; t++)
         for (uint64_t i = 0; i < c->n_cols; i++) {
-            const float *w = d->moe.weights + t * c->moe.n_used, *o = d->x + t * c->moe.n_used * c->n_cols + i;
+            const float *w = d->moe.weights + t * c->moe->n_used, *o = d->x + t * c->moe->n_used * c->n_cols + i;
             float y = w[0] * o[0];
-            for (uint32_t k = 1; k < c->moe.n_used; k++)
+            for (uint32_t k = 1; k < c->moe->n_used; k++)
                 y = fmaf(w[k], o[(uint64_t)k * c->n_cols], y);
             if (c->into)
                 y = fmaf(d->moe.shared_weights[t], d->moe.shared[t * c->n_cols + i], y);
@@ -611,7 +611,7 @@ static void page_scores(const struct op_moe *m, const float *logits, float *s)
 
 static void page_choose(const struct op_case *c, const struct op_data *d, const float *s, uint32_t *experts, float *w)
 {
-    const struct op_moe *m = &c->moe;
+    const struct op_moe *m = c->moe;
     float by[1024], most = -INFINITY;
     uint32_t n = 0;
     for (uint32_t e = 0; e < m->n_experts; e++)
@@ -637,7 +637,7 @@ static void page_choose(const struct op_case *c, const struct op_data *d, const 
 
 static void page_moe_route(const struct op_case *c, const struct op_data *d, struct op_output *out)
 {
-    const struct op_moe *m = &c->moe;
+    const struct op_moe *m = c->moe;
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         const float *x = d->x + t * c->n_cols;
         float logits[1024], s[1024], *w = (float *)(void *)out->arrays[0].bytes + t * m->n_used;

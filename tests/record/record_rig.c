@@ -1,4 +1,4 @@
-#include "tests/engine/step_options.h"
+#include "tests/engine/fixtures/step_options.h"
 #include "record_rig.h"
 
 #include "engine/engine.h"
@@ -25,8 +25,8 @@ static const uint32_t stops[] = {17, 3};
 int rig_set_up(void **state)
 {
     (void)state;
-    tiny_model_write(&(struct tiny_spec){.seed = 31, .nan_token = -1, .prefix = "model."}, &rig_model);
-    tiny_model_write(&(struct tiny_spec){.seed = 32, .nan_token = -1, .prefix = "model."}, &rig_other_model);
+    tiny_model_plain(31, &rig_model);
+    tiny_model_plain(32, &rig_other_model);
     for (uint32_t i = 0; i < 4; i++)
         client_random_prompt(prompts[i], MAX_PROMPT, TINY_VOCAB, 70 + i);
     return mkdtemp(directory) ? 0 : -1;

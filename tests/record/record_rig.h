@@ -2,9 +2,9 @@
 #ifndef QUIRE_TESTS_RECORD_RIG_H
 #define QUIRE_TESTS_RECORD_RIG_H
 
-#include "client.h"
+#include "tests/engine/fixtures/client.h"
 #include "kernels/kv.h"
-#include "tiny_model.h"
+#include "tests/engine/fixtures/tiny_model.h"
 
 #include "engine/record/recorder.h"
 #include "engine/record/recording.h"

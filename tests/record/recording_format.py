@@ -8,7 +8,7 @@ MAGIC = b"QUIREREC"
 KINDS = {1: "header", 2: "submit", 3: "cancel", 4: "cancel_choice", 5: "no_more", 6: "plan", 7: "commit", 8: "retired",
          9: "policy", 10: "unpin", 11: "finish", 12: "close", 13: "propose", 14: "gate", 15: "lengths", 16: "served"}
 
-# The fields of a request (request/fields.c): tag, name, format of one value; * = any number of them.
+# The fields of a request (request/rows.h): tag, name, format of one value; * = any number of them.
 REQUEST = {1: ("prompt", "I*"), 2: ("max_tokens", "I"), 3: ("n", "I"), 4: ("min_tokens", "I"), 5: ("temperature", "f"), 6: ("top_p", "f"),
            7: ("min_p", "f"), 8: ("top_k", "I"), 9: ("repetition_penalty", "f"), 10: ("presence_penalty", "f"),
            11: ("frequency_penalty", "f"), 12: ("seed", "Q"), 13: ("ignore_eos", "B"), 14: ("n_logprobs", "i"), 15: ("n_prompt_logprobs", "i"),

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "tests/simt/image.h"
 #include "tests/simt/peer/peer.h"
 #include "tests/simt/state.h"
 

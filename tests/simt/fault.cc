@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "tests/simt/image.h"
 #include "tests/simt/state.h"
 
 namespace simt

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 
+#include "tests/simt/image.h"
 #include "tests/simt/state.h"
 
 __thread simt::Thread *simt_thread;

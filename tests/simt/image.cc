@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/simt/image.h"
 #include "tests/simt/state.h"
 
 namespace simt

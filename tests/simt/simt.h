@@ -12,11 +12,14 @@
 #include <type_traits>
 #include <vector>
 
+#include "tests/simt/device/arithmetic.h"
 #include "tests/simt/device/atomic.h"
+#include "tests/simt/device/cached.h"
 #include "tests/simt/device/copy.h"
-#include "tests/simt/device/half.h"
+#include "tests/simt/device/half_pairs.h"
+#include "tests/simt/device/integers.h"
+#include "tests/simt/device/min_max.h"
 #include "tests/simt/device/qualifiers.h"
-#include "tests/simt/device/scalar.h"
 #include "tests/simt/device/thread.h"
 #include "tests/simt/device/vector_types.h"
 #include "tests/simt/device/warp.h"

@@ -1,13 +1,13 @@
-/* The emulator's internal structs: fibers, warps and blocks. Kernels do not see them. */
+/* The emulator's internal structs: fibers, warps and blocks, and how they stop. Kernels do not see them. */
 #ifndef QUIRE_TESTS_SIMT_STATE_H
 #define QUIRE_TESTS_SIMT_STATE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include <atomic>
 #include <vector>
 
+#include "tests/simt/memory.h"
 #include "tests/simt/simt.h"
 
 namespace simt
@@ -19,6 +19,7 @@ constexpr size_t max_shared_bytes = 232448; /* 227 KiB: the maximum of a block o
 
 struct Warp;
 struct Block;
+struct Image;
 
 struct Copy {
     void *dst;
@@ -58,15 +59,6 @@ struct Warp {
     Meeting meetings[8];
 };
 
-/* The last writer and the last reader of a byte. Cells are per byte, so threads that write adjacent bytes do not race.
- * Run and epochs are the time of the access; they only grow, so nothing is ever reset. */
-struct Cell {
-    uint32_t write_run, read_run;
-    uint16_t write_epoch, read_epoch;
-    uint16_t write_warp_epoch, read_warp_epoch;
-    uint16_t writer, reader; /* thread, and the flags of access.cc */
-};
-
 /* The block that an OS thread runs. All of its threads are fibers of that OS thread. */
 struct Block : BlockIndices {
     const Launch *launch;
@@ -86,7 +78,7 @@ struct Block : BlockIndices {
     unsigned n_free_stacks;
     char *free_stacks[max_threads];
     char *tls;
-    const struct Image *image;
+    const Image *image;
     std::vector<Cell> shared_cells; /* of the thread-local segment */
     Warp warps[max_threads / 32];
     Fiber fibers[max_threads];
@@ -111,47 +103,6 @@ void mma_s8(const Meeting &m);
 /* Records a fault. A fatal one ends the block. code: the address of the faulty code, or nullptr. */
 __attribute__((format(printf, 4, 5))) void fault(const char *kind, bool fatal, const void *code, const char *format,
                                                  ...);
-
-/* ---- access.cc ---- */
-enum Access { READ, WRITE, ATOMIC, COPY_ISSUED, COPY_LANDED };
-extern bool instrumented; /* a kernel was built with the hooks */
-/* What each block of the launch has released so far (access.cc); 0: nothing. */
-extern std::atomic<uint64_t> *releases;
-void access(const void *p, size_t bytes, Access kind, const void *code);
-
-/* ---- memory.cc ---- */
-struct PeerMemory;
-struct Allocation {
-    char *begin;
-    size_t bytes;
-    PeerMemory *peer; /* if other processes can access it (peer/peer.h); otherwise nullptr */
-};
-/* Returns whether p lies in the device memory. *allocation is then the one that contains p or contained it (freed), or
- * the last one before it (unallocated bytes), or null. */
-enum Where { ELSEWHERE, LIVE, FREED, BETWEEN };
-Where find_device(const void *p, const Allocation **allocation);
-/* Reserves an allocation of `bytes`, `first` bytes into this many whole pages of addresses, for mapping memory there.
- * Returns nullptr if there is no space. dev_forget() ends it. */
-Allocation *dev_reserve(size_t page_bytes, size_t first, size_t bytes);
-/* Declares that only a few bytes of these whole pages will be touched, as by peers. Their cells then use no large
- * pages; clearing those took kernels_cuda_group_test 40 s of system time. */
-void dev_expect_little(const void *begin, size_t bytes);
-void dev_forget(Allocation *a);
-/* Returns the cells of device memory from p on; only if instrumented. */
-Cell *device_cells(const void *p);
-
-/* ---- image.cc ---- */
-enum TlsKind : uint8_t { TLS_GAP, TLS_STATIC_SHARED, TLS_HOST, TLS_DYNAMIC_SHARED };
-struct Image {
-    uintptr_t base, low, high; /* load address; its segments */
-    std::vector<uint8_t> tls; /* a TlsKind per byte of the thread-local segment */
-    struct Span {
-        size_t offset, bytes;
-    };
-    std::vector<Span> static_shared;
-};
-const Image &image();
-char *image_tls(); /* the calling OS thread's */
 
 } // namespace simt
 

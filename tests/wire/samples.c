@@ -132,7 +132,7 @@ void sample_stats(struct wire_stats *out)
 {
     static uint32_t tenants[2 * WIRE_TENANT_WORDS], buckets[WIRE_SHADOW_BUCKET_WORDS];
     static uint32_t steps[2 * WIRE_STEP_BUCKET_WORDS], accepted[2 * WIRE_ACCEPTED_WORDS];
-    static uint32_t waits[4 * WIRE_RANK_WAIT_WORDS];
+    static uint32_t waits[4 * WIRE_RANK_WAIT_WORDS], experts[2 * WIRE_EXPERT_WORDS];
     *out = (struct wire_stats){
         .policy = "fair",
         .n_policy = 4,
@@ -154,6 +154,8 @@ void sample_stats(struct wire_stats *out)
         .n_draft_method = 6,
         .rank_waits = waits,
         .n_rank_waits = 4,
+        .expert_tokens = experts,
+        .n_expert_tokens = 2,
     };
     /* Every row has a different value, of more than 32 bits if possible. */
 #define VALUE_U32(tag) (1000u + (tag))
@@ -164,6 +166,7 @@ void sample_stats(struct wire_stats *out)
     STATS_ROWS(SET)
     wire_rank_wait_put(waits + WIRE_RANK_WAIT_WORDS, UINT64_C(1) << 46);
     wire_rank_wait_put(waits + 2 * WIRE_RANK_WAIT_WORDS, 52);
+    wire_expert_put(experts + WIRE_EXPERT_WORDS, UINT64_C(1) << 47);
     wire_accepted_put(accepted, UINT64_C(1) << 44);
     wire_accepted_put(accepted + WIRE_ACCEPTED_WORDS, 7);
     wire_step_bucket_put(steps, &(struct wire_step_bucket){1, 2});

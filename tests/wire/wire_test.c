@@ -370,6 +370,8 @@ static void test_stats(void **state)
     assert_memory_equal(got.draft_method, "suffix", 6);
     assert_int_equal(got.n_rank_waits, 4);
     assert_true(wire_rank_wait_get(&got, 1) == UINT64_C(1) << 46 && wire_rank_wait_get(&got, 2) == 52);
+    assert_int_equal(got.n_expert_tokens, 2);
+    assert_true(wire_expert_get(&got, 0) == 0 && wire_expert_get(&got, 1) == UINT64_C(1) << 47);
     struct wire_tenant tenant;
     wire_tenant_get(&got, 0, &tenant);
     assert_memory_equal(&tenant, (&(struct wire_tenant){1, 2, 3, 4, 5, 6, 7}), sizeof tenant);
@@ -396,6 +398,8 @@ static void test_stats_of_all_tenants(void **state)
     stats.n_accepted_at = WIRE_MAX_ACCEPTED;
     stats.rank_waits = words;
     stats.n_rank_waits = WIRE_MAX_RANK_WAITS;
+    stats.expert_tokens = words;
+    stats.n_expert_tokens = WIRE_MAX_EXPERTS;
     stats.step_buckets = words;
     stats.n_step_buckets = WIRE_MAX_STEP_BUCKETS;
     stats.shadow_buckets = words;

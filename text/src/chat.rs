@@ -15,7 +15,7 @@ use crate::jinja::{self, Raised};
 use crate::json::{self, Writer};
 use crate::load::MAX_TEMPLATE_BYTES;
 use crate::marks::{Specials, Spelled, Speller};
-use crate::python;
+use crate::jinja::python;
 use crate::python_json::mended;
 
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
@@ -157,8 +157,7 @@ impl Templates {
         let mut all = String::new();
         for (name, source) in sources {
             all.push_str(&source);
-            let source = jinja::plain_generation_blocks(&source);
-            let compiled = jinja::check_tags(&source).and_then(|()| {
+            let compiled = jinja::prepare(&source).and_then(|source| {
                 environment
                     .add_template_owned(name.clone(), source)
                     .map_err(|e| one_line(&e))

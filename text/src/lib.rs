@@ -19,7 +19,6 @@ mod load;
 mod marks;
 mod normal;
 mod pieces;
-mod python;
 mod python_json;
 mod tokenize;
 
@@ -44,6 +43,9 @@ mod normal_test;
 #[cfg(test)]
 #[path = "../../tests/text/pieces_test.rs"]
 mod pieces_test;
+#[cfg(test)]
+#[path = "../../tests/text/snippets_test.rs"]
+mod snippets_test;
 
 use std::ffi::{c_char, c_int, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;

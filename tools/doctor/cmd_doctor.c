@@ -30,8 +30,7 @@ struct advice {
 /* How a model would run. Strings that are "" were not reached. */
 struct verdict {
     const char *given; /* NULL: no model given */
-    struct hub_model model;
-    struct engine_plan plan; /* device "": not reached */
+    struct engine_plan *plan; /* the caller's; zeros: not reached */
     char architecture[64], why[QUIRE_ERROR_BYTES], gemms[96], placement[200];
     uint32_t max_position;
     int status;
@@ -53,7 +52,7 @@ __attribute__((format(printf, 2, 3))) static void advise(struct advice *a, const
 static void look(void *context, const struct engine_info *info)
 {
     struct verdict *v = context;
-    v->plan = *info->plan;
+    *v->plan = *info->plan;
     if (info->desc->config) { /* NULL: options were refused before the model was read */
         v->max_position = info->desc->config->max_position;
         snprintf(v->architecture, sizeof v->architecture, "%s", info->desc->config->architecture);
@@ -77,19 +76,21 @@ static int check_text(const char *dir, uint32_t vocab_size, struct quire_error *
                             n_ids - 1, vocab_size);
 }
 
-static void examine(struct verdict *v, struct engine_options *options)
+static void examine(struct verdict *v, const struct engine_options *given)
 {
+    struct engine_options options = *given;
     struct model_config *config = NULL;
     struct sampling_defaults sampling;
-    v->status = hub_model_find(v->given, false, &v->model, &v->problem);
+    struct hub_model model;
+    v->status = hub_model_find(v->given, false, &model, &v->problem);
     if (v->status != QUIRE_OK)
         return;
-    options->model_dir = v->model.dir;
-    v->status = engine_examine(options, look, v, &v->problem);
+    options.model_dir = model.dir;
+    v->status = engine_examine(&options, look, v, &v->problem);
     if (v->status == QUIRE_OK)
-        v->status = model_describe(v->model.dir, &config, &sampling, &v->problem);
+        v->status = model_describe(model.dir, &config, &sampling, &v->problem);
     if (v->status == QUIRE_OK)
-        v->status = check_text(v->model.dir, config->vocab_size, &v->problem);
+        v->status = check_text(model.dir, config->vocab_size, &v->problem);
     model_config_free(config);
 }
 
@@ -119,7 +120,7 @@ static void advise_on_machine(struct advice *a, const struct machine *m)
 
 static void advise_on_model(struct advice *a, const struct machine *m, const struct verdict *v, uint32_t asked_len)
 {
-    const struct engine_plan *p = &v->plan;
+    const struct engine_plan *p = v->plan;
     if (!v->given || v->status != QUIRE_OK)
         return;
     if (!asked_len && p->max_model_len < v->max_position) {
@@ -187,7 +188,7 @@ static void print_machine(const struct machine *m)
 
 static void print_model(const struct verdict *v)
 {
-    const struct engine_plan *p = &v->plan;
+    const struct engine_plan *p = v->plan;
     printf("\n%s\n", v->given);
     if (v->architecture[0])
         row("architecture", "%s", v->architecture);
@@ -247,7 +248,7 @@ static json_t *machine_json(const struct machine *m)
 
 static json_t *model_json(const struct verdict *v)
 {
-    const struct engine_plan *p = &v->plan;
+    const struct engine_plan *p = v->plan;
     bool planned = p->max_model_len && p->bytes[PLAN_KV];
     json_t *plan = planned
                        ? json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:i, s:i, s:i}", "device",
@@ -274,7 +275,8 @@ static json_t *all_json(const struct machine *m, const struct verdict *v, const 
 
 int command_doctor(int argc, char **argv)
 {
-    struct verdict v = {.status = QUIRE_OK};
+    struct engine_plan plan = {.device_memory = false};
+    struct verdict v = {.plan = &plan, .status = QUIRE_OK};
     struct machine machine;
     struct advice advice = {.n = 0};
     struct engine_options options;

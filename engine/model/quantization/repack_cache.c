@@ -98,6 +98,10 @@ static struct key256 key_of(const struct repack_source *s, uint64_t n_bytes)
         snprintf(line, sizeof line, "layers=%u-%u\n", s->first_layer, s->end_layer);
         add(&state, line);
     }
+    if (s->n_ranks > 0) {
+        snprintf(line, sizeof line, "rank=%u of %u\n", s->rank, s->n_ranks);
+        add(&state, line);
+    }
     const int n = scandir(s->model, &names, is_of_model, alphasort);
     if (n < 0)
         add_file(&state, s->model, "");

@@ -27,6 +27,7 @@ struct repack_source {
     const char *made; /* quantization_made.identity, or "" */
     struct key256 description; /* model_identity() of the model, which covers how to read a file's rows */
     uint32_t first_layer, end_layer; /* layers of a stage; otherwise both 0 */
+    uint32_t rank, n_ranks; /* of ranks that hold whole experts; otherwise both 0: each has the rows of all */
     uint32_t n_threads; /* that hash */
 };
 

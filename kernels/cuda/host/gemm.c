@@ -12,7 +12,7 @@ bool cuda_supports(struct k_backend *b, enum k_operation operation, enum k_gemm_
         return false;
     const bool is_plain = k_format_is_plain(format);
     bool has_form = form == K_FORM_LANE || (form == K_FORM_MMA && is_plain && format.kind != K_F32) ||
-                    (form == K_FORM_INT8 && (is_plain || format.kind == K_INT));
+                    (form == K_FORM_INT8 && (is_plain || k_format_is_integers(format)));
     return k_takes_format(operation, format) && (!is_gemm || has_form);
 }
 

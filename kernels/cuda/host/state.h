@@ -16,6 +16,7 @@
 #include "kernels/backend.h"
 #include "kernels/format.h"
 #include "kernels/gemm_form.h"
+#include "kernels/math/codes.h"
 #include "kernels/weight.h"
 
 #include <cuda_runtime_api.h>
@@ -25,6 +26,7 @@
 enum cuda_quant_kind {
     CUDA_QUANT_INT8, /* q = n - zero */
     CUDA_QUANT_INT4, /* two in a byte, the low half first: q = n - zero */
+    CUDA_QUANT_CODES, /* likewise two in a byte: q = the number of the code */
     CUDA_QUANT_E4M3,
     CUDA_QUANT_E5M2,
     CUDA_QUANT_F32, /* a plain part of a weight that also has quantized ones: the numbers themselves, no groups */
@@ -43,6 +45,7 @@ struct cuda_quant {
     uint32_t group, n_groups; /* columns that share a scale, and groups per row */
     uint32_t x_group; /* columns of activations that share a scale in the form int8; 0: all */
     float x_scale; /* that scale if the file states it, otherwise 0 */
+    struct k_codes codes; /* of CUDA_QUANT_CODES */
     uint64_t row_stride_bytes;
     const unsigned char *data_dev;
     const struct cuda_quant_group *groups_dev; /* [n_rows, n_groups]; NULL for a plain part */

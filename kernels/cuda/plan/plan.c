@@ -10,7 +10,7 @@ uint64_t cuda_weight_row_stride(struct k_format format, uint32_t n_cols)
 
 uint64_t cuda_quant_row_stride(struct k_format format, uint32_t n_cols)
 {
-    uint32_t bits = format.kind == K_INT && format.bits <= 4 ? 4 : 8;
+    uint32_t bits = k_format_is_integers(format) && format.bits <= 4 ? 4 : 8;
     return (uint64_t)cuda_quant_columns(n_cols) * bits / 8;
 }
 

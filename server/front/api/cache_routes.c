@@ -30,24 +30,18 @@ static void put_number(struct buffer *o, const char *name, double value)
     json_out_raw(o, text);
 }
 
-struct layer {
-    const char *name;
-    const struct cache_layer_stats *stats;
-    uint64_t n_entries, n_expired, n_bytes, n_evicted;
-};
-
-static void put_layer(struct buffer *o, const struct layer *l)
+static void put_layer(struct buffer *o, const struct cache_layer *l)
 {
     json_out_raw(o, "\"");
     json_out_raw(o, l->name);
     json_out_raw(o, "\":{");
-    put_number(o, "lookups", (double)l->stats->n_lookups);
-    put_number(o, "hits", (double)l->stats->n_hits);
-    put_number(o, "misses", (double)l->stats->n_misses);
+    put_number(o, "lookups", (double)l->stats.n_lookups);
+    put_number(o, "hits", (double)l->stats.n_hits);
+    put_number(o, "misses", (double)l->stats.n_misses);
     put_number(o, "entries", (double)l->n_entries);
     put_number(o, "expired_entries", (double)l->n_expired);
     put_number(o, "evictions", (double)l->n_evicted);
-    put_number(o, "lookup_seconds", l->stats->latency.sum_s);
+    put_number(o, "lookup_seconds", l->stats.latency.sum_s);
     json_out_raw(o, "\"bytes\":");
     json_out_u64(o, l->n_bytes);
     json_out_raw(o, "}");
@@ -79,15 +73,15 @@ static void put_shared(struct buffer *o, const struct similar_stats *s)
     json_out_raw(o, text);
 }
 
-static void put_similar(struct buffer *o, const struct response_cache_stats *s)
+static void put_similar(struct buffer *o, const struct response_cache_stats *s, const struct similar_stats *similar)
 {
-    json_out_raw(o, s->similar_mode == SIMILAR_ANSWER ? ",\"semantic\":{\"mode\":\"answer\","
-                                                      : ",\"semantic\":{\"mode\":\"draft\",");
-    put_number(o, "late", (double)s->similar.n_late);
-    put_number(o, "file_bytes", (double)s->similar.n_file_bytes);
-    put_number(o, "dropped", (double)s->similar.n_dropped);
-    put_shared(o, &s->similar);
-    put_number(o, "embedding_seconds", s->similar.embedding.sum_s);
+    json_out_raw(o, similar->mode == SIMILAR_ANSWER ? ",\"semantic\":{\"mode\":\"answer\","
+                                                    : ",\"semantic\":{\"mode\":\"draft\",");
+    put_number(o, "late", (double)similar->n_late);
+    put_number(o, "file_bytes", (double)similar->n_file_bytes);
+    put_number(o, "dropped", (double)similar->n_dropped);
+    put_shared(o, similar);
+    put_number(o, "embedding_seconds", similar->embedding.sum_s);
     put_number(o, "given", (double)s->n_guarded[GUARD_NONE]);
     json_out_raw(o, "\"guarded\":{");
     for (int g = GUARD_NONE + 1; g < N_GUARDS; g++) {
@@ -102,15 +96,32 @@ static void put_similar(struct buffer *o, const struct response_cache_stats *s)
         snprintf(text, sizeof text,
                  "%s{\"similarity_below\":%.2f,\"drafts\":%llu,\"tokens_tried\":%llu,\"tokens_right\":%llu}",
                  b ? "," : "", b < SIMILAR_BANDS - 1 ? (double)similar_bands[b] : 1.01,
-                 (unsigned long long)s->similar.bands[b].n_drafts, (unsigned long long)s->similar.bands[b].n_tried,
-                 (unsigned long long)s->similar.bands[b].n_right);
+                 (unsigned long long)similar->bands[b].n_drafts, (unsigned long long)similar->bands[b].n_tried,
+                 (unsigned long long)similar->bands[b].n_right);
         json_out_raw(o, text);
     }
     json_out_raw(o, "]}");
 }
 
+enum rows { ROWS_FIRST, ROWS_LAST };
+static void put_rows(struct buffer *o, const struct response_cache_stats *s, enum rows which)
+{
+    const struct {
+        enum rows group;
+        const char *key;
+        double value;
+    } rows[] = {
+#define ROW(member, type, group, name, label, help, key) {ROWS_##group, key, (double)s->member},
+        CACHE_STATS_ROWS(ROW)
+#undef ROW
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].key && rows[i].group == which)
+            put_number(o, rows[i].key, rows[i].value);
+}
+
 /* The totals count one layer only: every entry in memory is also in the store. */
-static void put_totals(struct buffer *o, const struct layer *of)
+static void put_totals(struct buffer *o, const struct cache_layer *of)
 {
     put_number(o, "total_entries", (double)of->n_entries);
     put_number(o, "valid_entries", (double)(of->n_entries - of->n_expired));
@@ -121,54 +132,41 @@ static void put_totals(struct buffer *o, const struct layer *of)
 static void answer_stats(struct served_model *m, struct http_exchange *x, const struct wire_stats *stats)
 {
     struct response_cache_stats s;
+    struct similar_stats similar;
+    struct store_stats store;
     struct buffer o = {0};
     response_cache_stats(m->cache, &s);
+    const bool is_compared = response_cache_similar_stats(m->cache, &similar);
+    const bool is_stored = response_cache_store_stats(m->cache, &store);
     const struct cache_ratio ratio = cache_ratio(&s);
-    const struct layer memory = {"memory", &s.memory, s.n_entries, s.n_expired, s.n_bytes, s.n_evicted};
-    const struct layer store = {s.store_name,       &s.store,         s.cached.n_entries,
-                                s.cached.n_expired, s.cached.n_bytes, s.cached.n_evicted};
     json_out_raw(&o, "{\"object\":\"cache.stats\",");
-    put_totals(&o, s.store_name && s.cached.n_entries >= s.n_entries ? &store : &memory);
+    put_totals(
+        &o, &s.layers[is_stored && store.n_entries >= s.layers[CACHE_MEMORY].n_entries ? CACHE_STORE : CACHE_MEMORY]);
     put_number(&o, "hits", (double)ratio.n_hits);
     put_number(&o, "misses", (double)ratio.n_misses);
     put_number(&o, "hit_rate", ratio.rate);
-    put_number(&o, "joined", (double)s.n_joined);
-    put_number(&o, "stored", (double)s.n_stored);
-    put_number(&o, "not_stored", (double)s.n_not_stored);
-    put_number(&o, "resumed", (double)s.n_resumed);
-    put_number(&o, "tokens_resumed", (double)s.n_tokens_resumed);
+    put_rows(&o, &s, ROWS_FIRST);
     if (stats) {
         put_number(&o, "pinned_answers", stats->n_kept);
         put_number(&o, "pinned_blocks", stats->n_kept_blocks);
         put_number(&o, "pinned_bytes", (double)stats->kept_bytes);
     }
-    put_number(&o, "unseeded_hits", (double)s.n_unseeded_hits);
-    put_number(&o, "unsound", (double)s.n_unsound);
-    put_number(&o, "verified", (double)s.n_verified);
-    put_number(&o, "differing", (double)s.n_differing);
-    put_number(&o, "prompt_tokens_saved", (double)s.n_prompt_tokens_saved);
-    put_number(&o, "tokens_saved", (double)s.n_tokens_saved);
-    put_number(&o, "seconds_saved", s.seconds_saved);
+    put_rows(&o, &s, ROWS_LAST);
     if (m->price)
         put_number(&o, "money_saved", cache_money_saved(&s, m->price));
     put_number(&o, "live_requests", (double)generation_n_live(m));
     json_out_raw(&o, "\"layers\":{");
-    put_layer(&o, &memory);
-    if (s.store_name) {
-        json_out_raw(&o, ",");
-        put_layer(&o, &store);
-    }
-    if (s.compares) {
-        const struct layer similar = {"semantic", &s.similar.layer,  s.similar.n_entries,
-                                      0,          s.similar.n_bytes, s.similar.n_evicted};
-        json_out_raw(&o, ",");
-        put_layer(&o, &similar);
+    for (const struct cache_layer *l = s.layers; l < s.layers + N_CACHE_LAYERS; l++) {
+        if (l->name && l > s.layers)
+            json_out_raw(&o, ",");
+        if (l->name)
+            put_layer(&o, l);
     }
     json_out_raw(&o, "}");
-    if (s.compares)
-        put_similar(&o, &s);
-    if (s.store_name)
-        put_store(&o, &s.cached);
+    if (is_compared)
+        put_similar(&o, &s, &similar);
+    if (is_stored)
+        put_store(&o, &store);
     json_out_raw(&o, "}");
     http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);

@@ -47,8 +47,14 @@ static void answer_metrics(struct served_model *m, struct http_exchange *x, cons
     if (m->front->otlp)
         otlp = otlp_counts(m->front->otlp);
     struct response_cache_stats cache;
-    if (m->cache)
+    struct similar_stats similar;
+    struct store_stats store;
+    struct cache_figures figures = {.cache = &cache, .price = m->price};
+    if (m->cache) {
         response_cache_stats(m->cache, &cache);
+        figures.similar = response_cache_similar_stats(m->cache, &similar) ? &similar : NULL;
+        figures.store = response_cache_store_stats(m->cache, &store) ? &store : NULL;
+    }
     struct wire_stats second;
     const struct served_model *companion = second_of(m);
     const bool has_told = companion && companion->told;
@@ -67,8 +73,7 @@ static void answer_metrics(struct served_model *m, struct http_exchange *x, cons
                                         .n_waiting = turns_n_all(m->turns),
                                         .otlp = m->front->otlp ? &otlp : NULL,
                                         .arithmetic = m->facts->arithmetic,
-                                        .cache = m->cache ? &cache : NULL,
-                                        .price = m->price,
+                                        .cache = m->cache ? &figures : NULL,
                                         .max_model_len = m->facts->max_model_len};
     metrics_text(&o, m->counts, stats, &about);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);

@@ -31,24 +31,24 @@ static struct params_model model_of(const struct model_view *served)
 static bool apply_params(struct generation_job *g, const struct quire_doc *body)
 {
     struct request_job *j = &g->job;
-    struct params *p = g->params;
+    const struct params *p = g->params;
+    const struct params_body *once = g->once;
     session_keep(p->spec, json_field_get(body, "prompt_cache_key"));
     session_keep(p->spec, json_field_get(body, "session_id"));
-    j->model = model_name(j->models, j->served, p->model, &j->error);
+    j->model = model_name(j->models, j->served, once->model, &j->error);
     if (!j->model)
         return false;
     if (p->spec->n > j->served->config->max_choices)
         return api_bad(&j->error, "n", "%u is more than the %u choices of one request (--max-choices-per-request)",
                        p->spec->n, j->served->config->max_choices);
-    request_job_salt(j, p->cache_salt);
-    if (p->cache_salt)
-        g->answer_domain = quire_keyed_hash(&g->answer_domain, p->cache_salt, strlen(p->cache_salt));
-    if (p->cache.name_space) /* a salt is hashed once, so that no salt equals another's name space */
+    request_job_salt(j, once->cache_salt);
+    if (once->cache_salt)
+        g->answer_domain = quire_keyed_hash(&g->answer_domain, once->cache_salt, strlen(once->cache_salt));
+    const char *name = once->cache_name_space;
+    if (name) /* a salt is hashed once, so that no salt equals another's name space */
         for (int i = 0; i < 2; i++)
-            g->answer_domain = quire_keyed_hash(&g->answer_domain, p->cache.name_space, strlen(p->cache.name_space));
-    /* The body will be freed, and its borrowed strings with it. */
-    p->model = p->cache_salt = p->cache.name_space = NULL;
-    j->text->add_special = p->add_special;
+            g->answer_domain = quire_keyed_hash(&g->answer_domain, name, strlen(name));
+    j->text->add_special = once->add_special;
     j->text->skip_special = p->skip_special;
     j->text->want_text = p->echo;
     j->text->want_places = p->echo && p->spec->n_logprobs >= 0;
@@ -58,13 +58,13 @@ static bool apply_params(struct generation_job *g, const struct quire_doc *body)
 bool generation_job_params(struct generation_job *g, const struct quire_doc *body, bool chat)
 {
     const struct params_model model = model_of(g->job.served);
-    return params_read(g->params, body, chat, &model, &g->job.error) && apply_params(g, body);
+    return params_read(g->params, g->once, body, chat, &model, &g->job.error) && apply_params(g, body);
 }
 
 bool generation_job_common(struct generation_job *g, const struct quire_doc *body)
 {
     const struct params_model model = model_of(g->job.served);
-    return params_read_common(g->params, body, &model, &g->job.error) && apply_params(g, body);
+    return params_read_common(g->params, g->once, body, &model, &g->job.error) && apply_params(g, body);
 }
 
 bool generation_job_format(struct generation_job *g, struct quire_value format, const char *field)
@@ -77,12 +77,11 @@ static bool encode_bad_words(struct generation_job *g)
 {
     const struct model_view *served = g->job.served;
     struct params *p = g->params;
-    if (!p->bad_words.n)
+    if (!g->once->bad_words.n)
         return true;
     uint32_t *words = NULL;
-    bool ok = bad_words_encode(p->bad_words, served->config->text, served->facts->vocab_size, &words,
+    bool ok = bad_words_encode(g->once->bad_words, served->config->text, served->facts->vocab_size, &words,
                                &p->spec->n_bad_words, &g->job.error);
-    p->bad_words = (struct quire_value){0};
     p->spec->bad_words = words;
     return ok;
 }
@@ -92,13 +91,14 @@ static bool let_reason(struct generation_job *g)
 {
     struct params *p = g->params;
     const enum reasoning_format format = g->job.served->config->reasoning_format;
-    const bool is_bounded = p->thinking_budget >= 0;
+    const struct params_body *once = g->once;
+    const bool is_bounded = once->thinking_budget >= 0;
     if (is_bounded && format == REASONING_NONE)
-        return api_unsupported(&g->job.error, p->budget_name,
+        return api_unsupported(&g->job.error, once->budget_name,
                                "this model's chat template shows no reasoning (--reasoning-parser)");
     if (!is_bounded && (p->reasoning_format == REASONING_NONE || !p->grammar))
         return true;
-    return grammar_request_reason(&p->grammar, format, p->thinking_budget, p->budget_name, &g->job.error);
+    return grammar_request_reason(&p->grammar, format, once->thinking_budget, once->budget_name, &g->job.error);
 }
 
 /* ---- calls of the job ----------------------------------------------------------------------- */
@@ -110,7 +110,11 @@ static bool read_body(struct request_job *j, const struct quire_doc *body)
         g->params = calloc(1, sizeof *g->params);
     if (!g->params)
         return api_no_memory(&j->error);
-    if (!g->read(g, body) || !let_reason(g) || !encode_bad_words(g))
+    struct params_body once = {0};
+    g->once = &once;
+    const bool ok = g->read(g, body) && let_reason(g) && encode_bad_words(g);
+    g->once = NULL;
+    if (!ok)
         return false;
     j->text->truncates = g->params->truncate != 0;
     j->text->truncate_end = g->params->truncate_end;

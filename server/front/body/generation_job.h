@@ -15,6 +15,7 @@ struct generation_job {
     struct key256 answer_domain; /* domain of cached responses: the key's with a salt, or shared by all; plus a name
                                     space */
     struct params *params; /* malloc'd; NULL until the body is read */
+    struct params_body *once; /* borrowed; only while read() runs */
     char *echo; /* a JSON object with the request's fields that a reply repeats; malloc'd or NULL */
     struct question question; /* if the cache compares questions */
 };

@@ -134,10 +134,10 @@ static bool read_spec(struct params *p, const struct quire_doc *body, const stru
     return true;
 }
 
-static bool read_bad_words(struct params *p, const struct quire_doc *body, struct api_error *e)
+static bool read_bad_words(struct params_body *once, const struct quire_doc *body, struct api_error *e)
 {
-    p->bad_words = json_field_get(body, "bad_words");
-    return !p->bad_words.n || bad_words_check(p->bad_words, e);
+    once->bad_words = json_field_get(body, "bad_words");
+    return !once->bad_words.n || bad_words_check(once->bad_words, e);
 }
 
 static bool add_stop(struct params *p, const struct quire_doc *body, struct quire_value stop, const char *name,
@@ -246,11 +246,11 @@ static bool read_stream_options(struct params *p, const struct quire_doc *body, 
 }
 
 /* As in vLLM: -1 is no limit. */
-static bool read_thinking_budget(struct params *p, const struct quire_doc *body, struct api_error *e)
+static bool read_thinking_budget(struct params_body *once, const struct quire_doc *body, struct api_error *e)
 {
-    p->thinking_budget = -1;
-    p->budget_name = "thinking_token_budget";
-    return json_field_i64(body, p->budget_name, -1, INT32_MAX, &p->thinking_budget, e);
+    once->thinking_budget = -1;
+    once->budget_name = "thinking_token_budget";
+    return json_field_i64(body, once->budget_name, -1, INT32_MAX, &once->thinking_budget, e);
 }
 
 /* As in vLLM: how many tokens an event has. */
@@ -275,7 +275,7 @@ static bool read_service(struct params *p, const struct quire_doc *body, struct 
 static bool read_request_id(struct params *p, const struct quire_doc *body, struct api_error *e)
 {
     const char *id = NULL;
-    if (!json_field_string(body, "request_id", &id, e) || !json_field_string(body, "cache_salt", &p->cache_salt, e))
+    if (!json_field_string(body, "request_id", &id, e))
         return false;
     if (!id)
         return true;
@@ -288,12 +288,12 @@ static bool read_request_id(struct params *p, const struct quire_doc *body, stru
 }
 
 /* "use_cache": false means no_cache and no_store. */
-static bool read_cache(struct params *p, const struct quire_doc *body, struct api_error *e)
+static bool read_cache(struct params *p, struct params_body *once, const struct quire_doc *body, struct api_error *e)
 {
     struct quire_value cache = json_field_get(body, "cache");
     struct params_cache *c = &p->cache;
     bool use = true;
-    if (!json_field_bool(body, "use_cache", &use, e))
+    if (!json_field_string(body, "cache_salt", &once->cache_salt, e) || !json_field_bool(body, "use_cache", &use, e))
         return false;
     c->no_cache = c->no_store = !use;
     if (!cache.n)
@@ -309,8 +309,8 @@ static bool read_cache(struct params *p, const struct quire_doc *body, struct ap
         return false;
     if (name.n) {
         size_t n_bytes = 0;
-        c->name_space = json_is(name, QUIRE_STRING) ? quire_doc_text(body, name, &n_bytes) : NULL;
-        if (!c->name_space || n_bytes == 0 || n_bytes > 256)
+        once->cache_name_space = json_is(name, QUIRE_STRING) ? quire_doc_text(body, name, &n_bytes) : NULL;
+        if (!once->cache_name_space || n_bytes == 0 || n_bytes > 256)
             return api_bad(e, "cache.namespace", "must be a string of 1 to 256 bytes");
     }
     c->no_cache |= no_cache;
@@ -319,35 +319,36 @@ static bool read_cache(struct params *p, const struct quire_doc *body, struct ap
     return true;
 }
 
-bool params_read_common(struct params *p, const struct quire_doc *body, const struct params_model *model,
-                        struct api_error *e)
+bool params_read_common(struct params *p, struct params_body *once, const struct quire_doc *body,
+                        const struct params_model *model, struct api_error *e)
 {
+    *once = (struct params_body){0};
     *p = (struct params){.spec = malloc(sizeof *p->spec), .skip_special = true};
     if (!p->spec)
         return api_no_memory(e);
     request_spec_default(p->spec);
     return params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) &&
-           json_field_string(body, "model", &p->model, e) && json_field_bool(body, "stream", &p->stream, e) &&
-           read_spec(p, body, model, e) && read_bad_words(p, body, e) &&
+           json_field_string(body, "model", &once->model, e) && json_field_bool(body, "stream", &p->stream, e) &&
+           read_spec(p, body, model, e) && read_bad_words(once, body, e) &&
            grammar_request_read(body, whitespace_of(model), &p->grammar, e) &&
            json_field_bool(body, "include_stop_str_in_output", &p->include_stop, e) &&
            json_field_bool(body, "skip_special_tokens", &p->skip_special, e) && read_stream_interval(p, body, e) &&
-           read_thinking_budget(p, body, e) && read_service(p, body, e) && read_request_id(p, body, e) &&
-           read_cache(p, body, e);
+           read_thinking_budget(once, body, e) && read_service(p, body, e) && read_request_id(p, body, e) &&
+           read_cache(p, once, body, e);
 }
 
-bool params_read(struct params *p, const struct quire_doc *body, bool chat, const struct params_model *model,
-                 struct api_error *e)
+bool params_read(struct params *p, struct params_body *once, const struct quire_doc *body, bool chat,
+                 const struct params_model *model, struct api_error *e)
 {
-    if (!params_read_common(p, body, model, e) || !refuse_not_built(body, chat, e) ||
+    if (!params_read_common(p, once, body, model, e) || !refuse_not_built(body, chat, e) ||
         !params_format(p, json_field_get(body, "response_format"), "response_format", model, e))
         return false;
     if (!chat && !json_field_bool(body, "echo", &p->echo, e))
         return false;
-    p->add_special = !chat;
+    once->add_special = !chat;
     return read_stream_options(p, body, e) && params_stops(p, body, "stop", e) && read_logprobs(p, body, chat, e) &&
            read_length(p, body, chat, model->max_model_len, e) &&
-           json_field_bool(body, "add_special_tokens", &p->add_special, e) &&
+           json_field_bool(body, "add_special_tokens", &once->add_special, e) &&
            json_field_bool(body, "return_token_ids", &p->return_token_ids, e) &&
            json_field_bool(body, "return_tokens_as_token_ids", &p->tokens_as_ids, e);
 }

@@ -26,19 +26,23 @@
 struct params_cache {
     bool no_cache, no_store;
     uint32_t ttl_s, max_age_s; /* 0: not set */
-    const char *name_space; /* borrowed from the body; NULL: not set */
+};
+
+/* The fields that matter only while the body is read. Texts are borrowed from the body. */
+struct params_body {
+    const char *model; /* NULL: absent */
+    const char *cache_salt, *cache_name_space; /* NULL: not set */
+    struct quire_value bad_words; /* checked strings; empty: not set. generation_job.c encodes them */
+    int64_t thinking_budget; /* tokens of the reasoning; negative: no limit */
+    const char *budget_name; /* static; the field that set it */
+    bool add_special;
 };
 
 struct params {
-    const char *model;       /* from the request; borrowed from the body, NULL: absent */
     bool stream, include_usage, continuous_usage;
     /* Owned, malloc'd, with all it holds; NULL: not read. The prompt and the values from the engine or front end come
      * later. */
     struct request_spec *spec;
-    struct quire_value
-        /* checked strings, borrowed from the body; empty: not set. With a tokenizer, generation_job.c turns them into
-         * spec's */
-        bad_words;
     struct stop_set stops;
     struct grammar_request *grammar; /* the answer's form; owned; NULL: free. spec's grammar follows from it */
     bool has_priority;
@@ -49,8 +53,6 @@ struct params {
     const char *max_tokens_name; /* static: "max_tokens" or "max_completion_tokens" */
     uint32_t max_tokens; /* 0 if it is not in the request: up to the end of the context */
     bool clamps_max_tokens; /* to the context; otherwise too large a number is an error */
-    int64_t thinking_budget; /* tokens of the reasoning; negative: no limit */
-    const char *budget_name; /* static; the field that set it */
     bool streams_raw_calls; /* arguments of calls are passed on before it is known whether they are JSON */
     enum tool_format tool_format; /* the format in which the answer is parsed for calls */
     char *tools; /* the request's, if the format needs the types of arguments; owned, or NULL */
@@ -60,11 +62,10 @@ struct params {
     uint32_t stream_interval; /* tokens in an event of a stream */
     char *lead; /* chat: the beginning of a reply's content (echo); owned, or NULL */
     size_t n_lead;
-    bool include_stop, skip_special, return_token_ids, tokens_as_ids, echo, add_special;
+    bool include_stop, skip_special, return_token_ids, tokens_as_ids, echo;
     int64_t truncate; /* 0: no; -1: to the context; otherwise the number of tokens */
     bool truncate_end; /* cuts the prompt's end instead of its beginning */
     char request_id[65]; /* "": not set */
-    const char *cache_salt; /* borrowed from the body; NULL: not set */
     struct params_cache cache;
     struct response_record *response; /* of /v1/responses; owned, or NULL */
 };
@@ -76,16 +77,16 @@ struct params_model {
     bool flexible_whitespace; /* of JSON answers, by default */
 };
 
-/* For chat and completions. `body` must outlive p. Returns false with an error in e. Call params_free() always. */
-bool params_read(struct params *p, const struct quire_doc *body, bool chat, const struct params_model *model,
-                 struct api_error *e);
+/* For chat and completions. `body` must outlive `once`. Returns false with an error in e. Call params_free() always. */
+bool params_read(struct params *p, struct params_body *once, const struct quire_doc *body, bool chat,
+                 const struct params_model *model, struct api_error *e);
 void params_free(struct params *p);
 
 /* ---- for the routes that read fields of their own ---- */
 
 /* Reads the common fields of every generating route; p->max_tokens must still be set. Otherwise as params_read(). */
-bool params_read_common(struct params *p, const struct quire_doc *body, const struct params_model *model,
-                        struct api_error *e);
+bool params_read_common(struct params *p, struct params_body *once, const struct quire_doc *body,
+                        const struct params_model *model, struct api_error *e);
 /* Read stop strings and the number of tokens (minimum least) from the fields of these names. */
 bool params_stops(struct params *p, const struct quire_doc *body, const char *name, struct api_error *e);
 bool params_length(struct params *p, const struct quire_doc *body, const char *name, uint32_t least, uint32_t otherwise,

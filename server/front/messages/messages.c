@@ -129,8 +129,8 @@ static bool use_thinking(struct generation_job *g, const struct prompt *p)
                        g->params->max_tokens);
     /* A model without a reasoning has no use for a budget, and agents send one to every model. */
     if (budget > 0 && g->job.served->config->reasoning_format != REASONING_NONE) {
-        g->params->thinking_budget = budget;
-        g->params->budget_name = "thinking.budget_tokens";
+        g->once->thinking_budget = budget;
+        g->once->budget_name = "thinking.budget_tokens";
     }
     return true;
 }

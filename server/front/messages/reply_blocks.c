@@ -22,7 +22,7 @@ uint64_t reply_blocks_bytes(const struct reply_blocks *b)
 
 static struct reply_blocks *blocks_of(struct blocks_writer *w)
 {
-    return &w->c->parts->blocks;
+    return w->c->parts->blocks;
 }
 
 /* ---- one block ------------------------------------------------------------------------------ */

@@ -17,7 +17,7 @@ static void begin(struct reply *r, const struct generation_job *j)
 static void put_stop(struct buffer *o, const struct reply *r)
 {
     const struct choice *c = &r->prompts[0].choices[0];
-    const bool calls = c->parts->blocks.n_calls > 0, stops = c->stop_string >= 0 && !calls;
+    const bool calls = c->parts->blocks->n_calls > 0, stops = c->stop_string >= 0 && !calls;
     json_out_raw(o, "\"stop_reason\":");
     if (stops)
         json_out_raw(o, "\"stop_sequence\"");
@@ -183,6 +183,7 @@ static void whole(struct reply *r, struct buffer *o)
 }
 
 const struct api_dialect api_messages = {
+    .form = CHOICE_MESSAGE,
     .id_prefix = "msg_",
     .read = messages_read,
     .begin = begin,

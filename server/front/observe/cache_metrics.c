@@ -11,7 +11,8 @@ double cache_money_saved(const struct response_cache_stats *s, const struct cach
 
 struct cache_ratio cache_ratio(const struct response_cache_stats *s)
 {
-    struct cache_ratio r = {.n_hits = s->memory.n_hits + s->store.n_hits + s->n_joined + s->n_guarded[GUARD_NONE],
+    struct cache_ratio r = {.n_hits = s->layers[CACHE_MEMORY].stats.n_hits + s->layers[CACHE_STORE].stats.n_hits +
+                                      s->n_joined + s->n_guarded[GUARD_NONE],
                             .n_misses = s->n_computed};
     if (r.n_hits + r.n_misses > 0)
         r.rate = (double)r.n_hits / (double)(r.n_hits + r.n_misses);
@@ -47,34 +48,40 @@ static void put_counter(const struct writer *w, const char *name, const char *he
     put_sample(w, name, "", value);
 }
 
-struct layer {
-    char label[32]; /* ,layer="memory" */
-    const struct cache_layer_stats *stats;
-    uint64_t n_entries, n_bytes, n_evicted;
+/* ,layer="memory" */
+struct layer_label {
+    char text[32];
 };
+static struct layer_label label_of(const struct cache_layer *layer)
+{
+    struct layer_label label;
+    snprintf(label.text, sizeof label.text, ",layer=\"%s\"", layer->name);
+    return label;
+}
 
-static void put_latency(const struct writer *w, const struct layer *layer)
+static void put_latency(const struct writer *w, const struct cache_layer *layer)
 {
     static const char name[] = "quire:response_cache_lookup_seconds";
-    const struct cache_latency *l = &layer->stats->latency;
+    const struct cache_latency *l = &layer->stats.latency;
+    const struct layer_label of = label_of(layer);
     char label[192], full[64];
     uint64_t count = 0;
     snprintf(full, sizeof full, "%s_bucket", name);
     for (size_t i = 0; i < CACHE_LATENCY_BUCKETS; i++) {
         count += l->counts[i];
-        snprintf(label, sizeof label, "%.31s,le=\"%.15g\"", layer->label, cache_latency_bounds_s[i]);
+        snprintf(label, sizeof label, "%.31s,le=\"%.15g\"", of.text, cache_latency_bounds_s[i]);
         put_sample(w, full, label, (double)count);
     }
     count += l->counts[CACHE_LATENCY_BUCKETS];
-    snprintf(label, sizeof label, "%.31s,le=\"+Inf\"", layer->label);
+    snprintf(label, sizeof label, "%.31s,le=\"+Inf\"", of.text);
     put_sample(w, full, label, (double)count);
     snprintf(full, sizeof full, "%s_sum", name);
-    put_sample(w, full, layer->label, l->sum_s);
+    put_sample(w, full, of.text, l->sum_s);
     snprintf(full, sizeof full, "%s_count", name);
-    put_sample(w, full, layer->label, (double)count);
+    put_sample(w, full, of.text, (double)count);
 }
 
-static void put_layers(const struct writer *w, const struct layer *layers, size_t n)
+static void put_layers(const struct writer *w, const struct cache_layer *layers)
 {
     static const struct {
         const char *name, *type, *help;
@@ -88,16 +95,17 @@ static void put_layers(const struct writer *w, const struct layer *layers, size_
     };
     for (size_t row = 0; row < sizeof rows / sizeof *rows; row++) {
         put_type(w, rows[row].name, rows[row].type, rows[row].help);
-        for (size_t i = 0; i < n; i++) {
-            const struct layer *l = &layers[i];
-            const uint64_t values[] = {l->stats->n_lookups, l->stats->n_hits, l->stats->n_misses,
-                                       l->n_entries,        l->n_bytes,       l->n_evicted};
-            put_sample(w, rows[row].name, l->label, (double)values[row]);
+        for (const struct cache_layer *l = layers; l < layers + N_CACHE_LAYERS; l++) {
+            const uint64_t values[] = {l->stats.n_lookups, l->stats.n_hits, l->stats.n_misses,
+                                       l->n_entries,       l->n_bytes,      l->n_evicted};
+            if (l->name)
+                put_sample(w, rows[row].name, label_of(l).text, (double)values[row]);
         }
     }
     put_type(w, "quire:response_cache_lookup_seconds", "histogram", "How long looking took, by layer.");
-    for (size_t i = 0; i < n; i++)
-        put_latency(w, &layers[i]);
+    for (const struct cache_layer *l = layers; l < layers + N_CACHE_LAYERS; l++)
+        if (l->name)
+            put_latency(w, l);
 }
 
 static void put_store(const struct writer *w, const struct store_stats *s)
@@ -111,15 +119,16 @@ static void put_store(const struct writer *w, const struct store_stats *s)
     put_counter(w, "quire:response_cache_store_reconnects_total", "Times that it came back.", (double)s->n_reconnects);
 }
 
-static void put_similar(const struct writer *w, const struct response_cache_stats *s)
+static void put_similar(const struct writer *w, const struct response_cache_stats *s,
+                        const struct similar_stats *similar)
 {
     static const char guarded[] = "quire:semantic_cache_guarded_total", drafts[] = "quire:semantic_cache_drafts_total",
                       tokens[] = "quire:semantic_cache_draft_tokens_total";
     char label[80];
     put_counter(w, "quire:semantic_cache_late_total", "Questions whose vector did not come in time.",
-                (double)s->similar.n_late);
+                (double)similar->n_late);
     put_counter(w, "quire:semantic_cache_embedding_seconds_total", "What was waited for vectors of questions.",
-                s->similar.embedding.sum_s);
+                similar->embedding.sum_s);
     put_counter(w, "quire:semantic_cache_given_total", "Answers to similar questions that were given as they are.",
                 (double)s->n_guarded[GUARD_NONE]);
     put_type(w, guarded, "counter", "Answers to similar questions that were not given, by what differs.");
@@ -131,63 +140,50 @@ static void put_similar(const struct writer *w, const struct response_cache_stat
     for (int b = 0; b < SIMILAR_BANDS; b++) {
         snprintf(label, sizeof label, ",similarity_below=\"%.2f\"",
                  b < SIMILAR_BANDS - 1 ? (double)similar_bands[b] : 1.01);
-        put_sample(w, drafts, label, (double)s->similar.bands[b].n_drafts);
+        put_sample(w, drafts, label, (double)similar->bands[b].n_drafts);
     }
     put_type(w, tokens, "counter", "Tokens of these drafts that were tried, and those that were right.");
     for (int b = 0; b < SIMILAR_BANDS; b++) {
         const double below = b < SIMILAR_BANDS - 1 ? (double)similar_bands[b] : 1.01;
         snprintf(label, sizeof label, ",similarity_below=\"%.2f\",result=\"tried\"", below);
-        put_sample(w, tokens, label, (double)s->similar.bands[b].n_tried);
+        put_sample(w, tokens, label, (double)similar->bands[b].n_tried);
         snprintf(label, sizeof label, ",similarity_below=\"%.2f\",result=\"right\"", below);
-        put_sample(w, tokens, label, (double)s->similar.bands[b].n_right);
+        put_sample(w, tokens, label, (double)similar->bands[b].n_right);
     }
 }
 
-void cache_metrics_text(struct buffer *o, const char *labels, const struct response_cache_stats *s,
-                        const struct cache_price *price)
+/* The rows of server/cache/stats_rows.h. */
+static void put_rows(const struct writer *w, const struct response_cache_stats *s)
+{
+    const struct {
+        const char *name, *label, *help;
+        double value;
+    } rows[] = {
+#define ROW(member, type, group, name, label, help, key) {name, label, help, (double)s->member},
+        CACHE_STATS_ROWS(ROW)
+#undef ROW
+    };
+    const char *last = "";
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].name)
+            continue;
+        if (strcmp(rows[i].name, last) != 0)
+            put_type(w, rows[i].name, "counter", rows[i].help);
+        put_sample(w, rows[i].name, rows[i].label, rows[i].value);
+        last = rows[i].name;
+    }
+}
+
+void cache_metrics_text(struct buffer *o, const char *labels, const struct cache_figures *figures)
 {
     const struct writer w = {o, labels};
-    struct layer layers[3] = {{.label = ",layer=\"memory\"",
-                               .stats = &s->memory,
-                               .n_entries = s->n_entries,
-                               .n_bytes = s->n_bytes,
-                               .n_evicted = s->n_evicted},
-                              {.stats = &s->store,
-                               .n_entries = s->cached.n_entries,
-                               .n_bytes = s->cached.n_bytes,
-                               .n_evicted = s->cached.n_evicted}};
-    snprintf(layers[1].label, sizeof layers[1].label, ",layer=\"%s\"", s->store_name ? s->store_name : "");
-    size_t n_layers = s->store_name ? 2 : 1;
-    if (s->compares)
-        layers[n_layers++] = (struct layer){.label = ",layer=\"semantic\"",
-                                            .stats = &s->similar.layer,
-                                            .n_entries = s->similar.n_entries,
-                                            .n_bytes = s->similar.n_bytes,
-                                            .n_evicted = s->similar.n_evicted};
-    put_layers(&w, layers, n_layers);
-    if (s->compares)
-        put_similar(&w, s);
-    if (s->store_name)
-        put_store(&w, &s->cached);
-    put_counter(&w, "quire:response_cache_joined_total", "Requests that waited for an identical one in flight.",
-                (double)s->n_joined);
-    put_counter(&w, "quire:response_cache_computed_total", "Requests that were computed.", (double)s->n_computed);
-    put_counter(&w, "quire:response_cache_resumed_total",
-                "Of these, those that began as a shorter answer that was kept.", (double)s->n_resumed);
-    put_counter(&w, "quire:response_cache_tokens_resumed_total", "Tokens that these did not compute.",
-                (double)s->n_tokens_resumed);
-    put_counter(&w, "quire:response_cache_stored_total", "Answers that were kept.", (double)s->n_stored);
-    put_counter(&w, "quire:response_cache_unsound_total", "Answers of a store that were none, and thrown away.",
-                (double)s->n_unsound);
-    put_counter(&w, "quire:response_cache_verified_total", "Given answers that were computed again and are the same.",
-                (double)s->n_verified);
-    put_counter(&w, "quire:response_cache_differing_total", "Those that are not: 0, or a bug.", (double)s->n_differing);
-    put_type(&w, "quire:response_cache_tokens_saved_total", "counter", "Tokens that were not computed.");
-    put_sample(&w, "quire:response_cache_tokens_saved_total", ",kind=\"prompt\"", (double)s->n_prompt_tokens_saved);
-    put_sample(&w, "quire:response_cache_tokens_saved_total", ",kind=\"generated\"", (double)s->n_tokens_saved);
-    put_counter(&w, "quire:response_cache_seconds_saved_total", "What given answers took when they were computed.",
-                s->seconds_saved);
-    if (price)
+    put_layers(&w, figures->cache->layers);
+    if (figures->similar)
+        put_similar(&w, figures->cache, figures->similar);
+    if (figures->store)
+        put_store(&w, figures->store);
+    put_rows(&w, figures->cache);
+    if (figures->price)
         put_counter(&w, "quire:response_cache_money_saved_total", "What these tokens cost by --price-per-1k.",
-                    cache_money_saved(s, price));
+                    cache_money_saved(figures->cache, figures->price));
 }

@@ -19,8 +19,13 @@ struct cache_ratio {
 };
 struct cache_ratio cache_ratio(const struct response_cache_stats *s);
 
+struct cache_figures {
+    const struct response_cache_stats *cache;
+    const struct similar_stats *similar; /* NULL: questions are not compared */
+    const struct store_stats *store; /* NULL: there is no store */
+    const struct cache_price *price; /* NULL: not configured */
+};
 /* labels: on every sample, without the braces. */
-void cache_metrics_text(struct buffer *o, const char *labels, const struct response_cache_stats *s,
-                        const struct cache_price *price);
+void cache_metrics_text(struct buffer *o, const char *labels, const struct cache_figures *figures);
 
 #endif

@@ -25,22 +25,10 @@ static const double n_bounds[] = {1, 2, 5, 10, 20};
 
 void metrics_init(struct metrics *m)
 {
-    *m = (struct metrics){
-        .ttft = BOUNDS(ttft_bounds),
-        .itl = BOUNDS(itl_bounds),
-        .e2e = BOUNDS(e2e_bounds),
-        .prompt_tokens = BOUNDS(token_bounds),
-        .generation_tokens = BOUNDS(token_bounds),
-        .queue = BOUNDS(e2e_bounds),
-        .prefill = BOUNDS(e2e_bounds),
-        .decode = BOUNDS(e2e_bounds),
-        .inference = BOUNDS(e2e_bounds),
-        .tpot = BOUNDS(itl_bounds),
-        .n = BOUNDS(n_bounds),
-        .max_tokens = BOUNDS(token_bounds),
-        .most_tokens = BOUNDS(token_bounds),
-        .prefix_differs_at = BOUNDS(token_bounds),
-        .grammars = {.compile = BOUNDS(compile_bounds)},
+    *m = (struct metrics){.grammars = {.compile = BOUNDS(compile_bounds)},
+#define ROW(member, bounds, ...) .member = BOUNDS(bounds##_bounds),
+                          METRICS_HISTOGRAMS(ROW)
+#undef ROW
     };
 }
 
@@ -346,6 +334,18 @@ static void put_rank_waits(struct writer *w, const struct wire_stats *s)
     }
 }
 
+static void put_experts(struct writer *w, const struct wire_stats *s)
+{
+    static const char name[] = "quire:expert_tokens_total";
+    if (s->n_expert_tokens > 0)
+        put_type(w, name, "counter", "Tokens that an expert computed, over the layers.");
+    for (uint32_t i = 0; i < s->n_expert_tokens; i++) {
+        char label[32];
+        snprintf(label, sizeof label, ",expert=\"%u\"", i);
+        put_sample(w, name, "", label, (double)wire_expert_get(s, i));
+    }
+}
+
 /* b: the companion engine's statistics. n_waiting_here: choices whose prompts the engine has not received yet. */
 static void put_engine(struct writer *w, const struct wire_stats *s, const struct wire_stats *b,
                        uint64_t n_waiting_here)
@@ -355,6 +355,7 @@ static void put_engine(struct writer *w, const struct wire_stats *s, const struc
     put_cache_config(w, s);
     put_steps(w, s);
     put_rank_waits(w, s);
+    put_experts(w, s);
     put_rows(w, STATS_MAIN, &all, b);
     put_drafts(w, s);
     put_policy(w, s);
@@ -498,35 +499,35 @@ static void put_grammars(struct writer *w, const struct grammar_counts *g)
     put_histogram(w, "quire:grammar_compile_seconds", "Compilation of a grammar.", &g->compile);
 }
 
+enum histogram_shown { HISTOGRAM_PLAIN, HISTOGRAM_TO_LENGTH, HISTOGRAM_OF_BOTH, HISTOGRAM_TWICE };
+struct histogram_row {
+    size_t at; /* in struct metrics */
+    enum histogram_shown shown;
+    const char *name, *help;
+};
+#define ROW(member, bounds, shown, name, help) {offsetof(struct metrics, member), HISTOGRAM_##shown, name, help},
+static const struct histogram_row histogram_rows[] = {METRICS_HISTOGRAMS(ROW)};
+#undef ROW
+
+static const struct histogram *histogram_of(const struct metrics *m, const struct histogram_row *row)
+{
+    return (const struct histogram *)((const char *)m + row->at);
+}
+
 static void put_histograms(struct writer *w, const struct metrics *m, const struct metrics_about *about)
 {
-    put_histogram(w, "vllm:time_to_first_token_seconds", "From a request's arrival to its first token.", &m->ttft);
-    put_histogram(w, "vllm:inter_token_latency_seconds", "Between two tokens of a choice.", &m->itl);
-    put_histogram(w, "vllm:time_per_output_token_seconds",
-                  "What vllm:inter_token_latency_seconds was called before: the same.", &m->itl);
-    put_histogram(w, "vllm:request_time_per_output_token_seconds",
-                  "Mean time between two tokens of a choice, after its first.", &m->tpot);
-    put_histogram(w, "vllm:e2e_request_latency_seconds", "From a request's arrival to the end of its reply.", &m->e2e);
-    if (about->companion) {
-        struct writer second = second_of(w);
-        put_histogram_samples(&second, "vllm:e2e_request_latency_seconds", &about->companion->e2e, 0);
+    for (size_t i = 0; i < N_ROWS(histogram_rows); i++) {
+        const struct histogram_row *row = &histogram_rows[i];
+        put_histogram_to(w, row->name, row->help, histogram_of(m, row),
+                         row->shown == HISTOGRAM_TO_LENGTH ? about->max_model_len : 0);
+        if (row->shown == HISTOGRAM_TWICE)
+            put_histogram(w, "vllm:time_per_output_token_seconds",
+                          "What vllm:inter_token_latency_seconds was called before: the same.", histogram_of(m, row));
+        if (row->shown == HISTOGRAM_OF_BOTH && about->companion) {
+            struct writer second = second_of(w);
+            put_histogram_samples(&second, row->name, histogram_of(about->companion, row), 0);
+        }
     }
-    put_histogram(w, "vllm:request_queue_time_seconds", "Of a choice in the engine's queue.", &m->queue);
-    put_histogram(w, "vllm:request_prefill_time_seconds", "From the queue to a choice's first token.", &m->prefill);
-    put_histogram(w, "vllm:request_decode_time_seconds", "From a choice's first token to its last.", &m->decode);
-    put_histogram(w, "vllm:request_inference_time_seconds", "From the queue to a choice's last token.", &m->inference);
-    put_histogram_to(w, "vllm:request_prompt_tokens", "Prompt tokens of a request.", &m->prompt_tokens,
-                     about->max_model_len);
-    put_histogram_to(w, "vllm:request_generation_tokens", "Generated tokens of a choice.", &m->generation_tokens,
-                     about->max_model_len);
-    put_histogram_to(w, "vllm:request_max_num_generation_tokens", "Generated tokens of a request's longest choice.",
-                     &m->most_tokens, about->max_model_len);
-    put_histogram_to(w, "vllm:request_params_max_tokens", "max_tokens of a request.", &m->max_tokens,
-                     about->max_model_len);
-    put_histogram(w, "vllm:request_params_n", "n of a request.", &m->n);
-    put_histogram_to(w, "quire:prefix_differs_at_tokens",
-                     "The token at which a prompt first differs from the nearest one before it, of prompts that do.",
-                     &m->prefix_differs_at, about->max_model_len);
 }
 
 void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_stats *stats,
@@ -576,7 +577,7 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
         put_counter(&w, "quire:otlp_spans_dropped_total", "Spans that it did not take.", about->otlp->n_dropped);
     }
     if (about->cache)
-        cache_metrics_text(o, w.labels, about->cache, about->price);
+        cache_metrics_text(o, w.labels, about->cache);
     put_gauge(&w, "quire:http_connections", "Open connections.", about->n_connections);
     put_grammars(&w, &m->grammars);
     put_histograms(&w, m, about);

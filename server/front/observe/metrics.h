@@ -3,6 +3,7 @@
 #define QUIRE_FRONT_METRICS_H
 
 #include "server/front/observe/cache_metrics.h"
+#include "server/front/observe/histogram_rows.h"
 #include "server/front/output/json_out.h"
 #include "server/front/observe/otlp.h"
 #include "server/front/tenant/tenants.h"
@@ -43,18 +44,15 @@ struct grammar_counts {
     struct histogram compile; /* seconds */
 };
 
+#define METRICS_HISTOGRAM_MEMBER(member, ...) struct histogram member;
 struct metrics {
     uint64_t n_prompt_tokens, n_generation_tokens;
     uint64_t finished[METRICS_N_FINISHES]; /* choices */
     uint64_t n_refused;                    /* requests that got 429 */
     uint64_t n_vectors;                    /* texts or pairs in replies */
-    struct histogram ttft, itl, e2e, prompt_tokens, generation_tokens;
-    struct histogram queue, prefill, decode, inference, tpot; /* of choices */
-    struct histogram n, max_tokens, most_tokens;              /* of requests */
-    /* for prompts that differ from earlier ones: the position of the first different token */
-    struct histogram prefix_differs_at;
     struct grammar_counts grammars;
     struct answer_counts answers;
+    METRICS_HISTOGRAMS(METRICS_HISTOGRAM_MEMBER)
 };
 
 /* Other data for /metrics. */
@@ -70,8 +68,7 @@ struct metrics_about {
     uint64_t n_waiting; /* choices of prompts that were not yet submitted to the engine */
     const struct otlp_counts *otlp; /* NULL: no spans are exported */
     const char *arithmetic; /* identity of the engine's bits; empty: unknown */
-    const struct response_cache_stats *cache; /* NULL: the response cache is off */
-    const struct cache_price *price; /* NULL: not configured */
+    const struct cache_figures *cache; /* NULL: the response cache is off */
     uint32_t max_model_len; /* bounds of token counts end there, as in vLLM; 0: unknown */
 };
 

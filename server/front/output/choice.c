@@ -23,11 +23,31 @@ static void drop_text(void *context, const char *text, size_t n)
 }
 static const struct reasoning_sink no_sink = {drop_text, drop_text, NULL, NULL};
 
-struct choice *choice_list_new(uint32_t n, uint32_t first, const struct choice_rules *rules)
+/* Allocates the parts of this form for n choices. Returns false if memory is out. */
+static bool add_form(struct choice_parts *parts, uint32_t n, enum choice_form form)
+{
+    static const size_t bytes[] = {[CHOICE_CHAT] = sizeof *parts->chat,
+                                   [CHOICE_COMPLETION] = sizeof *parts->arrays,
+                                   [CHOICE_MESSAGE] = sizeof *parts->blocks,
+                                   [CHOICE_RESPONSE] = sizeof *parts->items};
+    void *all = calloc(n, bytes[form]);
+    for (uint32_t i = 0; all && i < n; i++) {
+        void *own = (char *)all + i * bytes[form];
+        switch (form) {
+        case CHOICE_CHAT: parts[i].chat = own; break;
+        case CHOICE_COMPLETION: parts[i].arrays = own; break;
+        case CHOICE_MESSAGE: parts[i].blocks = own; break;
+        case CHOICE_RESPONSE: parts[i].items = own; break;
+        }
+    }
+    return all != NULL;
+}
+
+struct choice *choice_list_new(uint32_t n, uint32_t first, enum choice_form form, const struct choice_rules *rules)
 {
     struct choice *choices = calloc(n, sizeof *choices);
     struct choice_parts *parts = calloc(n, sizeof *parts);
-    if (!choices || !parts) {
+    if (!choices || !parts || !add_form(parts, n, form)) {
         free(choices);
         free(parts);
         return NULL;
@@ -49,6 +69,10 @@ void choice_list_free(struct choice *choices, uint32_t n)
         return;
     for (uint32_t i = 0; i < n; i++)
         choice_close(&choices[i]);
+    free(choices->parts->chat);
+    free(choices->parts->arrays);
+    free(choices->parts->blocks);
+    free(choices->parts->items);
     free(choices->parts);
     free(choices);
 }
@@ -103,20 +127,27 @@ void choice_close(struct choice *c)
     choice_settle(c);
     buffer_free(&parts->text);
     buffer_free(&parts->token_ids);
-    buffer_free(&parts->logprobs);
-    logprobs_arrays_free(&parts->arrays);
     answer_parser_free(&parts->answer);
-    answer_parts_free(&parts->shown);
-    reply_blocks_free(&parts->blocks);
-    reply_items_free(&parts->items);
+    if (parts->chat) {
+        buffer_free(&parts->chat->logprobs);
+        answer_parts_free(&parts->chat->shown);
+    }
+    if (parts->arrays)
+        logprobs_arrays_free(parts->arrays);
+    if (parts->blocks)
+        reply_blocks_free(parts->blocks);
+    if (parts->items)
+        reply_items_free(parts->items);
 }
 
 uint64_t choice_bytes(const struct choice *c)
 {
     const struct choice_parts *parts = c->parts;
-    return parts->text.n + parts->shown.n_bytes + parts->token_ids.n + parts->logprobs.n +
-           logprobs_arrays_bytes(&parts->arrays) + reply_blocks_bytes(&parts->blocks) +
-           reply_items_bytes(&parts->items);
+    return parts->text.n + parts->token_ids.n +
+           (parts->chat ? parts->chat->shown.n_bytes + parts->chat->logprobs.n : 0) +
+           (parts->arrays ? logprobs_arrays_bytes(parts->arrays) : 0) +
+           (parts->blocks ? reply_blocks_bytes(parts->blocks) : 0) +
+           (parts->items ? reply_items_bytes(parts->items) : 0);
 }
 
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)

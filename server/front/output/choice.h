@@ -39,15 +39,25 @@ struct choice_waiting {
 
 enum choice_finish { CHOICE_RUNS, CHOICE_STOP, CHOICE_LENGTH };
 
+/* What chat completions collect of a choice, if the reply is not streamed. */
+struct choice_chat {
+    struct buffer logprobs;
+    struct answer_parts shown; /* what the parser found */
+};
+
+/* The form of a dialect's choices: the one part of a choice that belongs to that dialect alone. */
+enum choice_form { CHOICE_CHAT, CHOICE_COMPLETION, CHOICE_MESSAGE, CHOICE_RESPONSE };
+
 /* What the reply's dialect collects of a choice: of a reply that is not streamed, or to repeat it at a stream's end. */
 struct choice_parts {
-    struct buffer text, token_ids, logprobs;
-    struct logprobs_arrays arrays;
+    struct buffer text, token_ids;
     bool opened; /* streamed: its first event was sent */
-    struct answer_parser answer; /* for chats */
-    struct answer_parts shown; /* what it found; of a reply that is not streamed */
-    struct reply_blocks blocks; /* of Messages */
-    struct reply_items items; /* of Responses */
+    struct answer_parser answer; /* not for completions */
+    /* Only the one of the choice's form is set. It lies in an array of all choices of its prompt, as the parts do. */
+    struct choice_chat *chat;
+    struct logprobs_arrays *arrays; /* of completions */
+    struct reply_blocks *blocks; /* of Messages */
+    struct reply_items *items; /* of Responses */
 };
 
 struct choice {
@@ -69,7 +79,7 @@ struct choice {
 };
 
 /* n choices of one prompt, the first with this index. NULL: out of memory. */
-struct choice *choice_list_new(uint32_t n, uint32_t first, const struct choice_rules *rules);
+struct choice *choice_list_new(uint32_t n, uint32_t first, enum choice_form form, const struct choice_rules *rules);
 void choice_list_free(struct choice *choices, uint32_t n); /* NULL is allowed */
 /* Call it before the first token. prompt: for the detokenizer's context. QUIRE_NO_MEMORY. */
 int choice_open(struct choice *c, const struct choice_rules *rules, const uint32_t *prompt, size_t n_prompt,

@@ -69,7 +69,7 @@ void generation_choice_over(struct generation *g, const struct gen_prompt *p, co
 static void add_answer(struct answer_counts *counts, const struct choice *c)
 {
     const struct answer_parser *answer = &c->parts->answer;
-    const uint32_t n_as_text = c->parts->blocks.n_malformed;
+    const uint32_t n_as_text = c->parts->blocks ? c->parts->blocks->n_malformed : 0;
     counts->n_calls += answer->n_calls - n_as_text;
     counts->n_malformed += answer->tools.n_malformed + n_as_text;
     counts->n_reasoning += c->n_reasoning;

@@ -261,7 +261,8 @@ static void prompt_over(const struct params *params, struct reply_prompt *p)
     if (params->stream)
         logprobs_arrays_free(&p->arrays);
     for (uint32_t i = 0; params->stream && i < params->spec->n; i++)
-        logprobs_arrays_free(&p->choices[i].parts->arrays);
+        if (p->choices[i].parts->arrays)
+            logprobs_arrays_free(p->choices[i].parts->arrays);
 }
 
 static bool on_done(struct batch_prompt *batch, const struct wire_done *done)
@@ -411,7 +412,7 @@ static int prepare(struct generation *g, struct gen_prompt *p, struct quire_erro
 {
     uint32_t n = g->terms->params->spec->n, first = (uint32_t)(p - g->prompts) * n;
     p->batch.n_tokens = (uint32_t)p->reply->item.n_ids;
-    p->reply->choices = choice_list_new(n, first, &g->terms->rules);
+    p->reply->choices = choice_list_new(n, first, g->reply->dialect->form, &g->terms->rules);
     if (!p->reply->choices)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     return QUIRE_OK;

@@ -24,6 +24,7 @@ struct gen_piece {
 };
 
 struct api_dialect {
+    enum choice_form form; /* of its choices */
     const char *id_prefix; /* beginning of a reply's id, before the request's name */
     /* On the text pool: fills in the job from a request's body. */
     bool (*read)(struct generation_job *j, const struct quire_doc *body);

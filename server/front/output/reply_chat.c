@@ -184,7 +184,7 @@ static void finish(struct reply *r, struct reply_prompt *p, struct choice *c)
 
 static void collect(struct reply *r, struct choice *c, const struct gen_piece *piece)
 {
-    struct answer_parts *shown = &c->parts->shown;
+    struct answer_parts *shown = &c->parts->chat->shown;
     const struct answer_sink sink = answer_parts_sink(shown);
     struct gen_piece kept = *piece;
     if (answer_parser_is_needed(&c->parts->answer)) {
@@ -194,9 +194,9 @@ static void collect(struct reply *r, struct choice *c, const struct gen_piece *p
     choices_keep(r, c, &kept);
     if (piece->n_tokens == 0 || r->params->spec->n_logprobs < 0)
         return;
-    if (c->parts->logprobs.n > 0)
-        json_out_raw(&c->parts->logprobs, ",");
-    reply_put_logprobs(&c->parts->logprobs, r, piece);
+    if (c->parts->chat->logprobs.n > 0)
+        json_out_raw(&c->parts->chat->logprobs, ",");
+    reply_put_logprobs(&c->parts->chat->logprobs, r, piece);
 }
 
 struct message {
@@ -245,7 +245,7 @@ static void write_message(struct buffer *o, const struct message *m)
 
 static void put_message(struct buffer *o, const struct reply *r, struct choice *c)
 {
-    struct answer_parts *shown = &c->parts->shown;
+    struct answer_parts *shown = &c->parts->chat->shown;
     const struct answer_sink sink = answer_parts_sink(shown);
     struct message m = {0};
     buffer_append(&m.content, r->params->lead, r->params->n_lead);
@@ -268,7 +268,8 @@ static void put_choice(struct buffer *o, struct reply *r, struct reply_prompt *p
     json_out_raw(o, ",\"logprobs\":");
     if (r->params->spec->n_logprobs >= 0) {
         json_out_raw(o, "{\"content\":[");
-        buffer_append(o, c->parts->logprobs.data, c->parts->logprobs.n);
+        buffer_append(o, c->parts->chat->logprobs.data, c->parts->chat->logprobs.n);
+        o->failed |= c->parts->chat->logprobs.failed;
         json_out_raw(o, "],\"refusal\":null}");
     } else {
         json_out_raw(o, "null");
@@ -286,6 +287,7 @@ static void whole(struct reply *r, struct buffer *o)
 }
 
 const struct api_dialect api_chat = {
+    .form = CHOICE_CHAT,
     .id_prefix = "chatcmpl-",
     .read = chat_read,
     .begin = begin,

@@ -206,7 +206,7 @@ void choices_whole(struct reply *r, struct buffer *o,
         o->failed |= p->prompt_logprobs.failed;
         for (uint32_t j = 0; j < r->params->spec->n; j++) {
             struct choice *c = &p->choices[j];
-            o->failed |= c->parts->text.failed || c->parts->token_ids.failed || c->parts->logprobs.failed;
+            o->failed |= c->parts->text.failed || c->parts->token_ids.failed;
             json_out_raw(o, c->index > 0 ? ",{\"index\":" : "{\"index\":");
             json_out_u64(o, c->index);
             put_choice(o, r, p, c);

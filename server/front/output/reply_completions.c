@@ -39,7 +39,7 @@ static void add_logprobs(const struct reply *r, struct choice *c, const struct g
 {
     const struct logprobs_style style = reply_logprobs_style(r, r->params->spec->n_logprobs);
     for (uint32_t i = 0; i < piece->n_tokens; i++)
-        logprobs_arrays_add(&c->parts->arrays, &style, &piece->tokens[i].token, piece->tokens[i].offset);
+        logprobs_arrays_add(c->parts->arrays, &style, &piece->tokens[i].token, piece->tokens[i].offset);
 }
 
 static void put_token(struct reply *r, struct reply_prompt *p, struct choice *c, const struct gen_piece *piece)
@@ -52,9 +52,9 @@ static void put_token(struct reply *r, struct reply_prompt *p, struct choice *c,
     json_out_string(o, piece->text, piece->n_text);
     json_out_raw(o, ",\"logprobs\":");
     if (r->params->spec->n_logprobs >= 0 && piece->n_tokens > 0) {
-        logprobs_arrays_clear(&c->parts->arrays);
+        logprobs_arrays_clear(c->parts->arrays);
         add_logprobs(r, c, piece);
-        logprobs_arrays_json(o, NULL, &c->parts->arrays);
+        logprobs_arrays_json(o, NULL, c->parts->arrays);
     } else {
         json_out_raw(o, "null");
     }
@@ -96,7 +96,7 @@ static void put_choice(struct buffer *o, struct reply *r, struct reply_prompt *p
     }
     json_out_raw(o, ",\"logprobs\":");
     if (params->spec->n_logprobs >= 0)
-        logprobs_arrays_json(o, params->echo ? &p->arrays : NULL, &c->parts->arrays);
+        logprobs_arrays_json(o, params->echo ? &p->arrays : NULL, c->parts->arrays);
     else
         json_out_raw(o, "null");
     choices_put_finish(o, r, c);
@@ -112,6 +112,7 @@ static void whole(struct reply *r, struct buffer *o)
 }
 
 const struct api_dialect api_completions = {
+    .form = CHOICE_COMPLETION,
     .id_prefix = "cmpl-",
     .read = completions_read,
     .begin = begin,

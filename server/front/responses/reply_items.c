@@ -32,7 +32,7 @@ struct items_writer {
 
 static struct reply_items *items_of(const struct items_writer *w)
 {
-    return &w->c->parts->items;
+    return w->c->parts->items;
 }
 
 /* ---- one item ------------------------------------------------------------------------------- */

@@ -83,7 +83,7 @@ static void put_response(struct buffer *o, const struct reply *r, enum choice_fi
         json_out_raw(o, ",\"output\":[],\"usage\":null}");
         return;
     }
-    const struct buffer *items = &r->prompts[0].choices[0].parts->items.done;
+    const struct buffer *items = &r->prompts[0].choices[0].parts->items->done;
     json_out_raw(o, ",\"output\":[");
     r->params->response->output_at = o->n;
     r->params->response->n_output = items->n;
@@ -177,7 +177,7 @@ static void error(struct reply *r, const struct api_error *e)
 static void collect(struct reply *r, struct choice *c, const struct gen_piece *piece)
 {
     if (!reply_items_add(r, c, piece))
-        c->parts->items.done.failed = true;
+        c->parts->items->done.failed = true;
 }
 
 static void whole(struct reply *r, struct buffer *o)
@@ -190,6 +190,7 @@ static void whole(struct reply *r, struct buffer *o)
 }
 
 const struct api_dialect api_responses = {
+    .form = CHOICE_RESPONSE,
     .id_prefix = "resp_",
     .read = responses_read,
     .begin = begin,

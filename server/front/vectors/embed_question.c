@@ -6,15 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct embedding {
+/* The question's text, and its ids once the pool has made them. It belongs to the pool while it is there. */
+struct question_text {
     struct text_job job; /* first member, for the pool */
-    TAILQ_ENTRY(embedding) link;
-    struct served_model *served;
+    struct embedding *owner;
+    const struct quire_text *tokenizer;
     const struct model_facts *facts; /* facts about the engine at its arrival; holds a reference */
     char *text;
     size_t n_text;
     uint32_t *ids;
     size_t n_ids;
+};
+
+struct embedding {
+    TAILQ_ENTRY(embedding) link;
+    struct served_model *served;
+    struct question_text *text;
     void (*done)(void *context, const float *vector, uint32_t n_numbers);
     void *context;
     struct prompt_batch batch;
@@ -23,12 +30,19 @@ struct embedding {
     float *values;
 };
 
+static void text_free(struct question_text *t)
+{
+    model_facts_release(t->facts);
+    free(t->text);
+    free(t->ids);
+    free(t);
+}
+
 static void embedding_free(struct embedding *e)
 {
-    free(e->text);
-    free(e->ids);
+    if (!e->in_pool)
+        text_free(e->text);
     free(e->values);
-    model_facts_release(e->facts);
     free(e);
 }
 
@@ -36,7 +50,7 @@ static void finish(void *owner)
 {
     struct embedding *e = owner;
     TAILQ_REMOVE(&e->served->embeddings, e, link);
-    e->done(e->context, e->values, e->values ? e->facts->vector_size : 0);
+    e->done(e->context, e->values, e->values ? e->text->facts->vector_size : 0);
     embedding_free(e);
 }
 
@@ -56,16 +70,16 @@ static void on_vector(struct batch_prompt *p, const struct wire_vector *vector)
 {
     struct embedding *e = p->batch->owner;
     if (!e->values)
-        e->values = vectors_numbers(e->facts, vector);
+        e->values = vectors_numbers(e->text->facts, vector);
 }
 
 /* ---- text → ids → the engine ---------------------------------------------------------------- */
 
 static bool work(struct text_job *job)
 {
-    struct embedding *e = (struct embedding *)job;
-    (void)vectors_encode(e->served->config->text, e->text, e->n_text, e->facts->max_model_len, &e->ids,
-                         &e->n_ids); /* empty: it gets no vector */
+    struct question_text *t = (struct question_text *)job;
+    (void)vectors_encode(t->tokenizer, t->text, t->n_text, t->facts->max_model_len, &t->ids,
+                         &t->n_ids); /* empty: it gets no vector */
     return false;
 }
 
@@ -73,8 +87,8 @@ static int submit(struct batch_prompt *p, struct quire_error *err)
 {
     const struct embedding *e = p->batch->owner;
     struct request_spec s;
-    vectors_spec(&s, e->ids, e->n_ids);
-    s.tenant = e->job.tenant;
+    vectors_spec(&s, e->text->ids, e->text->n_ids);
+    s.tenant = e->text->job.tenant;
     return prompt_batch_send(p, &s, NULL, err);
 }
 
@@ -89,21 +103,22 @@ static const struct prompt_batch_calls batch_calls = {
 
 static void on_text(struct text_job *job)
 {
-    struct embedding *e = (struct embedding *)job;
+    const struct question_text *t = (struct question_text *)job;
+    struct embedding *e = t->owner;
     struct api_error why;
     e->in_pool = false;
-    if (e->n_ids == 0 || !front_can_serve(e->served, &why)) {
+    if (t->n_ids == 0 || !front_can_serve(e->served, &why)) {
         finish(e);
         return;
     }
-    e->prompt.n_tokens = (uint32_t)e->n_ids;
+    e->prompt.n_tokens = (uint32_t)t->n_ids;
     prompt_batch_begin(&e->batch, e->served, &batch_calls, e, NULL, &e->prompt, 1, 1);
     prompt_batch_start(&e->batch);
 }
 
 static void release(struct text_job *job)
 {
-    embedding_free((struct embedding *)job);
+    text_free((struct question_text *)job);
 }
 
 /* ---- as an embedder ------------------------------------------------------------------------- */
@@ -111,6 +126,25 @@ static void release(struct text_job *job)
 static bool can_embed(const struct served_model *m)
 {
     return !m->front->draining && upstream_is_connected(m->upstream) && m->facts->vector_size > 0;
+}
+
+static struct question_text *text_new(const struct served_model *m, const char *text, size_t n, uint32_t tenant)
+{
+    struct question_text *t = calloc(1, sizeof *t);
+    if (!t)
+        return NULL;
+    *t = (struct question_text){
+        .job = {.work = work, .done = on_text, .release = release, .tenant = tenant, .n_bytes = n},
+        .tokenizer = m->config->text,
+        .facts = model_facts_hold(m->facts),
+        .text = malloc(n + 1),
+        .n_text = n};
+    if (!t->text) {
+        text_free(t);
+        return NULL;
+    }
+    memcpy(t->text, text, n);
+    return t;
 }
 
 static struct embedding *embed(void *self, const char *text, size_t n, uint32_t tenant,
@@ -121,17 +155,14 @@ static struct embedding *embed(void *self, const char *text, size_t n, uint32_t 
     if (!e)
         return NULL;
     *e = (struct embedding){
-        .served = m, .facts = model_facts_hold(m->facts), .n_text = n, .done = done, .context = context};
-    e->text = malloc(n + 1);
+        .served = m, .text = text_new(m, text, n, tenant), .done = done, .context = context, .in_pool = true};
     if (!e->text) {
-        embedding_free(e);
+        free(e);
         return NULL;
     }
-    memcpy(e->text, text, n);
-    e->job = (struct text_job){.work = work, .done = on_text, .release = release, .tenant = tenant, .n_bytes = n};
-    e->in_pool = true;
+    e->text->owner = e;
     TAILQ_INSERT_TAIL(&m->embeddings, e, link);
-    text_pool_submit(m->front->pool, &e->job);
+    text_pool_submit(m->front->pool, &e->text->job);
     return e;
 }
 
@@ -139,11 +170,10 @@ static void cancel(void *self, struct embedding *e)
 {
     struct served_model *m = self;
     TAILQ_REMOVE(&m->embeddings, e, link);
-    if (e->in_pool) {
-        text_pool_cancel(m->front->pool, &e->job);
-        return;
-    }
-    prompt_batch_end(&e->batch);
+    if (e->in_pool)
+        text_pool_cancel(m->front->pool, &e->text->job);
+    else
+        prompt_batch_end(&e->batch);
     embedding_free(e);
 }
 

@@ -1,23 +1,15 @@
 """KV blocks of cached responses: in a small pool with other requests in between, a conversation that continues after
 a cached response finds its blocks if the pool reserves a share for them."""
 
-import json
-import urllib.request
-
 from conftest import MODEL, Server
-from test_redis_cache import wait_until
+from rig import answered, clear_cache, stats, wait_until
 
 BLOCK = 16
 
 
 def ask(server, body, path="/v1/completions"):
-    request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
-    reply = json.loads(urllib.request.urlopen(request, timeout=60).read())
+    reply = answered(server, path, body).json()
     return reply["choices"][0], reply["usage"]
-
-
-def stats(server):
-    return json.loads(urllib.request.urlopen(server.url + "/cache/stats", timeout=20).read())
 
 
 QUESTION = {"prompt": "Once upon a time there was a dog who", "temperature": 0, "ignore_eos": True}
@@ -45,7 +37,7 @@ def goes_on(*options, n_hits=2):
             ask(server, {**QUESTION, "max_tokens": 64})
         churn(server)
         # The engine's figures are as old as its last step.
-        wait_until(lambda: server.metric("quire:pinned_answer_kv_blocks") == stats(server)["pinned_blocks"], 20)
+        wait_until(lambda: server.metric("quire:pinned_answer_kv_blocks") == stats(server)["pinned_blocks"])
         told = stats(server)
         before = server.metric("vllm:prefix_cache_queries_total"), server.metric("vllm:prefix_cache_hits_total")
         answer, usage = ask(server, {**QUESTION, "max_tokens": 120})
@@ -53,9 +45,9 @@ def goes_on(*options, n_hits=2):
         n_asked = server.metric("vllm:prefix_cache_queries_total") - before[0]
         assert n_asked == usage["prompt_tokens"] + 64
         n_computed = n_asked - (server.metric("vllm:prefix_cache_hits_total") - before[1])
-        urllib.request.urlopen(urllib.request.Request(server.url + "/cache/clear", method="POST"), timeout=20).read()
+        clear_cache(server)
         ask(server, {"prompt": "a", "max_tokens": 1})
-        wait_until(lambda: server.metric("quire:pinned_answer_kv_blocks") == 0, 20)
+        wait_until(lambda: server.metric("quire:pinned_answer_kv_blocks") == 0)
         assert server.metric("quire:kv_blocks_leaked") == 0
         return n_computed, answer, told
     finally:

@@ -12,15 +12,15 @@ import json
 import os
 import shutil
 import struct
-import urllib.error
-import urllib.request
 
 import pytest
+import rig
 from conftest import MODEL, ROOT, Server
-from test_redis_cache import redis, wait_until  # noqa: F401: a fixture
+from rig import wait_until
+from test_redis_cache import redis  # noqa: F401: a fixture
 from test_embeddings import model as with_letters
 from test_commands import quire
-from test_gguf import SIZES, Gguf, array, demo, f32, string, text_value, u32
+from test_gguf import Gguf, array, demo, f32, text_value, u32
 
 GOLDENS = ROOT / "tests" / "goldens"
 SAMPLE = 24
@@ -293,13 +293,11 @@ QUESTIONS = [
 def ask(server, question):
     """The answer in a reply, and x-quire-cache."""
     path, body = question
-    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"content-type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            got, how = json.loads(reply.read()), reply.headers["x-quire-cache"]
-    except urllib.error.HTTPError as e:
-        return [e.code, json.loads(e.read())], "error"
-    return [got["choices"], got["usage"]["prompt_tokens"], got["usage"]["completion_tokens"]], how
+    reply = rig.ask(server, path, body)
+    got = reply.json()
+    if reply.status != 200:
+        return [reply.status, got], "error"
+    return [got["choices"], got["usage"]["prompt_tokens"], got["usage"]["completion_tokens"]], reply.cache
 
 
 FLAGS = ("--port", "0", "--served-model-name", "demo", "--threads", "1", "--kv-cache-memory", "32M")
@@ -438,6 +436,7 @@ def test_edits_of_a_checkpoints_files(kind, tiny, tmp_path):
     run_drawn(list(edits_of_folder(model)), settle_one, tmp_path)
 
 
+@pytest.mark.wide
 def test_edits_of_a_gguf_files_keys(tiny, tmp_path):
     model = demo(tmp_path / "demo.gguf")
     answers = fill(model, tmp_path / "stores", tiny)
@@ -456,15 +455,11 @@ TEXTS = ["tell me about a dog", "Where IS the ball?", "abc " * 60, "caf\u00e9 [S
 
 
 def vectors(server):
-    request = urllib.request.Request(server.url + "/v1/embeddings", json.dumps({"model": "model", "input": TEXTS, "encoding_format": "base64"}).encode(),
-                                     {"content-type": "application/json"})
-    try:
-        return [d["embedding"] for d in json.loads(urllib.request.urlopen(request, timeout=60).read())["data"]]
-    except urllib.error.HTTPError as e:
-        return e.code
+    reply = rig.ask(server, "/v1/embeddings", {"model": "model", "input": TEXTS, "encoding_format": "base64"})
+    return [d["embedding"] for d in reply.json()["data"]] if reply.status == 200 else reply.status
 
 
-@pytest.mark.parametrize("golden", ["bert_dense", "qwen3_last"])
+@pytest.mark.parametrize("golden", ["bert_dense", pytest.param("qwen3_last", marks=pytest.mark.wide)])
 def test_edits_of_an_embedding_model(golden, tmp_path):
     """Vectors cached under another identity are not used."""
     model = with_letters(tmp_path / "model", golden)

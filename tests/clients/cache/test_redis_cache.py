@@ -1,25 +1,21 @@
 """Responses cached in a Redis: a real redis-server with faults, and servers that share it."""
 
-import json
 import re
 import signal
 import socket
 import subprocess
-import time
-import urllib.request
 
 import pytest
 
 from conftest import MODEL, QUIRE
+from rig import answered, clear_cache, free_port, stats, wait_until
 
 SECRET = "s3cr3t"
 
 
 class Redis:
     def __init__(self):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            self.port = s.getsockname()[1]
+        self.port = free_port()
         self.start()
 
     def start(self):
@@ -56,13 +52,6 @@ class Redis:
         return f"redis://:{SECRET}@localhost:{self.port}"
 
 
-def wait_until(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 @pytest.fixture
 def redis():
     r = Redis()
@@ -74,15 +63,9 @@ def serve(start, redis):
     return start("serve", MODEL, "--port", "0", "--max-model-len", "512", "--log-requests", "--response-cache", redis.url)
 
 
-def post(server, path, body):
-    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=20) as reply:
-        return reply.headers.get("x-quire-cache"), json.load(reply)
-
-
 def ask(server, prompt):
-    cache, said = post(server, "/v1/completions", {"prompt": prompt, "max_tokens": 8, "seed": 1, "logprobs": 2})
-    return cache, said["choices"]
+    reply = answered(server, "/v1/completions", {"prompt": prompt, "max_tokens": 8, "seed": 1, "logprobs": 2})
+    return reply.cache, reply.json()["choices"]
 
 
 def ask_all(server, word):
@@ -92,12 +75,8 @@ def ask_all(server, word):
     return [answer for _, answer in got], sum(cache == "exact" for cache, _ in got)
 
 
-def store(server):
-    return json.load(urllib.request.urlopen(server.url + "/cache/stats", timeout=20))
-
-
 def connected(server):
-    return store(server)["store"]["connected"]
+    return stats(server)["store"]["connected"]
 
 
 def test_servers_share_answers_and_find_them_after_a_restart(start, redis):
@@ -107,8 +86,7 @@ def test_servers_share_answers_and_find_them_after_a_restart(start, redis):
     assert n_exact == 0
     wait_until(lambda: len(redis.names()) == 8)
     again, n_exact = ask_all(second, "one")
-    stats = store(second)
-    assert again == answers and n_exact > 0 and stats["layers"]["redis"]["hits"] == n_exact
+    assert again == answers and n_exact > 0 and stats(second)["layers"]["redis"]["hits"] == n_exact
     assert second.metric("quire:response_cache_store_up") == 1
     others, _ = ask_all(first, "two")
     assert first.stop() == 0 and second.stop() == 0  # a clean stop waits for pending writes
@@ -119,8 +97,7 @@ def test_servers_share_answers_and_find_them_after_a_restart(start, redis):
         again, n_exact = ask_all(third, word)
         assert again == said and n_exact > 0
     redis.ask("SET", "quire:mine", 1)
-    cleared = post(third, "/cache/clear", {})[1]
-    assert cleared == {"cleared": True, "removed": 16} and redis.names() == [] and redis.ask("GET", "quire:mine") == b"$1\r\n"
+    assert clear_cache(third) == {"cleared": True, "removed": 16} and redis.names() == [] and redis.ask("GET", "quire:mine") == b"$1\r\n"
     assert third.stop() == 0
     assert re.search(r"request.*cache=redis", third.output())
     for s in (first, second, third):
@@ -135,14 +112,14 @@ def test_a_redis_that_is_paused_killed_and_filled_with_garbage(start, redis):
     for name in redis.names():
         redis.ask("SETRANGE", name, 200, "garbage")
     again, n_exact = ask_all(other, "one")
-    assert again == answers and n_exact == 0 and store(other)["unsound"] > 0
+    assert again == answers and n_exact == 0 and stats(other)["unsound"] > 0
     redis.process.send_signal(signal.SIGSTOP)
     assert ask_all(server, "paused")[1] == 0
     assert ask_all(server, "one") == (answers, 8)  # from memory
     redis.process.send_signal(signal.SIGCONT)
     redis.kill()
     wait_until(lambda: not connected(server) and not connected(other))
-    assert ask_all(server, "gone")[1] == 0 and store(server)["store"]["away"] > 0
+    assert ask_all(server, "gone")[1] == 0 and stats(server)["store"]["away"] > 0
     redis.start()
     wait_until(lambda: connected(server) and connected(other))
     answers, _ = ask_all(server, "back")

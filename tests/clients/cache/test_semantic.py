@@ -4,12 +4,11 @@ whatever was requested before."""
 import json
 import random
 import subprocess
-import urllib.request
 
 import pytest
 from conftest import ALWAYS_GUESSES, MODEL, QUIRE, Server
+from rig import answered, clear_cache, stats, wait_until
 from test_embeddings import model
-from test_redis_cache import wait_until
 
 OPENERS = ["tell me about", "what is", "explain", "describe", "please explain", "do not explain"]
 THINGS = ["the sun", "a dog", "the cat", "rain", "the red dog", "two cats"]
@@ -33,13 +32,11 @@ def servers(tiny):
 
 def ask(server, body, path="/v1/chat/completions"):
     """The text of the reply, and the headers."""
-    request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as reply:
-        text = reply.read().decode()
-        if not body.get("stream"):
-            return json.loads(text)["choices"], reply.headers
-        events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-        return [e["choices"] for e in events if e["choices"]], reply.headers
+    reply = answered(server, path, body)
+    if not body.get("stream"):
+        return reply.json()["choices"], reply.headers
+    events = [json.loads(line[6:]) for line in reply.text.splitlines() if line.startswith("data: {")]
+    return [e["choices"] for e in events if e["choices"]], reply.headers
 
 
 def drafted(server, *bodies):
@@ -51,10 +48,6 @@ def drafted(server, *bodies):
         if headers["x-quire-cache"] == "draft":
             return got, headers
     raise AssertionError("never a draft")
-
-
-def stats(server):
-    return json.loads(urllib.request.urlopen(server.url + "/cache/stats", timeout=20).read())
 
 
 def test_all_layers_on_equals_all_off(servers):
@@ -154,7 +147,7 @@ def test_vectors_are_kept_beside_the_file(start, tiny, tmp_path):
     third = start("serve", MODEL, *flags)
     assert stats(third)["layers"]["semantic"]["entries"] == 0 and len(list(tmp_path.glob("answers.db.vectors.old-*"))) == 1
     ask(third, body("a cat"))
-    urllib.request.urlopen(urllib.request.Request(third.url + "/cache/clear", method="POST"), timeout=20).read()
+    clear_cache(third)
     assert stats(third)["layers"]["semantic"]["entries"] == 0
     assert third.stop() == 0, third.output()
     assert "not vectors" not in vectors.read_text(errors="replace")

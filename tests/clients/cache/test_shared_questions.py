@@ -5,14 +5,14 @@ import hashlib
 import socket
 import struct
 import time
-import urllib.request
 
 import pytest
 
 from conftest import ALWAYS_GUESSES, MODEL
+from rig import clear_cache, stats, wait_until
 from test_embeddings import model
-from test_redis_cache import SECRET, Redis, connected, wait_until
-from test_semantic import ask, drafted, stats
+from test_redis_cache import SECRET, Redis, connected
+from test_semantic import ask, drafted
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +80,6 @@ ASKED = "tell me about the dog please"
 IN_OTHER_WORDS = [body(text) for text in ("please tell me about the dog", "tell me about the dog", "about the dog please tell me")]
 
 
-def post(server, path):
-    return urllib.request.urlopen(urllib.request.Request(server.url + path, method="POST"), timeout=20).read()
-
-
 def test_what_another_server_answered_is_found_by_its_vector(start, redis, tiny):
     first, second = serve(start, redis, tiny), serve(start, redis, tiny)
     want = ask(first, body(ASKED))[0]
@@ -101,7 +97,7 @@ def test_what_another_server_answered_is_found_by_its_vector(start, redis, tiny)
     [name] = streams(redis)
     assert 0 < int(command(redis, "TTL", name)[1:]) <= 2592060
     # A clear removes the entries of all servers, also of servers that start later.
-    post(first, "/cache/clear")
+    clear_cache(first)
     wait_until(lambda: entries(first) == entries(second) == entries(third) == 0)
     assert said(first, "what is rain") == "miss"
     wait_until(lambda: entries(second) == entries(third) == 1)

@@ -3,13 +3,12 @@ responses in the cache."""
 
 import json
 import subprocess
-import urllib.request
 
 import pytest
 
 from conftest import MODEL, QUIRE
+from rig import answered, stats, stream, wait_until
 from test_embeddings import model
-from test_redis_cache import wait_until
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 
@@ -25,13 +24,8 @@ def text(prompt, **more):
 def ask(server, body):
     """The layer that answered, and the reply."""
     path = CHAT if "messages" in body else TEXT
-    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as reply:
-        return reply.headers["x-quire-cache"], json.load(reply)
-
-
-def stats(server):
-    return json.load(urllib.request.urlopen(server.url + "/cache/stats", timeout=20))
+    reply = answered(server, path, body)
+    return reply.cache, reply.json()
 
 
 def lines(tmp_path, *all_lines):
@@ -81,10 +75,8 @@ def test_the_most_valuable_come_first_within_a_budget(server, tmp_path):
 
 def test_it_waits_while_others_ask(server, tmp_path):
     """It waits while an unread stream runs; the time budget ends it."""
-    request = urllib.request.Request(server.url + TEXT, json.dumps(text("a story", max_tokens=900, ignore_eos=True, stream=True)).encode(),
-                                     {"Content-Type": "application/json"})
-    with urllib.request.urlopen(request, timeout=60) as stream:
-        stream.readline()
+    with stream(server, TEXT, text("a story", max_tokens=900, ignore_eos=True, stream=True)) as unread:
+        unread.readline()
         live = stats(server)["live_requests"]
         got = warm(server, lines(tmp_path, text("quiet")), "--json", "--budget-seconds", 0.3)
         still = stats(server)["live_requests"]

@@ -1,7 +1,10 @@
 """Mixtures of experts: what inspect tells, experts in one tensor, and files and options that are refused by one line."""
 
 import json
+import re
+import urllib.request
 
+from conftest import MODEL as DEMO
 from conftest import ROOT
 from test_commands import quire
 from test_unused import changed, inspected, tensors_of, write
@@ -46,13 +49,22 @@ def test_experts_that_do_not_add_up(tmp_path):
     tensors = tensors_of(MODEL / "model.safetensors")
     copy = changed(tmp_path, MODEL, num_experts=19)
     refused(copy, "experts.18.")
-    refused(changed(tmp_path, MODEL, num_experts=17), "experts.17.")
+    refused(changed(tmp_path, MODEL, num_experts=17), "mlp.gate.weight", "expected [17, 96]")
     copy = changed(tmp_path, MODEL)
     name = f"{PART}7.down_proj.weight"
     write(copy / "model.safetensors", {n: t for n, t in tensors.items() if n != name})
     refused(copy, name)
     write(copy / "model.safetensors", tensors | joined(tensors, "up_proj"))
     refused(copy, "model.safetensors", f"{PART}up_proj.weight", "a second time")
+    name = "model.layers.1.mlp.gate.weight"
+    dtype, _, data = tensors[name]
+    for n in 17, 19:
+        write(copy / "model.safetensors", tensors | {name: (dtype, [n, 96], (data + data)[:n * 96 * 2])})
+        refused(copy, "model.safetensors", name, "expected [18, 96]", f"got [{n}, 96]")
+    write(copy / "model.safetensors", {n: t for n, t in tensors.items() if n != name})
+    refused(copy, "model.safetensors", name, "missing")
+    write(copy / "model.safetensors", tensors | {f"{PART}3.up_proj.weight": ("BF16", [1 << 32, 1 << 32, 2], b"")})
+    refused(copy, "model.safetensors", f"{PART}3.up_proj.weight", "shape: the product overflows")
     refused(changed(tmp_path, MODEL, num_experts_per_tok=19), "num_experts_per_tok: is 19, but there are 18 experts")
 
 
@@ -75,6 +87,14 @@ def test_parts_that_gpt_oss_lacks(tmp_path):
     for name in ("self_attn.sinks", "mlp.experts.gate_up_proj_bias", "mlp.experts.down_proj", "mlp.router.bias"):
         copy = without(tmp_path, GPT_OSS, f"model.layers.1.{name}")
         not_opened(copy, f"model.layers.1.{name}")
+
+
+def test_memory_of_experts_that_are_quantized():
+    """Put in order and quantized they take room once; down's rows of 26 columns stay as they are."""
+    got = quire("plan", GPT_OSS, "--quantization", "int8", "--json")
+    experts = 7 * (2 * 2688 + 96 * 26 * 2)  # rows of gate, and of up, on 64 bytes
+    attention = (192 + 2 * 64) * 102 + 96 * 204
+    assert json.loads(got.stdout)["regrouped_bytes"] == 3 * (experts + attention) + 320 * 102, got.stdout
 
 
 def test_shapes_of_all_experts(tmp_path):
@@ -105,14 +125,71 @@ def test_mxfp4_that_does_not_add_up(tmp_path):
     refused(changed(tmp_path, MXFP4, {STACK: ("BF16", [5, 96, 64], bytes(5 * 96 * 64 * 2))}), STACK, "in addition")
     refused(changed(tmp_path, MXFP4, quantization_config=None), f"{STACK}_blocks", "quantization_config is missing")
     refused(changed(tmp_path, MXFP4, num_local_experts=6), "must be [6, 64, 3, 16]")
-    wider = {f"{STACK}_blocks": ("U8", [5, 96, 3, 16], bytes(5 * 96 * 48)), f"{STACK}_scales": ("U8", [5, 96, 3], bytes(1440))}
+    wider = {f"{STACK}_blocks": ("U8", [5, 96, 3, 16], bytes(5 * 96 * 48)), f"{STACK}_scales": ("U8", [5, 96, 3], bytes(1440)),
+             f"{STACK}_bias": ("BF16", [5, 96], bytes(2 * 5 * 96))}
     refused(changed(tmp_path, MXFP4, wider, intermediate_size=48), "rows of 48 columns are not whole groups of 32")
     bad = scales[2][:100] + b"\xff" + scales[2][101:]
     not_opened(changed(tmp_path, MXFP4, {f"{STACK}_scales": (*scales[:2], bad)}), f"{STACK}_scales", "element 100 is 255")
 
 
-def test_devices_and_ranks_without_experts():
-    refused(MODEL, "--tensor-parallel-size 2", "mixture of experts", command="plan", options=("--tensor-parallel-size", "2"))
-    got = quire("plan", MODEL, "--pipeline-parallel-size", "2", "--json")
-    assert len(json.loads(got.stdout)["ranks"]) == 2, got.stdout
+def planned(model, *options):
+    got = quire("plan", model, "--json", "--threads", "1", *options)
+    assert got.returncode == 0, got.stderr
+    return json.loads(got.stdout)
+
+
+def test_ranks_hold_parts_of_experts_or_whole_ones():
+    """Two layers of 18 experts of 22 inner columns, and one MLP of 118: the first rank has 16 of 22 and 64 of 118; BF16."""
+    one, columns, whole = (planned(MODEL, *options) for options in (
+        (), ("-tp", "2"), ("-tp", "2", "--enable-expert-parallel")))
+    assert len(planned(MODEL, "--pipeline-parallel-size", "2")["ranks"]) == 2
+    per_column = 3 * 96 * 2
+    first, second = (r["weight_bytes"] for r in columns["ranks"])
+    even, also = (r["weight_bytes"] for r in whole["ranks"])
+    assert even - also == (64 - 54) * per_column
+    assert first - even == 2 * 18 * (16 - 11) * per_column and second - also == 2 * 18 * (6 - 11) * per_column
+    alone = planned(MODEL, "--enable-expert-parallel")
+    assert alone["weight_bytes"] == one["weight_bytes"] and alone["total_bytes"] == one["total_bytes"]
+
+
+def test_devices_and_ranks_without_experts(tmp_path):
     refused(MODEL, "mixture of experts", "--device cpu", command="plan", options=("--device", "h100"))
+    refused(ROOT / "tests" / "goldens" / "models" / "qwen3", "--enable-expert-parallel", "not a mixture", command="plan",
+            options=("--enable-expert-parallel",))
+    few = changed(tmp_path, MODEL, num_experts=1, num_experts_per_tok=1)
+    tensors = tensors_of(MODEL / "model.safetensors")
+    gates = {n: (d, [1, 96], raw[:192]) for n, (d, _, raw) in tensors.items() if n.endswith("mlp.gate.weight")}
+    write(few / "model.safetensors", {n: t for n, t in (tensors | gates).items() if "experts." not in n or ".experts.0." in n})
+    refused(few, "num_experts 1", "ranks: 1", command="plan", options=("-tp", "2", "--enable-expert-parallel"))
+
+
+def demo_of_experts(tmp_path):
+    """The demo model with its MLP as each of four experts. Routers of zeros choose the first two, with equal weights."""
+    tensors, layers = tensors_of(DEMO / "model.safetensors"), range(4)
+    for layer in layers:
+        mlp = f"model.layers.{layer}.mlp."
+        for part in ("gate_proj", "up_proj", "down_proj"):
+            dtype, shape, data = tensors.pop(f"{mlp}{part}.weight")
+            for e in range(4):
+                tensors[f"{mlp}experts.{e}.{part}.weight"] = (dtype, shape, data)
+            tensors[f"{mlp}shared_expert.{part}.weight"] = (dtype, shape, bytes(len(data)))
+        tensors[f"{mlp}gate.weight"] = ("F16", [4, 256], bytes(2 * 4 * 256))
+        tensors[f"{mlp}shared_expert_gate.weight"] = ("F16", [1, 256], bytes(2 * 256))
+    copy = changed(tmp_path, DEMO, architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", num_experts=4,
+                   num_experts_per_tok=2, moe_intermediate_size=640, shared_expert_intermediate_size=640, norm_topk_prob=True)
+    write(copy / "model.safetensors", tensors)
+    return copy
+
+
+def test_the_load_of_experts_in_metrics(tmp_path, start):
+    model, texts = demo_of_experts(tmp_path), set()
+    for options in (), ("-tp", "2"), ("-tp", "2", "--enable-expert-parallel"), ("-pp", "2"):
+        server = start("serve", model, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1", *options)
+        got = server.client().completions.create(model="demo", prompt="Once upon a time", max_tokens=40, temperature=0, logprobs=3)
+        texts.add((got.choices[0].text, got.choices[0].logprobs.model_dump_json()))
+        text = urllib.request.urlopen(server.url + "/metrics").read().decode()
+        load = {int(e): float(n) for e, n in re.findall(r'quire:expert_tokens_total\{[^}]*expert="(\d+)"\} ([0-9.e+]+)', text)}
+        assert load[0] == load[1] > 0 and load[2] == load[3] == 0 and len(load) == 4, load
+        assert re.search(r"quire:expert_imbalance\{[^}]*\} 2\b", text), text
+        assert server.stop() == 0
+    assert len(texts) == 1

@@ -12,7 +12,8 @@ import pytest
 import yaml
 
 from conftest import MODEL, ROOT, cannot_run
-from test_hosts import ASK, MPIS, Group, free_port, ip, lose, two_hosts
+from rig import free_port
+from test_hosts import ASK, MPIS, Group, ip, lose, two_hosts
 from test_ranks import LONG, streamed
 
 QUIRE = ROOT / "build-simt" / "quire"
@@ -93,7 +94,7 @@ def test_mpirun_gives_the_answers_of_one_gpu(start, expected, mpi):
     assert "rank 1 computes on GPU 1 at 0000:01:00" in server.output()
     listening = subprocess.run(["ss", "-Hltnp", f"sport = :{server.port}"], capture_output=True, text=True).stdout
     os.kill(int(listening.split("pid=")[1].split(",")[0]), signal.SIGTERM)
-    assert server.process.wait(30) == 0, server.output()
+    assert server.process.wait(60) == 0, server.output()
 
 
 def test_a_process_may_see_its_own_gpu_alone(group, expected):
@@ -146,7 +147,7 @@ def test_a_cut_network_ends_both_sides(two_hosts, start):
         ip("-n", two_hosts[1], "link", "set", "wire1", "down")
         rest = asks.communicate(timeout=60)[0]
         assert '"error"' in rest and "rank 1 (" in rest, rest[-600:]
-        assert ranks.first.process.wait(30) == 1 and ranks.ends() == [1]
+        assert ranks.first.process.wait(60) == 1 and ranks.ends() == [1]
         assert "rank 0 (" in ranks.others[0].stdout.read()
     finally:
         ranks.close()

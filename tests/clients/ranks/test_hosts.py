@@ -7,27 +7,20 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import time
-import urllib.request
 
 import openai
 import pytest
 import yaml
 
 from conftest import MODEL, QUIRE, ROOT, cannot_run
+from rig import free_port
 from test_ranks import LONG, answers, is_gone, streamed
 
 SERVE = ["serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1"]
 
 pytestmark = pytest.mark.wide
-
-
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
 
 
 class Group:
@@ -114,7 +107,7 @@ def test_mpirun_gives_the_answers_of_one_process(start, expected, mpi, n, stages
     # Rank 0 receives SIGTERM, and mpirun ends with success.
     listening = subprocess.run(["ss", "-Hltnp", f"sport = :{server.port}"], capture_output=True, text=True).stdout
     os.kill(int(listening.split("pid=")[1].split(",")[0]), signal.SIGTERM)
-    assert server.process.wait(30) == 0, server.output()
+    assert server.process.wait(60) == 0, server.output()
 
 
 @pytest.mark.parametrize("mpi", MPIS)
@@ -139,7 +132,7 @@ def test_mpirun_leaves_nothing_of_a_rank_that_is_killed(start):
     ranks = children(proxy)
     rank, = (pid for pid in ranks if b"\0PMI_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read())
     os.kill(rank, signal.SIGKILL)
-    assert server.process.wait(30) != 0
+    assert server.process.wait(60) != 0
     reply.close()
     assert all(map(is_gone, ranks))
 
@@ -164,7 +157,7 @@ def lose(ranks, reply, lost, how):
     rest = reply.read().decode()
     assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
     assert time.monotonic() - since < 30  # 5 s, on a busy machine
-    assert ranks.first.process.wait(30) == 1, ranks.first.output()
+    assert ranks.first.process.wait(60) == 1, ranks.first.output()
     os.kill(ranks.others[lost - 1].pid, signal.SIGKILL)
     codes = ranks.ends()
     assert codes.pop(lost - 1) == -signal.SIGKILL and codes == [1] * len(codes)
@@ -186,7 +179,7 @@ def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
         cannot_run(f"tracing fails: {os.strerror(ctypes.get_errno())}")
     rest = reply.read().decode()
     assert '"error"' in rest and "rank 1 (" in rest and "within 4.0 s: it hangs" in rest, rest[-600:]
-    assert ranks.first.process.wait(30) == 1
+    assert ranks.first.process.wait(60) == 1
     assert os.WIFSTOPPED(os.waitpid(rank.pid, 0)[1])
     assert rank.wait(30) == -signal.SIGALRM
 
@@ -195,7 +188,7 @@ def test_an_idle_rank_that_is_stopped_is_noticed(group):
     """No request waits for it: its silence reveals it."""
     ranks = group(2, "-tp", 2)
     os.kill(ranks.others[0].pid, signal.SIGSTOP)
-    assert ranks.first.process.wait(30) == 1
+    assert ranks.first.process.wait(60) == 1
     assert "rank 1 (" in ranks.first.output() and "sent no data for 3." in ranks.first.output()
 
 
@@ -246,7 +239,7 @@ def test_a_signal_to_all_is_rank_0s_and_twice_is_meant(group):
     time.sleep(0.05)  # it would end at once; if that is late, this check sees nothing
     assert answers(ranks.first) and ranks.others[0].poll() is None
     ranks.others[0].send_signal(signal.SIGTERM)
-    assert ranks.ends() == [-signal.SIGTERM] and ranks.first.process.wait(30) == 1
+    assert ranks.ends() == [-signal.SIGTERM] and ranks.first.process.wait(60) == 1
     # A rank that still waits for the others has nothing to finish.
     alone = subprocess.Popen([str(QUIRE), *map(str, SERVE), "-tp", "2", "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", str(free_port())])
     time.sleep(0.3)
@@ -372,7 +365,7 @@ def test_a_cut_network_ends_both_sides(two_hosts, start, is_busy):
         if is_busy:
             rest = asks.communicate(timeout=60)[0]
             assert '"error"' in rest and "rank 1 (" in rest, rest[-600:]
-        assert first.process.wait(30) == 1 and "rank 1 (" in first.output(), first.output()
+        assert first.process.wait(60) == 1 and "rank 1 (" in first.output(), first.output()
         assert time.monotonic() - since < 30  # 5 s, on a busy machine
         assert other.wait(30) == 1
         assert "rank 0 (" in other.stdout.read()

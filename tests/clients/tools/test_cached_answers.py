@@ -1,9 +1,9 @@
 """A cached answer with calls and reasoning: every API returns the same as when it was computed, streamed or not."""
 
 import json
-import urllib.request
 
 import pytest
+import rig
 from test_tools import CALL, OTHER, FakeServer, model  # noqa: F401 (a fixture)
 
 TEXT = "<think>\nI look.\n</think>\n\nSo: " + CALL + "\n" + OTHER
@@ -11,9 +11,8 @@ QWEN = "<tool_call>\n<function=weather>\n<parameter=city>\n7\n</parameter>\n</fu
 
 
 def post(server, path, body):
-    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), {"content-type": "application/json"})
-    with urllib.request.urlopen(request, timeout=30) as reply:
-        return reply.headers["x-quire-cache"], reply.read().decode()
+    reply = rig.answered(server, path, body)
+    return reply.cache, reply.text
 
 
 def of_chat(body, stream):

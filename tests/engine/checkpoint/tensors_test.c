@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "engine/checkpoint/checkpoint.h"
-#include "../described.h"
+#include "tests/engine/fixtures/described.h"
 #include "engine/model/describe.h"
 #include "engine/model/share.h"
 #include "engine/model/tensor_table.h"

@@ -6,7 +6,7 @@
 #include "kernels/args/norm.h"
 #include "kernels/backend.h"
 #include "kernels/open.h"
-#include "tests/engine/client.h"
+#include "tests/engine/fixtures/client.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

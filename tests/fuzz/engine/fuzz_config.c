@@ -3,15 +3,40 @@
 #include "../fuzz.h"
 
 #include "engine/model/describe.h"
+#include "kernels/args/moe.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Sizes that every byte count is made of: their products, with 32 bits for each number, must not pass 2^63. */
+static void check_block(const struct model_config *d, const struct model_block *block)
+{
+    const struct model_experts *e = &block->experts;
+    if (block->kind == BLOCK_MLP && block->mlp.inner_size == 0)
+        abort();
+    if (block->kind == BLOCK_ATTENTION && block->attention.rope >= d->n_ropes)
+        abort();
+    if (block->kind != BLOCK_EXPERTS)
+        return;
+    if (e->n_used == 0 || e->n_used > e->n_experts || e->n_used > K_MOE_MAX_USED || e->n_experts > K_MOE_MAX_EXPERTS ||
+        e->inner_size == 0 || !(e->scale > 0) || !(e->scale < INFINITY))
+        abort();
+    const double numbers = (double)e->n_experts * e->inner_size * d->hidden_size * 3 * d->n_layers;
+    const double shared = (double)e->shared_size * d->hidden_size * 3 * d->n_layers;
+    if (numbers * 4 > 0x1p62 || shared * 4 > 0x1p62)
+        abort();
+}
+
 static void check(const struct model_config *d)
 {
+    for (uint32_t l = 0; l < d->n_layers; l++)
+        for (uint32_t i = 0; i < d->layers[l].n_blocks; i++)
+            check_block(d, &d->layers[l].blocks[i]);
     float inv_freq[128];
     const struct model_attention *a = &d->layers[0].blocks[0].attention;
-    const uint32_t inner_size = d->layers[0].blocks[1].mlp.inner_size;
+    const struct model_block *second = &d->layers[0].blocks[1];
+    const uint32_t inner_size = second->kind == BLOCK_EXPERTS ? second->experts.inner_size : second->mlp.inner_size;
     if (d->n_layers == 0 || d->n_layers > MODEL_MAX_LAYERS || d->tokens.n_eos > MODEL_MAX_EOS || d->vocab_size == 0 ||
         d->vocab_size > 1u << 22 || d->hidden_size == 0 || inner_size == 0 || d->max_position == 0 ||
         d->max_position > 1u << 26)

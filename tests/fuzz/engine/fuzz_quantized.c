@@ -31,10 +31,16 @@ static void read_view(const struct k_weight_view *v)
         }
 }
 
-static void view(const struct checkpoint *st, const struct quantization *how)
+static void view(const struct checkpoint *st, const struct quantization *how, struct quantized_place place)
 {
-    struct quantized_matrix m = {
-        .checkpoint = st, .how = how, .name = "m", .n_rows = ROWS, .n_cols = COLS, .n_threads = 1, .is_read = true};
+    struct quantized_matrix m = {.checkpoint = st,
+                                 .how = how,
+                                 .name = "m",
+                                 .n_rows = ROWS,
+                                 .n_cols = COLS,
+                                 .place = place,
+                                 .n_threads = 1,
+                                 .is_read = true};
     struct quantized_arena counted = {0}, made = {0};
     struct k_weight_view v;
     struct quire_error err;
@@ -94,7 +100,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (status == QUIRE_OK && json_is_object(config) && split && (image = malloc(n - n_config)) != NULL) {
         memcpy(image, split + 1, n - n_config - 1); /* on a boundary of its own */
         if (checkpoint_open_memory(image, n - n_config - 1, &st, &err) == QUIRE_OK) {
-            view(st, &how);
+            view(st, &how, (struct quantized_place){.count = 0});
+            view(st, &how, (struct quantized_place){.count = 3, .index = 2, .first = 1, .step = 2});
             quantize(st, K_PACKING_Q8_0);
             quantize(st, K_PACKING_Q4_0);
             quantize(st, K_PACKING_PLANES);

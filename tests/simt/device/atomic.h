@@ -9,7 +9,8 @@
 
 #include <stddef.h>
 
-#include "tests/simt/device/scalar.h"
+#include "tests/simt/device/bits.h"
+#include "tests/simt/device/min_max.h"
 
 namespace simt
 {

@@ -1,4 +1,4 @@
-/* 16-bit floats: __half and __nv_bfloat16, their pairs, and the conversions to and from f32.
+/* 16-bit floats: __half and __nv_bfloat16, and the conversions to and from f32. Pairs of them: half_pairs.h.
  *
  * Conversions give the hardware's bits: round to nearest even, denormals kept, overflow to infinity, and a single NaN
  * for all NaNs (f16 and bf16 0x7fff, f32 from f16 0x7fffffff; f32 from bf16 keeps the bits). Arithmetic on halves is
@@ -10,8 +10,7 @@
 
 #include <stdint.h>
 
-#include "tests/simt/device/scalar.h"
-#include "tests/simt/device/vector_types.h"
+#include "tests/simt/device/bits.h"
 
 /* The compiler's names of two instructions. Including immintrin.h for them took 0.8 s for each file with kernels. */
 typedef float simt_4_floats __attribute__((vector_size(16)));
@@ -55,18 +54,8 @@ SIMT_HALF(__half, simt_f16_of_f32, simt_f32_of_f16)
 SIMT_HALF(__nv_bfloat16, simt_bf16_of_f32, simt_f32_of_bf16)
 #undef SIMT_HALF
 
-struct alignas(4) __half2 {
-    __half x, y;
-};
-
-struct alignas(4) __nv_bfloat162 {
-    __nv_bfloat16 x, y;
-};
-
 typedef __half half;
-typedef __half2 half2;
 typedef __nv_bfloat16 nv_bfloat16;
-typedef __nv_bfloat162 nv_bfloat162;
 
 inline __half __ushort_as_half(unsigned short bits)
 {
@@ -116,88 +105,6 @@ inline __nv_bfloat16 __float2bfloat16_rn(float x)
 inline float __bfloat162float(__nv_bfloat16 x)
 {
     return (float)x;
-}
-
-/* ---- pairs: x is the low half of the word ---- */
-
-inline __half2 __halves2half2(__half x, __half y)
-{
-    return {x, y};
-}
-
-inline __half2 __half2half2(__half x)
-{
-    return {x, x};
-}
-
-inline __half2 __floats2half2_rn(float x, float y)
-{
-    return {__half(x), __half(y)};
-}
-
-inline __half2 __float2half2_rn(float x)
-{
-    return {__half(x), __half(x)};
-}
-
-inline __half2 __float22half2_rn(float2 v)
-{
-    return {__half(v.x), __half(v.y)};
-}
-
-inline float2 __half22float2(__half2 v)
-{
-    return {(float)v.x, (float)v.y};
-}
-
-inline __half __low2half(__half2 v)
-{
-    return v.x;
-}
-
-inline __half __high2half(__half2 v)
-{
-    return v.y;
-}
-
-inline float __low2float(__half2 v)
-{
-    return (float)v.x;
-}
-
-inline float __high2float(__half2 v)
-{
-    return (float)v.y;
-}
-
-inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 x, __nv_bfloat16 y)
-{
-    return {x, y};
-}
-
-inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y)
-{
-    return {__nv_bfloat16(x), __nv_bfloat16(y)};
-}
-
-inline __nv_bfloat162 __float22bfloat162_rn(float2 v)
-{
-    return {__nv_bfloat16(v.x), __nv_bfloat16(v.y)};
-}
-
-inline float2 __bfloat1622float2(__nv_bfloat162 v)
-{
-    return {(float)v.x, (float)v.y};
-}
-
-inline __nv_bfloat16 __low2bfloat16(__nv_bfloat162 v)
-{
-    return v.x;
-}
-
-inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 v)
-{
-    return v.y;
 }
 
 #endif

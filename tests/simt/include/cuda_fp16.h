@@ -2,6 +2,6 @@
 #ifndef QUIRE_SIMT_CUDA_FP16_H
 #define QUIRE_SIMT_CUDA_FP16_H
 
-#include "tests/simt/device/half.h"
+#include "tests/simt/device/half_pairs.h"
 
 #endif

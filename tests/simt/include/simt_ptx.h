@@ -4,7 +4,7 @@
 
 #include "tests/simt/device/copy.h"
 #include "tests/simt/device/system.h"
-#include "tests/simt/device/warp.h"
+#include "tests/simt/device/meeting.h"
 
 inline void ldmatrix_x4(uint32_t (&r)[4], const void *row, SIMT_SITE)
 {

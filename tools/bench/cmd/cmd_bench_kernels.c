@@ -17,44 +17,54 @@
 #define BENCH_MAX_CASES 256
 #define CASE_LIMIT_S 60 /* of a device: the longest takes 3 s */
 
-struct bench {
-    /* from the command line */
+struct kernels_options { /* as given */
     const char *device, *filter, *kernel;
     uint32_t n_threads;
     double limit_gb_s, limit_tflop_s; /* of a device; 0: not given */
     bool json, quick;
     struct bench_shape shape;
+};
 
-    const struct op_case *cases; /* the table's, or the shape's */
-    size_t n_all;
-    struct op_case from_shape[BENCH_SHAPE_MAX_CASES];
-
-    struct bench_limits *limits; /* of host memory: from the first case on */
+struct target { /* the backend under test */
     bool is_device, wide;
-    bool is_supported[BENCH_MAX_CASES]; /* of each of the cases */
-    double read_gb_s, fma_gflop_s; /* the best case's limits */
     const char *isa, *limits_from;
-    char backend[16], description[192];
-    uint32_t n_cases, n_lacking, n_rows; /* n_rows: of the JSON so far */
+    char name[16], description[192];
+};
+
+struct selection { /* the cases to measure; they do not change once they are chosen */
+    const struct op_case *cases; /* [n_all] the table's, or the shape's */
+    size_t n_all;
+    bool is_supported[BENCH_MAX_CASES]; /* of each of the cases */
+    uint32_t n_cases, n_lacking;
     struct isolate_range range; /* of the cases, that this process measures */
     int name_width; /* of the longest case's name */
+};
+
+struct bench {
+    const struct kernels_options *options;
+    struct target target;
+    struct selection chosen;
+
+    struct bench_limits *limits; /* of host memory: from the first case on */
+    double read_gb_s, fma_gflop_s; /* the best case's limits */
+    uint32_t n_rows; /* of the JSON so far */
 };
 
 /* ---- the report ---- */
 
 static void print_heading(const struct bench *bench)
 {
-    if (bench->is_device)
+    if (bench->target.is_device)
         printf("%s\n%s, recorded as a graph where the operation can be, with the 10th and 90th\n"
                "percentiles; share: of the given limit that binds\n\n",
-               bench->description, bench->quick ? "one call each" : "median of 31 bursts of calls");
+               bench->target.description, bench->options->quick ? "one call each" : "median of 31 bursts of calls");
     else
         printf("%s, %u threads; %s, with the 10th and 90th percentiles\n"
                "share: of the limit that binds (reading memory, or FMA), measured between the calls; cases\n"
                "whose data the step has in a cache have none\n\n",
-               bench->description, bench->n_threads,
-               bench->quick ? "one call each" : "median of 5 to 31 calls within a step");
-    printf("%-*s %10s %21s %8s %9s  %-13s %s\n", bench->name_width, "case", "median us", "10 %  -  90 %", "GB/s",
+               bench->target.description, bench->options->n_threads,
+               bench->options->quick ? "one call each" : "median of 5 to 31 calls within a step");
+    printf("%-*s %10s %21s %8s %9s  %-13s %s\n", bench->chosen.name_width, "case", "median us", "10 %  -  90 %", "GB/s",
            "GFLOP/s", "share", "kernel");
     fflush(stdout); /* also where the first case hangs */
 }
@@ -79,9 +89,10 @@ static int print_json_line(json_t *object, const char *before, const char *after
 
 static int print_json_heading(const struct bench *bench)
 {
-    return print_json_line(json_pack("{s:s, s:s, s:s, s:i, s:s?, s:i}", "device", bench->backend, "description",
-                                     bench->description, "isa", bench->isa, "threads", (int)bench->n_threads, "limits",
-                                     bench->limits_from, "not_measured", (int)bench->n_lacking),
+    return print_json_line(json_pack("{s:s, s:s, s:s, s:i, s:s?, s:i}", "device", bench->target.name, "description",
+                                     bench->target.description, "isa", bench->target.isa, "threads",
+                                     (int)bench->options->n_threads, "limits", bench->target.limits_from,
+                                     "not_measured", (int)bench->chosen.n_lacking),
                            "", ",\"cases\":[\n");
 }
 
@@ -92,18 +103,18 @@ static int report(struct bench *bench, const struct op_case *c, const struct ben
     bool by_fma = false;
     bench_work(c, &bytes, &flops);
     double gb_s = bytes / t->median_us * 1e-3, gflop_s = flops / t->median_us * 1e-3;
-    bool crosses_bus = bench->is_device &&
+    bool crosses_bus = bench->target.is_device &&
                        c->op == K_OP_KV_COPY; /* one arena is host memory: no limit of the device's */
     bool has_share = bench_work_cold_bytes(c) > 0 && t->read_gb_s > 0 && !crosses_bus;
     if (has_share) {
         by_fma = t->fma_gflop_s > 0 && flops / t->fma_gflop_s > bytes / t->read_gb_s;
         share = by_fma ? gflop_s / t->fma_gflop_s : gb_s / t->read_gb_s;
     }
-    if (!bench->json) {
+    if (!bench->options->json) {
         char text[32] = "-";
         if (has_share)
             snprintf(text, sizeof text, "%.0f %% of %s", share * 100, by_fma ? "FMA" : "read");
-        printf("%-*s %10.1f %9.1f - %9.1f %8.2f %9.2f  %-13s %s\n", bench->name_width, op_name(c), t->median_us,
+        printf("%-*s %10.1f %9.1f - %9.1f %8.2f %9.2f  %-13s %s\n", bench->chosen.name_width, op_name(c), t->median_us,
                t->low_us, t->high_us, gb_s, gflop_s, text, kernel ? kernel : "");
         fflush(stdout);
         return QUIRE_OK;
@@ -127,18 +138,19 @@ static int force_kernel(const struct bench *bench, struct k_backend *b, const st
                         struct quire_error *err)
 {
     const struct k_kernel *row;
-    for (uint32_t i = 0; bench->kernel && b->ops->kernel_at && (row = b->ops->kernel_at(c->op, i)); i++)
-        if (strcmp(row->name, bench->kernel) == 0)
+    for (uint32_t i = 0; bench->options->kernel && b->ops->kernel_at && (row = b->ops->kernel_at(c->op, i)); i++)
+        if (strcmp(row->name, bench->options->kernel) == 0)
             b->choice.only = row;
-    return !bench->kernel || b->choice.only
+    return !bench->options->kernel || b->choice.only
                ? QUIRE_OK
-               : quire_fail(err, QUIRE_INVALID, "--kernel %.40s: %s has no kernel of that name on %s", bench->kernel,
-                            k_operation_name(c->op), bench->backend);
+               : quire_fail(err, QUIRE_INVALID, "--kernel %.40s: %s has no kernel of that name on %s",
+                            bench->options->kernel, k_operation_name(c->op), bench->target.name);
 }
 
 static int bench_case(struct bench *bench, const struct op_case *c, struct quire_error *err)
 {
-    const struct k_backend_options options = {.device = bench->device, .n_threads = bench->n_threads, .form = c->form};
+    const struct k_backend_options options = {
+        .device = bench->options->device, .n_threads = bench->options->n_threads, .form = c->form};
     struct k_backend *b;
     struct bench_timing t;
     const char *why;
@@ -147,19 +159,20 @@ static int bench_case(struct bench *bench, const struct op_case *c, struct quire
         return status;
     status = force_kernel(bench, b, c, err);
     if (status == QUIRE_OK)
-        status = bench_timing_run(b, c, bench->n_threads, bench->quick, bench->wide, &bench->limits, &t, err);
+        status = bench_timing_run(b, c, bench->options->n_threads, bench->options->quick, bench->target.wide,
+                                  &bench->limits, &t, err);
     const bool has_table = b->ops->kernel_at && b->ops->kernel_at(c->op, 0);
     char kernel[40];
     snprintf(kernel, sizeof kernel, "%s", has_table && b->choice.last ? b->choice.last->name : "");
-    if (status == QUIRE_OK && bench->kernel && strcmp(kernel, bench->kernel) != 0)
+    if (status == QUIRE_OK && bench->options->kernel && strcmp(kernel, bench->options->kernel) != 0)
         status = quire_fail(err, QUIRE_UNSUPPORTED, "--kernel %.40s: does not take %s here; without --kernel, %s does",
-                            bench->kernel, op_name(c), kernel);
+                            bench->options->kernel, op_name(c), kernel);
     b->ops->close(b);
     if (status != QUIRE_OK)
         return status;
-    if (bench->is_device) {
-        t.read_gb_s = bench->limit_gb_s;
-        t.fma_gflop_s = bench->limit_tflop_s * 1e3;
+    if (bench->target.is_device) {
+        t.read_gb_s = bench->options->limit_gb_s;
+        t.fma_gflop_s = bench->options->limit_tflop_s * 1e3;
     }
     bench->read_gb_s = t.read_gb_s > bench->read_gb_s ? t.read_gb_s : bench->read_gb_s;
     bench->fma_gflop_s = t.fma_gflop_s > bench->fma_gflop_s ? t.fma_gflop_s : bench->fma_gflop_s;
@@ -170,23 +183,23 @@ static int bench_case(struct bench *bench, const struct op_case *c, struct quire
 
 static bool is_chosen(const struct bench *bench, const struct op_case *c)
 {
-    return !bench->filter || strstr(op_name(c), bench->filter);
+    return !bench->options->filter || strstr(op_name(c), bench->options->filter);
 }
 
 /* A backend has some forms; cases of the others are left out, and counted. */
 static bool is_supported(const struct bench *bench, const struct op_case *c)
 {
-    return bench->is_supported[c - bench->cases];
+    return bench->chosen.is_supported[c - bench->chosen.cases];
 }
 
 static void note_support(struct bench *bench, struct k_backend *b)
 {
-    for (size_t i = 0; i < bench->n_all && i < BENCH_MAX_CASES; i++) {
-        const struct op_case *c = &bench->cases[i];
+    for (size_t i = 0; i < bench->chosen.n_all && i < BENCH_MAX_CASES; i++) {
+        const struct op_case *c = &bench->chosen.cases[i];
         const bool has_weight = op_is_gemm(c) || c->op == K_OP_EMBED, is_of_form = has_weight || c->form != K_FORM_LANE;
         const struct k_format format = has_weight ? op_format(c, 0) : k_format_of(K_F16);
-        bench->is_supported[i] = !is_of_form ||
-                                 b->ops->supports(b, c->op == K_OP_EMBED ? c->op : K_OP_GEMM, c->form, format);
+        bench->chosen.is_supported[i] = !is_of_form ||
+                                        b->ops->supports(b, c->op == K_OP_EMBED ? c->op : K_OP_GEMM, c->form, format);
     }
 }
 
@@ -195,19 +208,19 @@ static int run_cases(struct bench *bench, struct quire_error *err)
     struct bench_progress progress;
     uint32_t done = 0;
     int status = QUIRE_OK;
-    if (bench->range.first > 0) /* a process before this one printed the heading, and at least one row */
+    if (bench->chosen.range.first > 0) /* a process before this one printed the heading, and at least one row */
         bench->n_rows = 1;
-    else if (!bench->json)
+    else if (!bench->options->json)
         print_heading(bench);
     else if (print_json_heading(bench) != QUIRE_OK)
         return quire_fail(err, QUIRE_IO, "the results could not be written");
-    bench_progress_begin(&progress, "cases", bench->n_cases);
-    for (size_t i = 0; i < bench->n_all && status == QUIRE_OK; i++) {
-        const struct op_case *c = &bench->cases[i];
+    bench_progress_begin(&progress, "cases", bench->chosen.n_cases);
+    for (size_t i = 0; i < bench->chosen.n_all && status == QUIRE_OK; i++) {
+        const struct op_case *c = &bench->chosen.cases[i];
         if (!is_chosen(bench, c) || !is_supported(bench, c))
             continue;
         done++;
-        if (i < bench->range.first || i >= bench->range.end)
+        if (i < bench->chosen.range.first || i >= bench->chosen.range.end)
             continue;
         bench_progress_end(&progress); /* the case's line comes where the bar was */
         isolate_enter(i, op_name(c));
@@ -220,16 +233,17 @@ static int run_cases(struct bench *bench, struct quire_error *err)
 
 static int finish(struct bench *bench)
 {
-    if (!bench->json) {
-        if (bench->read_gb_s > 0 && !bench->is_device)
+    if (!bench->options->json) {
+        if (bench->read_gb_s > 0 && !bench->target.is_device)
             printf("\nlimits, the best case's: read %.2f GB/s, FMA %.1f GFLOP/s\n", bench->read_gb_s,
                    bench->fma_gflop_s);
-        if (bench->is_device && bench->limits_from) {
+        if (bench->target.is_device && bench->target.limits_from) {
             printf("\nlimits, as given: read %.0f GB/s", bench->read_gb_s);
             printf(bench->fma_gflop_s > 0 ? ", products %.0f TFLOP/s\n" : "\n", bench->fma_gflop_s * 1e-3);
         }
-        if (bench->n_lacking > 0)
-            printf("\nnot measured: %u cases of forms that %s does not have\n", bench->n_lacking, bench->backend);
+        if (bench->chosen.n_lacking > 0)
+            printf("\nnot measured: %u cases of forms that %s does not have\n", bench->chosen.n_lacking,
+                   bench->target.name);
         return 0;
     }
     bool ok = printf("],\"read_gb_s\":%.9g,\"fma_gflop_s\":%.9g}\n", bench->read_gb_s, bench->fma_gflop_s) > 0 &&
@@ -239,84 +253,88 @@ static int finish(struct bench *bench)
 
 /* ---- what is measured, and on what ---- */
 
-/* Which instructions the backend uses: the FMA limit is theirs. Which forms it has; which it takes by itself. */
-static int look_at_backend(struct bench *bench, struct k_format weights, struct quire_error *err)
+/* Which instructions the backend uses: the FMA limit is theirs. Which forms it has; which it takes by itself, for cases of
+ * a shape without a form. from_shape: NULL for the table's cases. */
+static int look_at_backend(struct bench *bench, struct op_case *from_shape, struct k_format weights,
+                           struct quire_error *err)
 {
-    const struct k_backend_options options = {
-        .device = bench->device, .n_threads = bench->n_threads, .form = K_FORM_AUTO, .weight_format = weights};
+    const struct k_backend_options options = {.device = bench->options->device,
+                                              .n_threads = bench->options->n_threads,
+                                              .form = K_FORM_AUTO,
+                                              .weight_format = weights};
     struct k_backend *b;
     const char *why;
     int status = k_backend_open(&options, &b, &why, err);
     if (status != QUIRE_OK)
         return status;
     bool is_cpu = b->ops->planner == k_planner_find("cpu");
-    bench->isa = is_cpu ? cpu_arch_name(cpu_arch_of(b)) : "";
-    bench->is_device = bench_is_device(b);
-    snprintf(bench->backend, sizeof bench->backend, "%s", b->ops->planner->name);
-    snprintf(bench->description, sizeof bench->description, "%s", b->description);
-    bench->wide = is_cpu && strcmp(bench->isa, "avx2") != 0;
-    for (uint32_t i = 0; bench->cases == bench->from_shape && i < bench->n_all; i++)
-        if (bench->from_shape[i].form == K_FORM_AUTO)
-            bench->from_shape[i].form = b->form;
+    bench->target.isa = is_cpu ? cpu_arch_name(cpu_arch_of(b)) : "";
+    bench->target.is_device = bench_is_device(b);
+    snprintf(bench->target.name, sizeof bench->target.name, "%s", b->ops->planner->name);
+    snprintf(bench->target.description, sizeof bench->target.description, "%s", b->description);
+    bench->target.wide = is_cpu && strcmp(bench->target.isa, "avx2") != 0;
+    for (uint32_t i = 0; from_shape && i < bench->chosen.n_all; i++)
+        if (from_shape[i].form == K_FORM_AUTO)
+            from_shape[i].form = b->form;
     note_support(bench, b);
     b->ops->close(b);
-    bench->limits_from = !bench->is_device ? "measured" : bench->limit_gb_s > 0 ? "given" : NULL;
+    bench->target.limits_from = !bench->target.is_device ? "measured" : bench->options->limit_gb_s > 0 ? "given" : NULL;
     return QUIRE_OK;
 }
 
-/* Exit status, 0 where there is something to measure. */
-static int choose_cases(struct bench *bench)
+/* Exit status, 0 where there is something to measure. from_shape: receives the cases of the shape, if one is given. */
+static int choose_cases(struct bench *bench, struct op_case from_shape[BENCH_SHAPE_MAX_CASES])
 {
     struct quire_error err;
     uint32_t n = 0;
     const struct bench_shape unused = {0};
-    bench->cases = op_bench_cases;
-    bench->n_all = op_n_bench_cases;
-    if (bench->shape.op) {
-        if (bench_shape_cases(&bench->shape, bench->from_shape, &n, &err) != QUIRE_OK)
+    bench->chosen.cases = op_bench_cases;
+    bench->chosen.n_all = op_n_bench_cases;
+    if (bench->options->shape.op) {
+        if (bench_shape_cases(&bench->options->shape, from_shape, &n, &err) != QUIRE_OK)
             return command_fail(2, err.text);
-        bench->cases = bench->from_shape;
-        bench->n_all = n;
-    } else if (memcmp(&bench->shape, &unused, sizeof unused) != 0) {
+        bench->chosen.cases = from_shape;
+        bench->chosen.n_all = n;
+    } else if (memcmp(&bench->options->shape, &unused, sizeof unused) != 0) {
         return command_fail(2,
                             "--op is missing: a shape is an operation's; without any, the table's cases are measured");
     }
-    const bool is_gemm = n > 0 && op_is_gemm(&bench->from_shape[0]);
-    if (look_at_backend(bench, is_gemm ? op_format(&bench->from_shape[0], 0) : k_format_of(K_F16), &err) != QUIRE_OK)
+    const struct k_format weights = n > 0 && op_is_gemm(from_shape) ? op_format(from_shape, 0) : k_format_of(K_F16);
+    if (look_at_backend(bench, n > 0 ? from_shape : NULL, weights, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    for (size_t i = 0; i < bench->n_all; i++) {
-        const struct op_case *c = &bench->cases[i];
+    for (size_t i = 0; i < bench->chosen.n_all; i++) {
+        const struct op_case *c = &bench->chosen.cases[i];
         int width = (int)strlen(op_name(c));
         if (!is_chosen(bench, c))
             continue;
-        bench->n_lacking += !is_supported(bench, c);
-        bench->n_cases += is_supported(bench, c);
-        bench->name_width = width > bench->name_width ? width : bench->name_width;
+        bench->chosen.n_lacking += !is_supported(bench, c);
+        bench->chosen.n_cases += is_supported(bench, c);
+        bench->chosen.name_width = width > bench->chosen.name_width ? width : bench->chosen.name_width;
     }
-    if (bench->n_cases == 0 && bench->n_lacking == 0)
+    if (bench->chosen.n_cases == 0 && bench->chosen.n_lacking == 0)
         return command_fail(2, "--case: no case has that in its name; without --case all are shown");
-    return bench->n_cases > 0 ? 0 : command_fail(1, "the device does not have the form of any of these cases");
+    return bench->chosen.n_cases > 0 ? 0 : command_fail(1, "the device does not have the form of any of these cases");
 }
 
 #define OWN_FLAGS_MAX 32
 
-static size_t own_flags(struct bench *bench, struct cli_option *out)
+static size_t own_flags(struct kernels_options *o, struct cli_option *out)
 {
-    struct bench_shape *shape = &bench->shape;
+    struct bench_shape *shape = &o->shape;
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Options:", .kind = CLI_GROUP},
-        {.names = "device,backend", .kind = CLI_STRING, .target = &bench->device, .value = "NAME",
+        {.names = "device,backend", .kind = CLI_STRING, .target = &o->device, .value = "NAME",
          .help = "cpu, ref, cuda or cuda:N. Default cpu. QUIRE_ISA=avx2 in the environment makes cpu use no more than AVX2."},
-        {.names = "threads", .kind = CLI_U32, .target = &bench->n_threads, .max = K_MAX_THREADS, .value = "N",
+        {.names = "threads", .kind = CLI_U32, .target = &o->n_threads, .max = K_MAX_THREADS, .value = "N",
          .help = "Compute threads. Default: the cores this process may use."},
-        {.names = "case", .kind = CLI_STRING, .target = &bench->filter, .value = "TEXT",
+        {.names = "case", .kind = CLI_STRING, .target = &o->filter, .value = "TEXT",
          .help = "Only cases whose name holds TEXT: gemm, \"float16 T1 \", attention."},
-        {.names = "kernel", .kind = CLI_STRING, .target = &bench->kernel, .value = "NAME",
+        {.names = "kernel", .kind = CLI_STRING, .target = &o->kernel, .value = "NAME",
          .help = "Measures this row of the operation's table of kernels. Default: the one that the backend chooses."},
-        {.names = "quick", .kind = CLI_FLAG, .target = &bench->quick,
+        {.names = "quick", .kind = CLI_FLAG, .target = &o->quick,
          .help = "One call of each case: to see that it runs, not how fast."},
-        {.names = "json", .kind = CLI_FLAG, .target = &bench->json, .help = "Print JSON for programs."},
+        {.names = "json", .kind = CLI_FLAG, .target = &o->json, .help = "Print JSON for programs."},
         {.names = "A shape instead of the table's:", .kind = CLI_GROUP},
         {.names = "op", .kind = CLI_STRING, .target = &shape->op, .value = "NAME",
          .help = "One of" BENCH_SHAPE_OPS "."},
@@ -346,9 +364,9 @@ static size_t own_flags(struct bench *bench, struct cli_option *out)
         {.names = "window", .kind = CLI_U32, .target = &shape->window, .max = 1 << 24, .value = "N",
          .help = "Attention's window. Default: all positions."},
         {.names = "A device's limits:", .kind = CLI_GROUP},
-        {.names = "limit-gb-s", .kind = CLI_F64, .target = &bench->limit_gb_s, .max = 1e6, .value = "X",
+        {.names = "limit-gb-s", .kind = CLI_F64, .target = &o->limit_gb_s, .max = 1e6, .value = "X",
          .help = "What its memory can be read at, measured elsewhere. Without it there are no shares."},
-        {.names = "limit-tflop-s", .kind = CLI_F64, .target = &bench->limit_tflop_s, .max = 1e6, .value = "X",
+        {.names = "limit-tflop-s", .kind = CLI_F64, .target = &o->limit_tflop_s, .max = 1e6, .value = "X",
          .help = "What its tensor cores do at most, measured elsewhere. Default: none, and shares are of reading alone."},
     };
     /* clang-format on */
@@ -361,7 +379,7 @@ static size_t own_flags(struct bench *bench, struct cli_option *out)
 static void report_lost(void *context, size_t i, const char *name, const char *how)
 {
     const struct bench *bench = context;
-    if (bench->json)
+    if (bench->options->json)
         print_json_line(json_pack("{s:s, s:s}", "case", name, "error", how), i > 0 ? "," : "", "\n");
     else
         printf("%s: not measured: %s\n", name, how);
@@ -383,7 +401,7 @@ static int run_isolated(struct bench *bench)
     const struct isolate_job job = {.n = BENCH_MAX_CASES,
                                     .limit_s = CASE_LIMIT_S,
                                     .lost = report_lost,
-                                    .explained = bench->json ? NULL : report_explained,
+                                    .explained = bench->options->json ? NULL : report_explained,
                                     .context = bench};
     if (isolate_run(&job, &code, &err) == QUIRE_OK)
         return code;
@@ -393,10 +411,12 @@ static int run_isolated(struct bench *bench)
 
 int bench_kernels(int argc, char **argv)
 {
-    struct bench bench = {.device = "cpu"};
+    struct kernels_options options = {.device = "cpu"};
+    struct op_case from_shape[BENCH_SHAPE_MAX_CASES];
+    struct bench bench = {.options = &options};
     struct quire_error err;
     struct cli_option rows[OWN_FLAGS_MAX];
-    rows[own_flags(&bench, rows)] = (struct cli_option){0};
+    rows[own_flags(&options, rows)] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "bench kernels",
         .usage = "quire bench kernels [options]",
@@ -417,16 +437,17 @@ int bench_kernels(int argc, char **argv)
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
-    if (bench.n_threads == 0)
-        bench.n_threads = k_default_threads();
-    bench.range = isolate_range(BENCH_MAX_CASES);
-    if (!bench.range.is_child && strncmp(bench.device, "cuda", 4) == 0)
+    if (options.n_threads == 0)
+        options.n_threads = k_default_threads();
+    bench.chosen.range = isolate_range(BENCH_MAX_CASES);
+    if (!bench.chosen.range.is_child && strncmp(options.device, "cuda", 4) == 0)
         return run_isolated(&bench);
-    code = choose_cases(&bench);
+    code = choose_cases(&bench, from_shape);
     if (code != 0)
         return code;
     int status = run_cases(&bench, &err);
-    code = status == QUIRE_OK ? finish(&bench) : command_fail(bench.range.is_child ? ISOLATE_BROKEN : 1, err.text);
+    code = status == QUIRE_OK ? finish(&bench)
+                              : command_fail(bench.chosen.range.is_child ? ISOLATE_BROKEN : 1, err.text);
     bench_limits_close(bench.limits);
     return code;
 }

@@ -9,22 +9,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct serve {
-    /* from the command line */
-    struct bench_client_options client_options;
+struct serve_options { /* as given */
+    struct bench_client_options client;
     struct bench_input_options input;
-    struct bench_metrics_options metrics_options;
     struct cli_list goodput;
-    const char *metrics_text, *percentiles_text, *tokenizer, *save;
+    const char *metrics, *percentiles, *tokenizer, *save;
     double rate, burstiness;
     uint32_t max_concurrency, max_model_len, vocab_size;
     uint64_t seed;
     bool json;
+};
+
+struct serve {
+    const struct serve_options *options;
+    struct bench_metrics_options metrics_options;
+    uint32_t max_model_len; /* the smaller one of the option and the server's; 0: not known */
 
     struct quire_text *text; /* NULL without --tokenizer */
     struct bench_client *client;
     struct bench_inputs *in;
     double *arrivals;
+
     struct bench_result *results;
     double duration_s;
     struct bench_metrics metrics;
@@ -32,9 +37,9 @@ struct serve {
 
 static int parse_values(struct serve *s, struct quire_error *err)
 {
-    int status = bench_metrics_options_parse(s->metrics_text, s->percentiles_text, s->goodput.items, s->goodput.n,
-                                             &s->metrics_options, err);
-    if (status == QUIRE_OK && !s->client_options.url)
+    int status = bench_metrics_options_parse(s->options->metrics, s->options->percentiles, s->options->goodput.items,
+                                             s->options->goodput.n, &s->metrics_options, err);
+    if (status == QUIRE_OK && !s->options->client.url)
         status = quire_fail(err, QUIRE_INVALID, "--url is missing, such as --url http://127.0.0.1:8000");
     return status;
 }
@@ -43,9 +48,7 @@ static int parse_values(struct serve *s, struct quire_error *err)
 
 static int open_client(struct serve *s, struct quire_error *err)
 {
-    if (!s->client_options.api_key)
-        s->client_options.api_key = getenv("OPENAI_API_KEY");
-    int status = bench_client_open(&s->client_options, &s->client, err);
+    int status = bench_client_open(&s->options->client, &s->client, err);
     if (status == QUIRE_OK)
         status = bench_client_find_model(s->client, err);
     return status;
@@ -54,24 +57,27 @@ static int open_client(struct serve *s, struct quire_error *err)
 static int open_inputs(struct serve *s, struct quire_error *err)
 {
     struct hub_model model;
-    int status = s->tokenizer ? hub_model_find(s->tokenizer, true, &model, err) : QUIRE_OK;
-    if (status == QUIRE_OK && s->tokenizer)
+    int status = s->options->tokenizer ? hub_model_find(s->options->tokenizer, true, &model, err) : QUIRE_OK;
+    if (status == QUIRE_OK && s->options->tokenizer)
         status = quire_text_open(model.dir, &s->text, err);
     if (status != QUIRE_OK)
         return status;
     uint32_t room = bench_client_max_model_len(s->client);
+    s->max_model_len = s->options->max_model_len;
     if (s->max_model_len == 0 || (room > 0 && room < s->max_model_len))
         s->max_model_len = room;
-    const struct bench_input_bounds bounds = {
-        .vocab_size = s->vocab_size, .max_model_len = s->max_model_len, .seed = s->seed, .text = s->text};
-    status = bench_inputs_open(&s->input, &bounds, &s->in, err);
+    const struct bench_input_bounds bounds = {.vocab_size = s->options->vocab_size,
+                                              .max_model_len = s->max_model_len,
+                                              .seed = s->options->seed,
+                                              .text = s->text};
+    status = bench_inputs_open(&s->options->input, &bounds, &s->in, err);
     if (status != QUIRE_OK)
         return status;
     s->arrivals = malloc(s->in->n * sizeof *s->arrivals);
     s->results = calloc(s->in->n, sizeof *s->results);
     if (!s->arrivals || !s->results)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    bench_inputs_arrivals(s->in, s->rate, s->burstiness, s->seed, s->arrivals);
+    bench_inputs_arrivals(s->in, s->options->rate, s->options->burstiness, s->options->seed, s->arrivals);
     return QUIRE_OK;
 }
 
@@ -87,7 +93,7 @@ static int try_server(struct serve *s, struct quire_error *err)
     input.num_prompts = 1;
     input.input_len = 8;
     input.output_len = 2;
-    const struct bench_input_bounds bounds = {.vocab_size = s->vocab_size, .seed = ~s->seed};
+    const struct bench_input_bounds bounds = {.vocab_size = s->options->vocab_size, .seed = ~s->options->seed};
     int status = bench_inputs_open(&input, &bounds, &in, err);
     if (status != QUIRE_OK)
         return status;
@@ -113,8 +119,8 @@ static int run(struct serve *s, struct quire_error *err)
         return status;
     const struct bench_drafts before = bench_client_drafts(s->client);
     bench_progress_begin(&progress, "requests", s->in->n);
-    status = bench_client_run(s->client, s->in, s->arrivals, s->max_concurrency, &progress, s->results, &s->duration_s,
-                              err);
+    status = bench_client_run(s->client, s->in, s->arrivals, s->options->max_concurrency, &progress, s->results,
+                              &s->duration_s, err);
     bench_progress_end(&progress);
     if (status == QUIRE_OK)
         status = bench_metrics_compute(s->results, s->in->n, s->duration_s, &s->metrics_options, &s->metrics, err);
@@ -127,18 +133,18 @@ static int run(struct serve *s, struct quire_error *err)
 
 static json_t *result_json(const struct serve *s)
 {
-    json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:f}", "endpoint", s->client_options.endpoint, "model_id",
-                               bench_client_model(s->client), "dataset", s->input.dataset, "num_prompts",
-                               (json_int_t)s->in->n, "burstiness", s->burstiness);
+    json_t *object = json_pack("{s:s, s:s, s:s, s:I, s:f}", "endpoint", s->options->client.endpoint, "model_id",
+                               bench_client_model(s->client), "dataset", s->options->input.dataset, "num_prompts",
+                               (json_int_t)s->in->n, "burstiness", s->options->burstiness);
     if (!object)
         return NULL;
     bool timed = s->in->is_timed;
     int bad = json_object_set_new(object, "request_rate",
-                                  timed               ? json_string("trace")
-                                  : isfinite(s->rate) ? json_real(s->rate)
-                                                      : json_string("inf"));
+                                  timed                        ? json_string("trace")
+                                  : isfinite(s->options->rate) ? json_real(s->options->rate)
+                                                               : json_string("inf"));
     bad |= json_object_set_new(object, "max_concurrency",
-                               s->max_concurrency ? json_integer(s->max_concurrency) : json_null());
+                               s->options->max_concurrency ? json_integer(s->options->max_concurrency) : json_null());
     bad |= bench_metrics_json(&s->metrics, &s->metrics_options, object, NULL) != QUIRE_OK;
     if (s->metrics.first_error)
         bad |= json_object_set_new(object, "first_error", json_string(s->metrics.first_error));
@@ -152,9 +158,9 @@ static json_t *result_json(const struct serve *s)
 static int save(const struct serve *s, json_t *object)
 {
     char text[320];
-    if (object && json_dump_file(object, s->save, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
+    if (object && json_dump_file(object, s->options->save, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
         return 0;
-    snprintf(text, sizeof text, "--save %.200s: cannot be written", s->save);
+    snprintf(text, sizeof text, "--save %.200s: cannot be written", s->options->save);
     return command_fail(1, text);
 }
 
@@ -164,62 +170,63 @@ static int report(const struct serve *s)
     int code = 0;
     if (s->in->n_left_out > 0)
         fprintf(stderr, "quire: %zu requests of %s are longer than %u tokens and were left out\n", s->in->n_left_out,
-                s->input.path, s->max_model_len);
+                s->options->input.path, s->max_model_len);
     if (m->failed > 0)
         fprintf(stderr, "quire: %zu of %zu requests failed; the first: %s\n", m->failed, s->in->n, m->first_error);
-    json_t *object = s->json || s->save ? result_json(s) : NULL;
-    if (s->save)
+    json_t *object = s->options->json || s->options->save ? result_json(s) : NULL;
+    if (s->options->save)
         code = save(s, object);
-    if (s->json)
+    if (s->options->json)
         return command_print_json(object) || code || m->completed == 0;
     json_decref(object);
-    bench_metrics_print(m, &s->metrics_options, s->max_concurrency, s->in->is_timed ? INFINITY : s->rate);
+    bench_metrics_print(m, &s->metrics_options, s->options->max_concurrency,
+                        s->in->is_timed ? INFINITY : s->options->rate);
     return code || m->completed == 0;
 }
 
-static size_t own_flags(struct serve *s, struct cli_option *out)
+static size_t own_flags(struct serve_options *o, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "The server:", .kind = CLI_GROUP},
-        {.names = "url,base-url", .kind = CLI_STRING, .target = &s->client_options.url, .value = "URL",
+        {.names = "url,base-url", .kind = CLI_STRING, .target = &o->client.url, .value = "URL",
          .help = "Address of any OpenAI-compatible server that streams, such as http://HOST:PORT."},
-        {.names = "endpoint", .kind = CLI_STRING, .target = &s->client_options.endpoint, .value = "PATH",
+        {.names = "endpoint", .kind = CLI_STRING, .target = &o->client.endpoint, .value = "PATH",
          .help = "Path of the endpoint. /v1/completions gets token ids, /v1/chat/completions gets text. Default "
                  "/v1/completions."},
-        {.names = "model", .kind = CLI_STRING, .target = &s->client_options.model, .value = "NAME",
+        {.names = "model", .kind = CLI_STRING, .target = &o->client.model, .value = "NAME",
          .help = "Name of the model. Default: the first one in /v1/models."},
-        {.names = "api-key", .kind = CLI_STRING, .target = &s->client_options.api_key, .value = "KEY",
+        {.names = "api-key", .kind = CLI_STRING, .target = &o->client.api_key, .value = "KEY",
          .help = "Bearer token. Default: $OPENAI_API_KEY, which other users of this machine cannot read from the "
                  "command line."},
         {.names = "The load:", .kind = CLI_GROUP},
-        {.names = "request-rate", .kind = CLI_PARSED, .target = &s->rate, .parse = bench_inputs_parse_rate,
+        {.names = "request-rate", .kind = CLI_PARSED, .target = &o->rate, .parse = bench_inputs_parse_rate,
          .value = "R",
          .help = "Requests per second, or inf: all at once. A trace has its own times. Default inf."},
-        {.names = "burstiness", .kind = CLI_F64, .target = &s->burstiness, .min = 0.01, .max = 1e6, .value = "B",
+        {.names = "burstiness", .kind = CLI_F64, .target = &o->burstiness, .min = 0.01, .max = 1e6, .value = "B",
          .help = "Shape of the gamma distribution of the gaps: 1 is Poisson, smaller values are more bursty, larger "
                  "values more even. Default 1."},
-        {.names = "max-concurrency", .kind = CLI_U32, .target = &s->max_concurrency, .value = "C",
+        {.names = "max-concurrency", .kind = CLI_U32, .target = &o->max_concurrency, .value = "C",
          .help = "Maximum number of requests in flight; the others wait in the client. Default: no limit."},
-        {.names = "ignore-eos", .kind = CLI_FLAG, .target = &s->client_options.ignore_eos,
+        {.names = "ignore-eos", .kind = CLI_FLAG, .target = &o->client.ignore_eos,
          .help = "Request answers of exactly the given length. Not part of OpenAI's API."},
-        {.names = "seed", .kind = CLI_U64, .target = &s->seed, .value = "N",
+        {.names = "seed", .kind = CLI_U64, .target = &o->seed, .value = "N",
          .help = "Seed of prompts, lengths and arrivals. Default 0."},
-        {.names = "vocab-size", .kind = CLI_U32, .target = &s->vocab_size, .min = 1, .max = 1 << 24, .value = "N",
+        {.names = "vocab-size", .kind = CLI_U32, .target = &o->vocab_size, .min = 1, .max = 1 << 24, .value = "N",
          .help = "Draw token ids below this number. Default 1000, which is valid for every vocabulary."},
-        {.names = "max-model-len", .kind = CLI_U32, .target = &s->max_model_len, .value = "N",
+        {.names = "max-model-len", .kind = CLI_U32, .target = &o->max_model_len, .value = "N",
          .help = "Leave out longer requests of a file. Default: the limit in /v1/models, if present."},
-        {.names = "tokenizer", .kind = CLI_STRING, .target = &s->tokenizer, .value = "MODEL",
+        {.names = "tokenizer", .kind = CLI_STRING, .target = &o->tokenizer, .value = "MODEL",
          .help = "Directory or name of the served model, used to count the tokens of ShareGPT conversations."},
         {.names = "Results:", .kind = CLI_GROUP},
-        {.names = "goodput", .kind = CLI_LIST, .target = &s->goodput, .value = "ttft:MS",
+        {.names = "goodput", .kind = CLI_LIST, .target = &o->goodput, .value = "ttft:MS",
          .help = "Also count the requests per second that meet all of these limits: ttft:MS tpot:MS e2el:MS."},
-        {.names = "percentile-metrics", .kind = CLI_STRING, .target = &s->metrics_text, .value = "LIST",
+        {.names = "percentile-metrics", .kind = CLI_STRING, .target = &o->metrics, .value = "LIST",
          .help = "Latencies to show. Default ttft,tpot,itl,e2el."},
-        {.names = "metric-percentiles", .kind = CLI_STRING, .target = &s->percentiles_text, .value = "LIST",
+        {.names = "metric-percentiles", .kind = CLI_STRING, .target = &o->percentiles, .value = "LIST",
          .help = "Percentiles to show. Default 50,95,99."},
-        {.names = "json", .kind = CLI_FLAG, .target = &s->json, .help = "Print JSON instead of tables."},
-        {.names = "save", .kind = CLI_STRING, .target = &s->save, .value = "FILE", .help = "Write the JSON to a file."},
+        {.names = "json", .kind = CLI_FLAG, .target = &o->json, .help = "Print JSON instead of tables."},
+        {.names = "save", .kind = CLI_STRING, .target = &o->save, .value = "FILE", .help = "Write the JSON to a file."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -228,18 +235,19 @@ static size_t own_flags(struct serve *s, struct cli_option *out)
 
 int bench_serve(int argc, char **argv)
 {
-    struct serve s = {.client_options = {.endpoint = "/v1/completions"},
-                      .rate = INFINITY,
-                      .metrics_text = "ttft,tpot,itl,e2el",
-                      .percentiles_text = "50,95,99",
-                      .burstiness = 1,
-                      .vocab_size = 1000};
+    struct serve_options options = {.client = {.endpoint = "/v1/completions"},
+                                    .rate = INFINITY,
+                                    .metrics = "ttft,tpot,itl,e2el",
+                                    .percentiles = "50,95,99",
+                                    .burstiness = 1,
+                                    .vocab_size = 1000};
+    struct serve s = {.options = &options};
     struct cli_option rows[BENCH_INPUT_FLAGS_MAX + 24];
     struct quire_error err;
 
-    bench_input_options_default(&s.input);
-    size_t n = own_flags(&s, rows);
-    n += bench_input_flags(&s.input, rows + n);
+    bench_input_options_default(&options.input);
+    size_t n = own_flags(&options, rows);
+    n += bench_input_flags(&options.input, rows + n);
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "bench serve",
@@ -258,6 +266,8 @@ int bench_serve(int argc, char **argv)
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
+    if (!options.client.api_key)
+        options.client.api_key = getenv("OPENAI_API_KEY");
     if (parse_values(&s, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 

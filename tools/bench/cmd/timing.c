@@ -21,7 +21,6 @@
 struct run {
     struct k_backend *b;
     const struct op_case *c;
-    struct op_data data;
     struct op_binding *copies[MAX_COPIES];
     uint32_t n_copies;
     bool quick;
@@ -221,17 +220,18 @@ int bench_timing_run(struct k_backend *b, const struct op_case *c, uint32_t n_th
                      struct bench_limits **limits, struct bench_timing *out, struct quire_error *err)
 {
     const struct op_variant variant = {.as_checkpoint = true, .n_threads = n_threads};
+    struct op_data data = {.x = NULL}; /* of every copy */
     struct run r = {.b = b, .c = c, .n_copies = quick ? 1 : copies_of(b, c), .quick = quick};
     int status = check_memory(b, c, &r.n_copies, err);
     if (status != QUIRE_OK)
         return status;
-    status = op_data_make(c, &r.data, err);
+    status = op_data_make(c, &data, err);
     for (uint32_t i = 0; status == QUIRE_OK && i < r.n_copies; i++)
-        status = op_bind(b, c, &r.data, &variant, &r.copies[i], err);
+        status = op_bind(b, c, &data, &variant, &r.copies[i], err);
     if (status == QUIRE_OK)
         status = time_copies(&r, wide, limits, out, err);
     for (uint32_t i = 0; i < r.n_copies; i++)
         op_release(r.copies[i]);
-    op_data_free(&r.data);
+    op_data_free(&data);
     return status;
 }

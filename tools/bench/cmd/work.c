@@ -30,14 +30,14 @@ void bench_work(const struct op_case *c, double *bytes, double *flops)
         break;
     case K_OP_MOE_GEMM:
     case K_OP_MOE_GEMM_GATED: /* of the experts that the tokens use, as if all were */
-        *bytes = (double)op_weight_bytes(c) + 4 * t * c->moe.n_used * (n + k);
-        *flops = 2 * t * c->moe.n_used * n * k;
+        *bytes = (double)op_weight_bytes(c) + 4 * t * c->moe->n_used * (n + k);
+        *flops = 2 * t * c->moe->n_used * n * k;
         break;
     case K_OP_MOE_ROUTE:
-        *bytes = 4 * (t + c->moe.n_experts) * k;
-        *flops = 2 * t * k * c->moe.n_experts;
+        *bytes = 4 * (t + c->moe->n_experts) * k;
+        *flops = 2 * t * k * c->moe->n_experts;
         break;
-    case K_OP_MOE_COMBINE: *bytes = 4 * t * k * (c->moe.n_used + 1); break;
+    case K_OP_MOE_COMBINE: *bytes = 4 * t * k * (c->moe->n_used + 1); break;
     case K_OP_ATTENTION:
         *bytes = 2 * read * c->n_kv_heads * (double)op_cache_row_bytes(c);
         *flops = 4 * pairs * c->n_q_heads * c->head_dim;

@@ -411,11 +411,20 @@ static int fit_recording(struct steps *s, struct cost_sample *samples, size_t n,
     return s->options->output ? cost_file_write(s->options->output, &s->cost, about, NULL, err) : QUIRE_OK;
 }
 
-static int run_recording(struct steps *s)
+/* of_engine: an option of the engine that is set; NULL: none is. */
+static int run_recording(const struct steps_options *options, const char *of_engine)
 {
+    struct steps all = {.options = options}, *s = &all;
     struct quire_error err;
     struct cost_sample *samples;
     size_t n;
+    if (options->engine->model_dir)
+        return command_fail(2, "--recording has its own steps: leave MODEL out");
+    of_engine = options->has_seconds ? "seconds" : of_engine;
+    if (of_engine) {
+        quire_fail(&err, QUIRE_INVALID, "--%s has no effect on a recording; leave --%s out", of_engine, of_engine);
+        return command_fail(2, err.text);
+    }
     int status = bench_recorded_steps(s->options->recording, &samples, &n, &err);
     if (status == QUIRE_OK)
         status = fit_recording(s, samples, n, &err);
@@ -453,6 +462,27 @@ static int run_all(struct steps *s)
     return 0;
 }
 
+static int run_model(const struct steps_options *options)
+{
+    struct steps s = {.options = options};
+    struct hub_model model;
+    struct quire_error err;
+    if (!options->engine->model_dir)
+        return command_fail(2, "MODEL is missing; usage: quire bench steps MODEL [options]");
+    if (hub_model_find(options->engine->model_dir, false, &model, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    options->engine->model_dir = model.dir;
+    options->engine->prefix_caching = true; /* contexts are computed once */
+
+    int code = run_all(&s);
+    bench_steps_close(s.bench);
+    free(s.scenes);
+    free(s.measured);
+    free(s.fitted);
+    free(s.held_out);
+    return code;
+}
+
 static size_t own_flags(struct steps_options *o, struct cli_option *out)
 {
     /* clang-format off */
@@ -478,10 +508,7 @@ int bench_steps(int argc, char **argv)
     struct engine_options engine;
     struct step_options step_options; /* engine.steps */
     struct steps_options options = {.engine = &engine, .seconds = 60};
-    struct steps s = {.options = &options};
     struct cli_option rows[ENGINE_FLAGS_MAX + 7];
-    struct hub_model model;
-    struct quire_error err;
     bool given[ENGINE_FLAGS_MAX] = {false};
 
     engine_options_default(&engine);
@@ -513,27 +540,7 @@ int bench_steps(int argc, char **argv)
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
-    if (options.recording && engine.model_dir)
-        return command_fail(2, "--recording has its own steps: leave MODEL out");
-    const char *of_engine = options.has_seconds ? "seconds" : cli_first_given(rows + n_own, n - n_own);
-    if (options.recording && of_engine) {
-        quire_fail(&err, QUIRE_INVALID, "--%s has no effect on a recording; leave --%s out", of_engine, of_engine);
-        return command_fail(2, err.text);
-    }
     if (options.recording)
-        return run_recording(&s);
-    if (!engine.model_dir)
-        return command_fail(2, "MODEL is missing; usage: quire bench steps MODEL [options]");
-    if (hub_model_find(engine.model_dir, false, &model, &err) != QUIRE_OK)
-        return command_fail(1, err.text);
-    engine.model_dir = model.dir;
-    engine.prefix_caching = true; /* contexts are computed once */
-
-    code = run_all(&s);
-    bench_steps_close(s.bench);
-    free(s.scenes);
-    free(s.measured);
-    free(s.fitted);
-    free(s.held_out);
-    return code;
+        return run_recording(&options, cli_first_given(rows + n_own, n - n_own));
+    return run_model(&options);
 }

@@ -1,8 +1,6 @@
 #include "tools/bench/steps/steps.h"
 
-#include "engine/watch.h"
 #include "base/clock.h"
-#include "tools/bench/lib/metrics.h"
 #include "tools/bench/lib/random.h"
 #include "engine/engine.h"
 
@@ -10,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One timed step of one run of a scene. */
-struct timed {
-    uint32_t scene, step, run;
-    struct cost_sample sample;
+struct answers { /* of the requests of a scene with drafts */
+    uint32_t n, context, each;
+    uint32_t *tokens; /* [n][each] */
 };
 
 struct bench_steps {
@@ -22,10 +19,7 @@ struct bench_steps {
     uint64_t seed, n_fresh; /* tokens that no prompt had before */
     uint64_t next_id;
     uint32_t *ids; /* a prompt, [max_model_len] */
-    struct answers { /* of the requests of scenes with drafts */
-        uint32_t n, context, each;
-        uint32_t *tokens; /* [n][each] */
-    } *answers;
+    struct answers *answers; /* [n_answers] */
     uint32_t n_answers;
 
     pthread_mutex_t mutex; /* what follows */
@@ -37,22 +31,7 @@ struct bench_steps {
     uint32_t hold_at; /* the engine is held after this many tokens; 0: no more */
     bool held, failed;
     struct quire_error err;
-
-    /* Set while requests live; read by the engine's thread. */
-    bool recording;
-    uint32_t scene, run;
-    uint32_t n_steps; /* of the run so far */
-    struct step {
-        bool goes_on, disturbed;
-        uint64_t began_us;
-        uint32_t step;
-        uint32_t n_decoding, n_verifying; /* rows; rows with drafts count in both */
-        struct sched_shape shape;
-    } steps[2], *last; /* by the plan's number: those in flight; the newest, or NULL */
-    bool overlaps; /* a step is planned while one runs */
-    uint64_t done_us; /* when the last step ended */
-    struct timed *timed;
-    size_t n_timed, capacity;
+    struct bench_step_times *times;
 };
 
 /* ---- on the engine's thread ---- */
@@ -65,67 +44,24 @@ static void fail(struct bench_steps *b, const char *text)
     pthread_cond_broadcast(&b->changed);
 }
 
-static enum cost_kind kind_of(const struct step *s)
-{
-    if (s->n_decoding == s->shape.n_rows)
-        return s->n_verifying > 0 ? COST_VERIFY : COST_DECODE;
-    return s->n_decoding > 0 ? COST_MIXED : COST_PREFILL;
-}
-
-static void record(struct bench_steps *b, const struct step *s, uint64_t began_us, uint64_t end_us)
-{
-    bool is_first_read = s->step == 1 && kind_of(s) == COST_DECODE;
-    if (!s->goes_on || s->disturbed || is_first_read || end_us <= began_us)
-        return;
-    if (b->n_timed == b->capacity) {
-        size_t capacity = b->capacity ? 2 * b->capacity : 1024;
-        struct timed *grown = realloc(b->timed, capacity * sizeof *grown);
-        if (!grown) {
-            fail(b, "out of memory");
-            return;
-        }
-        b->timed = grown;
-        b->capacity = capacity;
-    }
-    b->timed[b->n_timed++] = (struct timed){
-        .scene = b->scene,
-        .step = s->step,
-        .run = b->run,
-        .sample = {.kind = kind_of(s), .shape = s->shape, .us = (double)(end_us - began_us)}};
-}
-
-/* Without an overlap, a step lasts until the next plan, which is also the distance of a server's steps. */
 static void on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, const struct sched *sched)
 {
     struct bench_steps *b = context;
+    struct quire_error err;
     (void)sched;
     pthread_mutex_lock(&b->mutex);
-    if (b->recording) {
-        if (b->last && !b->overlaps)
-            record(b, b->last, b->last->began_us, now_us);
-        b->last = NULL;
-    }
-    if (b->recording && plan->n_rows > 0) {
-        struct step *s = b->last = &b->steps[plan->step % 2];
-        *s = (struct step){.step = ++b->n_steps, .began_us = now_us, .shape = sched_plan_shape(plan)};
-        for (uint32_t i = 0; i < plan->n_rows; i++) {
-            s->n_decoding += plan->rows[i].count - plan->rows[i].n_draft == 1;
-            s->n_verifying += plan->rows[i].n_draft > 0;
-        }
-    }
+    if (bench_step_times_planned(b->times, now_us, plan, &err) != QUIRE_OK)
+        fail(b, err.text);
     pthread_mutex_unlock(&b->mutex);
 }
 
-/* With an overlap, it begins at its launch or at the end of the previous step, whichever is later. */
 static void on_committed(void *context, const struct engine_watch_commit *commit)
 {
     struct bench_steps *b = context;
+    struct quire_error err;
     pthread_mutex_lock(&b->mutex);
-    struct step *s = &b->steps[commit->plan->step % 2];
-    s->goes_on = sched_stats(commit->sched).n_running > 0;
-    if (b->recording && b->overlaps && s->step > 0)
-        record(b, s, commit->launched_us > b->done_us ? commit->launched_us : b->done_us, commit->done_us);
-    b->done_us = commit->done_us;
+    if (bench_step_times_committed(b->times, commit, &err) != QUIRE_OK)
+        fail(b, err.text);
     pthread_mutex_unlock(&b->mutex);
 }
 
@@ -147,8 +83,7 @@ static void on_events(void *context, const struct engine_event *events, size_t n
     }
     if (b->hold_at > 0 && b->n_tokens >= b->hold_at) {
         b->held = true;
-        if (b->last)
-            b->last->disturbed = true;
+        bench_step_times_disturb(b->times);
         pthread_cond_broadcast(&b->changed);
         while (b->held)
             pthread_cond_wait(&b->changed, &b->mutex);
@@ -165,8 +100,10 @@ int bench_steps_open(const struct engine_options *options, uint64_t seed, struct
 {
     *out = NULL;
     struct bench_steps *b = calloc(1, sizeof *b);
-    if (!b)
+    if (!b || !(b->times = bench_step_times_new())) {
+        free(b);
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
     pthread_mutex_init(&b->mutex, NULL);
     pthread_cond_init(&b->changed, NULL);
     b->seed = seed;
@@ -181,7 +118,7 @@ int bench_steps_open(const struct engine_options *options, uint64_t seed, struct
     steps.speculative.num_speculative_tokens = BENCH_MAX_DRAFTS;
     int status = engine_open(&with, on_events, b, &b->engine, err);
     if (status == QUIRE_OK) {
-        b->overlaps = engine_info(b->engine)->plan->overlap_depth > 0;
+        bench_step_times_overlap(b->times, engine_info(b->engine)->plan->overlap_depth > 0);
         b->ids = malloc(engine_info(b->engine)->plan->max_model_len * sizeof *b->ids);
         if (!b->ids)
             status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -204,7 +141,7 @@ void bench_steps_close(struct bench_steps *b)
     for (uint32_t i = 0; i < b->n_answers; i++)
         free(b->answers[i].tokens);
     free(b->answers);
-    free(b->timed);
+    bench_step_times_free(b->times);
     free(b->ids);
     free(b);
 }
@@ -244,9 +181,7 @@ static void begin(struct bench_steps *b, uint32_t n_requests, uint32_t hold_at)
     b->n_requests = n_requests;
     b->n_tokens = b->n_over = 0;
     b->hold_at = hold_at;
-    memset(b->steps, 0, sizeof b->steps);
-    b->last = NULL;
-    b->n_steps = 0;
+    bench_step_times_forget(b->times);
     pthread_mutex_unlock(&b->mutex);
 }
 
@@ -279,7 +214,7 @@ static int wait_until_over(struct bench_steps *b, struct quire_error *err)
     bool failed = b->failed;
     if (failed && err)
         *err = b->err;
-    b->recording = false;
+    bench_step_times_stop(b->times);
     pthread_mutex_unlock(&b->mutex);
     return failed ? QUIRE_INTERNAL : QUIRE_OK;
 }
@@ -391,8 +326,7 @@ int bench_steps_run(struct bench_steps *b, uint32_t index, const struct bench_sc
         status = wait_until_held(b, err);
     if (status != QUIRE_OK)
         return status;
-    b->scene = index; /* the engine's thread waits for the mutex */
-    b->recording = true;
+    bench_step_times_record(b->times, index); /* the engine is held, so its thread reports nothing */
     status = scene->n_decode ? submit_decoding(b, scene, answer_tokens(b, scene), answers, scene->n_drafts, err)
                              : submit_prompts(b, scene, err);
     release_engine(b, two_waves && status == QUIRE_OK ? 1 + scene->n_decode * scene->n_steps : 0);
@@ -402,66 +336,10 @@ int bench_steps_run(struct bench_steps *b, uint32_t index, const struct bench_sc
             status = submit_prompts(b, scene, err);
         release_engine(b, 0);
     }
-    if (status == QUIRE_OK)
-        status = wait_until_over(b, err);
-    b->run++;
-    return status;
-}
-
-/* ---- medians ---- */
-
-static int by_step(const void *a, const void *b)
-{
-    const struct timed *x = a, *y = b;
-    if (x->scene != y->scene)
-        return x->scene < y->scene ? -1 : 1;
-    if (x->step != y->step)
-        return x->step < y->step ? -1 : 1;
-    return (x->run > y->run) - (x->run < y->run);
-}
-
-static bool same_shape(const struct sched_shape *a, const struct sched_shape *b)
-{
-    return a->n_rows == b->n_rows && a->n_tokens == b->n_tokens && a->n_logits == b->n_logits &&
-           a->n_context == b->n_context && a->n_pairs == b->n_pairs && a->n_block_copies == b->n_block_copies;
-}
-
-/* Of every stride-th of n steps; uses room as scratch. */
-static double median_of(const struct timed *steps, size_t n, size_t first, size_t stride, double *room)
-{
-    size_t count = 0;
-    for (size_t i = first; i < n; i += stride)
-        room[count++] = steps[i].sample.us;
-    bench_sort(room, count);
-    return bench_percentile(room, count, 50);
+    return status == QUIRE_OK ? wait_until_over(b, err) : status;
 }
 
 int bench_steps_medians(const struct bench_steps *b, struct bench_step **out, size_t *n, struct quire_error *err)
 {
-    double *room = malloc((b->n_timed + 1) * sizeof *room);
-    struct bench_step *steps = malloc((b->n_timed + 1) * sizeof *steps);
-    *n = 0;
-    *out = steps;
-    if (!room || !steps) {
-        free(room);
-        free(steps);
-        *out = NULL;
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    }
-    qsort(b->timed, b->n_timed, sizeof *b->timed, by_step);
-    for (size_t from = 0, to; from < b->n_timed; from = to) {
-        const struct timed *first = &b->timed[from];
-        bool same = first->sample.shape.n_block_copies == 0;
-        for (to = from; to < b->n_timed && b->timed[to].scene == first->scene && b->timed[to].step == first->step; to++)
-            same = same && same_shape(&b->timed[to].sample.shape, &first->sample.shape);
-        if (!same)
-            continue;
-        struct bench_step *step = &steps[(*n)++];
-        *step = (struct bench_step){.scene = first->scene, .n_runs = (uint32_t)(to - from), .median = first->sample};
-        step->median.us = median_of(first, to - from, 0, 1, room);
-        for (size_t half = 0; half < 2; half++)
-            step->halves_us[half] = to - from > 1 ? median_of(first, to - from, half, 2, room) : step->median.us;
-    }
-    free(room);
-    return QUIRE_OK;
+    return bench_step_times_medians(b->times, out, n, err);
 }

@@ -9,9 +9,7 @@
  * in advance. A rejected draft costs the same as an accepted one. Of scenes that differ only in their drafts, run the
  * one with most first: its answers serve the others.
  *
- * A step's time is from its plan to the next plan. It includes the host's share, as for a server's clients. Left out
- * are steps in which the engine was held, the last before it is idle, and the first of a scene with only decodes, which
- * reads from memory what is in caches later.
+ * A step in which the engine was held is left out; step_times.h has the definition of a step's time.
  *
  * One thread calls. Reports of the engine's own thread are collected inside.
  */
@@ -20,7 +18,7 @@
 
 #include "engine/info.h"
 #include "engine/plan.h"
-#include "tools/bench/lib/cost_fit.h"
+#include "tools/bench/steps/step_times.h"
 
 #define BENCH_MAX_DRAFTS 16u /* of a row */
 
@@ -45,15 +43,7 @@ struct bench_scene {
 /* Runs it once. `index` identifies the scene's steps. */
 int bench_steps_run(struct bench_steps *b, uint32_t index, const struct bench_scene *scene, struct quire_error *err);
 
-/* The measurements, one entry for each step of each scene, by scene. Steps whose shape differs between runs are left
- * out. */
-struct bench_step {
-    uint32_t scene;
-    uint32_t n_runs;
-    struct cost_sample median;
-    double halves_us[2]; /* medians of every other run; equal after a single run */
-};
-/* The caller frees *out. */
+/* The medians of all runs so far (step_times.h). The caller frees *out. QUIRE_NO_MEMORY. */
 int bench_steps_medians(const struct bench_steps *b, struct bench_step **out, size_t *n, struct quire_error *err);
 
 #endif

@@ -1,12 +1,24 @@
 //! The template engine, made to do what Jinja does as transformers sets it up.
 
+pub mod python;
+
+mod arguments;
+mod filters;
+mod lexer;
+mod methods;
+mod operations;
+mod printf;
+mod repr;
+mod rewrite;
+mod wrap;
+
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::Arc;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{ArgType, Kwargs, Value, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind};
-
-use crate::python;
+use minijinja::value::{from_args, Object, Rest, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
 
 /// Instructions of one rendering: some 25,000 messages of a long template.
 const FUEL: u64 = 4_000_000;
@@ -21,27 +33,23 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     environment.set_syntax(syntax?);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(FUEL));
-    environment.set_unknown_method_callback(python::method);
-    environment.set_formatter(|out, _state, value| {
-        let written = match value.kind() {
-            ValueKind::Number if !value.is_integer() => {
-                f64::try_from(value.clone()).map(|x| out.write_str(&python::float_repr(x)))
-            }
-            _ => Ok(out.write_fmt(format_args!("{value}"))),
+    environment.set_unknown_method_callback(methods::method);
+    environment.set_formatter(|out, state, value| {
+        let plain = matches!(state.auto_escape(), AutoEscape::None) || value.is_safe();
+        let written = match value.as_str() {
+            Some(text) if plain => out.write_str(text),
+            None if plain => out.write_str(&repr::text(value)),
+            _ => out.write_str(&filters::escape_text(&repr::text(value))),
         };
-        written?.map_err(|_| Error::new(ErrorKind::WriteFailure, "too long"))
+        written.map_err(|_| Error::new(ErrorKind::WriteFailure, "too long"))
     });
     minijinja_contrib::add_to_environment(&mut environment);
     environment.remove_global("debug");
     environment.add_filter("tojson", python::tojson);
     environment.add_filter("trim", python::trim);
-    environment.add_filter("length", length);
-    environment.add_filter("count", length);
-    environment.add_filter("default", default);
-    environment.add_filter("d", default);
-    environment.add_filter("int", int);
-    environment.add_filter("float", float);
-    environment.add_test("sequence", is_sequence);
+    filters::add(&mut environment);
+    operations::add(&mut environment);
+    environment.add_function("cycler", cycler);
     environment.add_function("strftime_now", python::strftime_now);
     environment.add_function("raise_exception", raise_exception);
     Ok(environment)
@@ -64,93 +72,60 @@ fn raise_exception(message: Value) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, "raised").with_source(raised))
 }
 
-/// An undefined value has length 0.
-fn length(value: &Value) -> Result<usize, Error> {
-    if value.is_undefined() {
-        return Ok(0);
-    }
-    minijinja::filters::length(value)
+/// cycler("a", "b"): next() goes round, current is what next() gives next.
+#[derive(Debug)]
+struct Cycler {
+    items: Vec<Value>,
+    at: AtomicUsize,
 }
 
-/// An argument by its place or by its name.
-fn argument<'a, T>(given: Option<T>, kwargs: &'a Kwargs, name: &'a str) -> Result<Option<T>, Error>
-where
-    Option<T>: ArgType<'a, Output = Option<T>>,
-{
-    match given {
-        Some(given) => Ok(Some(given)),
-        None => kwargs.get::<Option<T>>(name),
+impl Object for Cycler {
+    fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
+        (key.as_str() == Some("current")).then(|| self.items[self.at.load(Relaxed)].clone())
     }
-}
 
-fn default(
-    value: &Value,
-    other: Option<Value>,
-    boolean: Option<bool>,
-    kwargs: Kwargs,
-) -> Result<Value, Error> {
-    let other = argument(other, &kwargs, "default_value")?.unwrap_or_else(|| Value::from(""));
-    let boolean = argument(boolean, &kwargs, "boolean")?.unwrap_or(false);
-    kwargs.assert_all_used()?;
-    let absent = value.is_undefined() || (boolean && !value.is_true());
-    Ok(if absent { other } else { value.clone() })
-}
-
-/// int(value), or the default where Python cannot convert.
-fn int(
-    value: &Value,
-    default: Option<Value>,
-    base: Option<u32>,
-    kwargs: Kwargs,
-) -> Result<Value, Error> {
-    let default = argument(default, &kwargs, "default")?.unwrap_or_else(|| Value::from(0));
-    let base = argument(base, &kwargs, "base")?.unwrap_or(10);
-    kwargs.assert_all_used()?;
-    if !(2..=36).contains(&base) {
-        return Err(Error::new(
-            ErrorKind::InvalidOperation,
-            "int: base must be in 2..36",
-        ));
-    }
-    if value.is_integer() {
-        return Ok(value.clone());
-    }
-    if let Some(text) = value.as_str() {
-        let digits = python::strip_space(text).replace('_', "");
-        if let Ok(i) = i64::from_str_radix(&digits, base) {
-            return Ok(Value::from(i));
+    fn call_method(
+        self: &Arc<Self>,
+        _: &mut State,
+        method: &str,
+        args: &[Value],
+    ) -> Result<Value, Error> {
+        let () = from_args(args)?;
+        let at = self.at.load(Relaxed);
+        match method {
+            "next" => {
+                self.at.store((at + 1) % self.items.len(), Relaxed);
+                Ok(self.items[at].clone())
+            }
+            "reset" => {
+                self.at.store(0, Relaxed);
+                Ok(Value::from(()))
+            }
+            _ => Err(Error::from(ErrorKind::UnknownMethod)),
         }
     }
-    let truncated = to_float(value)
-        .filter(|x| x.abs() < 9.2e18)
-        .map(|x| x.trunc() as i64);
-    Ok(truncated.map_or(default, Value::from))
 }
 
-/// float(value), or the default where Python cannot convert.
-fn float(value: &Value, default: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
-    let default = argument(default, &kwargs, "default")?.unwrap_or_else(|| Value::from(0.0));
-    kwargs.assert_all_used()?;
-    Ok(to_float(value).map_or(default, Value::from))
-}
-
-fn to_float(value: &Value) -> Option<f64> {
-    match value.kind() {
-        ValueKind::Bool => Some(if value.is_true() { 1.0 } else { 0.0 }),
-        ValueKind::Number => f64::try_from(value.clone()).ok(),
-        _ => python::strip_space(value.as_str()?).parse().ok(),
+fn cycler(items: Rest<Value>) -> Result<Value, Error> {
+    if items.is_empty() {
+        return Err(python::wrong("cycler: needs at least one item"));
     }
+    let items = items.to_vec();
+    Ok(Value::from_object(Cycler {
+        items,
+        at: AtomicUsize::new(0),
+    }))
 }
 
-/// Every value with a length and an index, including strings and mappings.
-fn is_sequence(value: &Value) -> bool {
-    let kind = value.kind();
-    let indexed = matches!(kind, ValueKind::Seq | ValueKind::String | ValueKind::Map);
-    indexed || (kind == ValueKind::Iterable && value.len().is_some())
+/// A template as the engine is to compile it, or why it would take too long.
+pub fn prepare(source: &str) -> Result<String, String> {
+    let source = plain_generation_blocks(&rewrite::plain_line_ends(source));
+    check_tags(&source)?;
+    Ok(rewrite::rewrite(&source))
 }
 
 /// {% generation %} marks what training learns from. To rendering it is a scope, which `with` is.
-pub fn plain_generation_blocks(source: &str) -> String {
+fn plain_generation_blocks(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
     while let Some(at) = rest.find("{%") {
@@ -178,7 +153,7 @@ pub fn plain_generation_blocks(source: &str) -> String {
 const MAX_TAG_CHARS: usize = 4096;
 
 /// Refuses a template with a tag that would take too long to compile.
-pub fn check_tags(source: &str) -> Result<(), String> {
+fn check_tags(source: &str) -> Result<(), String> {
     let mut rest = source;
     while let Some(at) = rest.find('{') {
         let (open, body) = rest[at..].split_at(1);

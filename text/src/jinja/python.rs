@@ -1,20 +1,18 @@
-//! Python functions that chat templates expect: json.dumps, repr of a float, strftime, and str methods that the
-//! template engine's own Python compatibility lacks or implements differently.
+//! Python functions that chat templates expect: json.dumps, repr of a float, str.strip and strftime.
 
 use std::ffi::CString;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use minijinja::value::{from_args, Kwargs, Object, ObjectRepr, Value, ValueKind};
-use minijinja::{Error, ErrorKind, State};
-use minijinja_contrib::pycompat;
+use minijinja::value::{Kwargs, Object, ObjectRepr, Value, ValueKind};
+use minijinja::{Error, ErrorKind};
 
 use crate::python_json::is_word;
 
 /// JSON that comes in is at most 128 deep; a template can nest deeper.
 const MAX_DEPTH: usize = 256;
 
-fn wrong(text: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+pub fn wrong(text: impl Into<std::borrow::Cow<'static, str>>) -> Error {
     Error::new(ErrorKind::InvalidOperation, text)
 }
 
@@ -56,7 +54,7 @@ pub fn number(text: &str) -> Value {
 
 /// An integer that the template engine has no room for: it prints as it was written, and that is all.
 #[derive(Debug)]
-struct Digits(String);
+pub struct Digits(pub String);
 
 impl Object for Digits {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
@@ -254,11 +252,11 @@ fn json_key(key: &Value) -> Result<String, Error> {
     }
 }
 
-fn is_space(c: char) -> bool {
+pub fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
 
-fn strip<'a>(text: &'a str, chars: Option<&str>, left: bool, right: bool) -> &'a str {
+pub fn strip<'a>(text: &'a str, chars: Option<&str>, left: bool, right: bool) -> &'a str {
     let strips = |c: char| chars.map_or_else(|| is_space(c), |set| set.contains(c));
     let text = if left {
         text.trim_start_matches(strips)
@@ -288,97 +286,6 @@ pub fn trim(value: &Value, chars: Option<&str>) -> String {
         Some(text) => strip(text, chars, true, true).to_owned(),
         None => strip(&value.to_string(), chars, true, true).to_owned(),
     }
-}
-
-/// Methods of Python's types, called where a value has no method of that name.
-pub fn method(
-    state: &mut State,
-    value: &Value,
-    name: &str,
-    args: &[Value],
-) -> Result<Value, Error> {
-    match value.as_str() {
-        Some(text) => match string_method(text, name, args)? {
-            Some(result) => Ok(result),
-            None => pycompat::unknown_method_callback(state, value, name, args),
-        },
-        None => pycompat::unknown_method_callback(state, value, name, args),
-    }
-}
-
-fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
-    let result = match name {
-        "strip" | "lstrip" | "rstrip" => {
-            let (chars,): (Option<&str>,) = from_args(args)?;
-            Value::from(strip(text, chars, name != "rstrip", name != "lstrip"))
-        }
-        "removeprefix" => {
-            let (prefix,): (&str,) = from_args(args)?;
-            Value::from(text.strip_prefix(prefix).unwrap_or(text))
-        }
-        "removesuffix" => {
-            let (suffix,): (&str,) = from_args(args)?;
-            Value::from(text.strip_suffix(suffix).unwrap_or(text))
-        }
-        "partition" => {
-            let (separator,): (&str,) = from_args(args)?;
-            let (a, b) = text.split_once(separator).unwrap_or((text, ""));
-            let found = a.len() < text.len();
-            strings(&[a, if found { separator } else { "" }, b])
-        }
-        "rpartition" => {
-            let (separator,): (&str,) = from_args(args)?;
-            match text.rsplit_once(separator) {
-                Some((a, b)) => strings(&[a, separator, b]),
-                None => strings(&["", "", text]),
-            }
-        }
-        "index" => {
-            let (what,): (&str,) = from_args(args)?;
-            let at = text
-                .find(what)
-                .ok_or_else(|| wrong("substring not found"))?;
-            Value::from(text[..at].chars().count())
-        }
-        "rsplit" => {
-            let (separator, limit): (Option<&str>, Option<i64>) = from_args(args)?;
-            strings(&rsplit(text, separator, limit))
-        }
-        _ => return Ok(None),
-    };
-    Ok(Some(result))
-}
-
-fn strings(parts: &[&str]) -> Value {
-    parts.iter().map(|part| Value::from(*part)).collect()
-}
-
-fn rsplit<'a>(text: &'a str, separator: Option<&str>, limit: Option<i64>) -> Vec<&'a str> {
-    let limit = limit
-        .and_then(|n| usize::try_from(n).ok())
-        .unwrap_or(usize::MAX);
-    let mut parts = Vec::new();
-    let mut rest = text;
-    while parts.len() < limit {
-        let cut = match separator {
-            Some(separator) => rest.rsplit_once(separator),
-            None => {
-                rest = rest.trim_end_matches(is_space);
-                rest.rsplit_once(is_space)
-            }
-        };
-        let Some((before, after)) = cut else { break };
-        parts.push(after);
-        rest = before;
-    }
-    if separator.is_none() {
-        rest = rest.trim_end_matches(is_space);
-    }
-    if separator.is_some() || !rest.is_empty() {
-        parts.push(rest);
-    }
-    parts.reverse();
-    parts
 }
 
 /// datetime.now().strftime(format)

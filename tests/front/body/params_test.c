@@ -18,13 +18,15 @@ static struct quire_doc *open_body(const char *text)
     return body;
 }
 
+static bool added_special; /* of the body that was read last */
+
 /* Reads a body. Returns "" if it is accepted, otherwise the rejected parameter. */
 static const char *read_it(const char *text, bool chat, struct params *p, struct api_error *e)
 {
     struct quire_doc *body = open_body(text);
-    bool ok = params_read(p, body, chat, &model, e);
-    p->model = p->cache_salt = NULL;
-    p->bad_words = (struct quire_value){0};
+    struct params_body once;
+    bool ok = params_read(p, &once, body, chat, &model, e);
+    added_special = once.add_special;
     quire_doc_close(body);
     return ok ? "" : e->param;
 }
@@ -220,11 +222,11 @@ static void values_and_defaults(void **state)
     assert_true(p.spec->min_p == 0 && p.spec->repetition_penalty == 1 && p.spec->n == 1);
     assert_int_equal(p.spec->n_logprobs, -1);
     assert_int_equal(p.spec->n_prompt_logprobs, -1);
-    assert_true(p.skip_special && !p.add_special && !p.has_max_tokens && !p.spec->has_seed);
+    assert_true(p.skip_special && !added_special && !p.has_max_tokens && !p.spec->has_seed);
     params_free(&p);
 
     assert_string_equal(read_it("{}", false, &p, &e), "");
-    assert_true(p.add_special && !p.has_max_tokens && p.max_tokens == 16);
+    assert_true(added_special && !p.has_max_tokens && p.max_tokens == 16);
     params_free(&p);
 
     static const char many[] =
@@ -248,8 +250,9 @@ static void values_and_defaults(void **state)
         .repetition_penalty = 1.1,
     };
     const struct params_model with_own = {1000, 512, &own, false};
+    struct params_body once;
     struct quire_doc *body = open_body("{\"top_k\":0,\"top_p\":null}");
-    assert_true(params_read(&p, body, true, &with_own, &e));
+    assert_true(params_read(&p, &once, body, true, &with_own, &e));
     assert_true(p.spec->temperature == 0.7f && p.spec->top_k == 0 && p.spec->top_p == 0.8f);
     assert_true(p.spec->repetition_penalty == 1.1f);
     params_free(&p);
