@@ -44,7 +44,7 @@ static const char *const names[] = {"<|im_end|>",
 
 struct found {
     json_t *list;
-    int64_t end; /* <|end|>; -1: it is not there */
+    int64_t end; /* the id of <|end|>; -1 if it does not exist */
     bool has_return, has_call, has_flush;
 };
 
@@ -72,7 +72,7 @@ static void take_token(struct found *f, struct gguf_text token, int64_t id)
     f->has_flush |= maker_text_is(token, "<|flush|>");
 }
 
-/* In the format of gpt-oss, and its like, <|end|> ends a message of several. */
+/* <|end|> separates messages in the format of gpt-oss. */
 static void drop_end(const struct found *f)
 {
     if (f->end < 0 || !f->has_call || !(f->has_return || f->has_flush))

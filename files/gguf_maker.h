@@ -1,4 +1,4 @@
-/* What the parts of gguf_make_config() share: a config.json that is being made, and readers of the file's keys. Private to
+/* A config.json that is being made, and readers of the file's keys: the parts of gguf_make_config() share them. Private to
  * files/gguf_config.c, gguf_ends.c, gguf_family.c and gguf_refuse.c. Pure; any thread.
  */
 #ifndef QUIRE_FILES_GGUF_MAKER_H

@@ -158,7 +158,7 @@ static bool is_set(const struct gguf_maker *m, const char *key, double *out)
     return find(m, key, out) && *out != 0;
 }
 
-/* One window for every layer, or none. A window of a whole context is none. */
+/* Accepts one window for every layer. A window of a whole context changes nothing. */
 static void refuse_windows(struct gguf_maker *m)
 {
     double window, pattern, context;
