@@ -510,19 +510,19 @@ static void olmo2(void **state)
     check_model(&(struct model){.name = "olmo2", .form = "lane", .n_vocab = 320});
 }
 
+/* Sinks, layers with a window and without one, and biases of experts; most prompts go beyond the window. */
+static void gpt_oss(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "gpt_oss", .form = "lane", .n_vocab = 320, .no_policies = true});
+}
+
 #endif
 
 static void qwen3_moe(void **state)
 {
     (void)state;
     check_model(&(struct model){.name = "qwen3_moe", .form = "lane", .n_vocab = 320});
-}
-
-/* Sinks, layers with a window and without one, and biases of experts; most prompts go beyond the window. */
-static void gpt_oss(void **state)
-{
-    (void)state;
-    check_model(&(struct model){.name = "gpt_oss", .form = "lane", .n_vocab = 320, .no_policies = true});
 }
 
 /* Factors of what blocks add, which ranks apply to whole sums, and of logits. */
