@@ -110,17 +110,14 @@ QUANT_FN float4 read4(const struct cuda_quant &p, const unsigned char *row, uint
         return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     if (!p.groups_dev)
         return read4_plain(p, row, k);
-    const bool is_4_bit = p.kind == CUDA_QUANT_INT4 || p.kind == CUDA_QUANT_CODES;
-    uint32_t word = is_4_bit ? *(const uint16_t *)(row + k / 2) : *(const uint32_t *)(row + k);
-    if (p.kind == CUDA_QUANT_CODES)
-        word = numbers_of(p.codes, word);
+    uint32_t word = p.kind == CUDA_QUANT_INT4 ? numbers_of(p.codes, *(const uint16_t *)(row + k / 2))
+                                              : *(const uint32_t *)(row + k);
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
         uint32_t byte = word >> 8 * i & 0xffu;
-        float v = p.kind == CUDA_QUANT_INT4   ? (float)(word >> 4 * i & 15u) - zero
-                  : p.kind == CUDA_QUANT_E4M3 ? k_f32_from_e4m3((uint8_t)byte)
+        float v = p.kind == CUDA_QUANT_E4M3   ? k_f32_from_e4m3((uint8_t)byte)
                   : p.kind == CUDA_QUANT_E5M2 ? k_f32_from_e5m2((uint8_t)byte)
-                                              : (float)(int8_t)byte - zero; /* zero is 0 for codes */
+                                              : (float)(int8_t)byte - zero;
         q[i] = k + i < end ? v : 0.0f;
     }
     return make_float4(q[0], q[1], q[2], q[3]);
@@ -408,15 +405,11 @@ static __global__ void __launch_bounds__(THREADS) quant_round_token_kernel(struc
 /* Reads four q as bytes, columns [k, k + 4) of a row that is padded with zeros. */
 QUANT_FN uint32_t read_bytes(const struct cuda_quant &p, const unsigned char *row, uint32_t k, int32_t zero)
 {
-    if (p.kind != CUDA_QUANT_INT4 && p.kind != CUDA_QUANT_CODES)
+    if (p.kind != CUDA_QUANT_INT4)
         return *(const uint32_t *)(row + k);
-    uint32_t word = *(const uint16_t *)(row + k / 2), bytes = 0;
-    if (p.kind == CUDA_QUANT_CODES)
-        return numbers_of(p.codes, word);
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++)
-        bytes |= (((word >> 4 * i & 15u) - (uint32_t)zero) & 0xffu) << 8 * i;
-    return bytes;
+    const uint32_t bytes = numbers_of(p.codes, *(const uint16_t *)(row + k / 2));
+    const uint32_t less = ((uint32_t)zero & 0xffu) * 0x01010101u, top = 0x80808080u;
+    return ((bytes | top) - (less & ~top)) ^ ((bytes ^ ~less) & top); /* four differences */
 }
 
 struct int8_tile { /* a warp's 16 rows and 8 tokens; a thread has rows g and g + 8, tokens 2t and 2t + 1 */

@@ -24,6 +24,13 @@ K_MATH_FN struct k_codes k_codes_iq4(void)
     return codes;
 }
 
+/* A code is its number: 0 to 15. */
+K_MATH_FN struct k_codes k_codes_plain(void)
+{
+    struct k_codes codes = {{0x03020100u, 0x07060504u, 0x0b0a0908u, 0x0f0e0d0cu}};
+    return codes;
+}
+
 K_MATH_FN int k_code_number(struct k_codes codes, uint32_t code)
 {
     return (int8_t)(codes.words[code / 4] >> 8 * (code % 4));

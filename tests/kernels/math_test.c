@@ -280,6 +280,16 @@ static void test_fp8(void **state)
     assert_true(k_f32_from_e4m3(0x7e) == 448 && k_f32_from_e5m2(0x7b) == 57344 && k_f32_from_e5m2(0x7c) == INFINITY);
 }
 
+static void test_e8m0(void **state)
+{
+    (void)state;
+    for (int e = 0; e < 255; e++) {
+        const float half = k_half_from_e8m0((uint8_t)e);
+        assert_true(half == ldexpf(1, e - 128) && (k_f32_bits(half) & 0xffff) == 0);
+    }
+    assert_true(isnan(k_half_from_e8m0(255)));
+}
+
 /* A head in 8 bits, with largest numbers at every limit. */
 static void test_kv_bytes(void **state)
 {
@@ -362,6 +372,7 @@ int main(void)
         cmocka_unit_test(test_fold),
         cmocka_unit_test(test_philox),
         cmocka_unit_test(test_fp8),
+        cmocka_unit_test(test_e8m0),
         cmocka_unit_test(test_kv_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -388,6 +388,13 @@ static void test_supports(void **state)
     assert_true(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, blocks) &&
                 b->ops->supports(b, K_OP_GEMM, K_FORM_INT8, blocks));
     assert_true(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, fp8) && b->ops->supports(b, K_OP_EMBED, K_FORM_TILE, fp8));
+    const struct k_format fp4 = k_format_of_planes(K_E2M1, 4, 32, K_E8M0),
+                          fp4_of_16 = k_format_of_planes(K_E2M1, 4, 16, K_E8M0);
+    assert_true(b->ops->supports(b, K_OP_MOE_GEMM, K_FORM_LANE, fp4) &&
+                b->ops->supports(b, K_OP_MOE_GEMM, K_FORM_INT8, fp4));
+    assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, fp4_of_16) ||
+                 b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, k_format_of_planes(K_E2M1, 4, 32, K_F16)) ||
+                 b->ops->supports(b, K_OP_GEMM, K_FORM_LANE, k_format_of_planes(K_INT, 4, 32, K_E8M0)));
     assert_false(b->ops->supports(b, K_OP_GEMM, K_FORM_INT8, fp8) ||
                  b->ops->supports(b, K_OP_GEMM, K_FORM_TILE, blocks));
     assert_false(b->ops->supports(b, K_OP_ATTENTION, K_FORM_LANE, blocks));

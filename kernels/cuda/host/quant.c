@@ -24,34 +24,21 @@ static int zero_of(const struct k_weight_view *part, uint32_t row, uint32_t grou
     return part->format.packing == K_PACKING_Q4_0 || is_int4 ? 8 : 0;
 }
 
-/* Sets the code of each number that has one. */
-static void find_codes(struct k_codes codes, unsigned char code_of[256])
-{
-    for (uint32_t i = 16; i-- > 0;) /* of equal numbers the first */
-        code_of[k_code_number(codes, i) & 255] = (unsigned char)i;
-}
-
-/* Columns [begin, end), within one group. */
+/* Columns [begin, end), within one group. code_of: of each number, as a byte. */
 static void pack_columns(const struct k_weight_view *part, const struct cuda_quant *to, uint32_t row, uint32_t begin,
-                         uint32_t end, unsigned char *out)
+                         uint32_t end, const unsigned char code_of[256], unsigned char *out)
 {
-    const enum cuda_quant_kind kind = to->kind;
     const int zero = zero_of(part, row, begin / to->group);
-    unsigned char code_of[256];
     float q[K_QUANT_READ];
-    if (kind == CUDA_QUANT_CODES)
-        find_codes(to->codes, code_of);
-    if (part->format.packing == K_PACKING_PLANES && kind != CUDA_QUANT_INT4 && kind != CUDA_QUANT_CODES) {
+    if (part->format.packing == K_PACKING_PLANES && to->kind != CUDA_QUANT_INT4) {
         memcpy(out + begin, (const char *)part->data + row * part->row_stride_bytes + begin, end - begin);
         return;
     }
     k_quant_read(part, row, begin, end, q);
     for (uint32_t k = begin; k < end; k++) {
         int v = (int)q[k - begin];
-        if (kind == CUDA_QUANT_CODES)
-            out[k / 2] |= (unsigned char)(code_of[v & 255] << k % 2 * 4);
-        else if (kind == CUDA_QUANT_INT4)
-            out[k / 2] |= (unsigned char)((unsigned)(v + zero) << k % 2 * 4);
+        if (to->kind == CUDA_QUANT_INT4)
+            out[k / 2] |= (unsigned char)(code_of[(v + zero) & 255] << k % 2 * 4);
         else
             out[k] = (unsigned char)(int8_t)v;
     }
@@ -59,16 +46,19 @@ static void pack_columns(const struct k_weight_view *part, const struct cuda_qua
 
 static void pack_row(const struct k_weight_view *part, const struct cuda_quant *to, uint32_t row, unsigned char *out)
 {
+    unsigned char code_of[256] = {0};
     memset(out, 0, (size_t)to->row_stride_bytes);
     if (k_format_is_plain(part->format)) {
         memcpy(out, (const char *)part->data + row * part->row_stride_bytes,
                (size_t)k_format_bytes(part->format, part->n_cols));
         return;
     }
+    for (uint32_t i = 16; i-- > 0;) /* of equal numbers the first */
+        code_of[k_code_number(to->codes, i) & 255] = (unsigned char)i;
     for (uint32_t k = 0, end; k < part->n_cols; k = end) {
         end = k_group_end(part->format, part->n_cols, k);
         end = end - k > K_QUANT_READ ? k + K_QUANT_READ : end;
-        pack_columns(part, to, row, k, end, out);
+        pack_columns(part, to, row, k, end, code_of, out);
     }
 }
 
@@ -117,9 +107,6 @@ static int upload_plane(struct k_backend *b, const struct k_weight_view *part, c
 
 static enum cuda_quant_kind kind_of(struct k_format format)
 {
-    struct k_codes codes;
-    if (k_format_codes(format, &codes))
-        return CUDA_QUANT_CODES;
     if (k_format_is_plain(format))
         return format.kind == K_F32 ? CUDA_QUANT_F32 : format.kind == K_F16 ? CUDA_QUANT_F16 : CUDA_QUANT_BF16;
     if (format.kind == K_E4M3)
@@ -271,7 +258,8 @@ int cuda_quant_create(struct k_backend *b, const struct k_weight_view *parts, ui
             .row_stride_bytes = k_format_is_plain(format) ? cuda_weight_row_stride(format, parts[i].n_cols)
                                                           : cuda_quant_row_stride(format, parts[i].n_cols),
         };
-        (void)k_format_codes(format, &w->quant[i].codes);
+        if (!k_format_codes(format, &w->quant[i].codes))
+            w->quant[i].codes = k_codes_plain();
         w->n_quant = i + 1;
         status = create_part(b, &at, &w->quant[i], err);
     }

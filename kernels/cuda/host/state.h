@@ -25,8 +25,7 @@
  * and for each group of columns its scale and related values. */
 enum cuda_quant_kind {
     CUDA_QUANT_INT8, /* q = n - zero */
-    CUDA_QUANT_INT4, /* two in a byte, the low half first: q = n - zero */
-    CUDA_QUANT_CODES, /* likewise two in a byte: q = the number of the code */
+    CUDA_QUANT_INT4, /* codes, two in a byte, the low half first: q = the code's number - zero */
     CUDA_QUANT_E4M3,
     CUDA_QUANT_E5M2,
     CUDA_QUANT_F32, /* a plain part of a weight that also has quantized ones: the numbers themselves, no groups */
@@ -45,7 +44,7 @@ struct cuda_quant {
     uint32_t group, n_groups; /* columns that share a scale, and groups per row */
     uint32_t x_group; /* columns of activations that share a scale in the form int8; 0: all */
     float x_scale; /* that scale if the file states it, otherwise 0; of experts: 0 */
-    struct k_codes codes; /* of CUDA_QUANT_CODES */
+    struct k_codes codes; /* of CUDA_QUANT_INT4 */
     uint64_t row_stride_bytes;
     const unsigned char *data_dev;
     const struct cuda_quant_group *groups_dev; /* [rows, n_groups]; NULL for a plain part */
