@@ -23,7 +23,7 @@ struct tokens {
     struct gguf_text *text; /* [n] */
     uint32_t n;
     const uint8_t *kinds; /* i32 each, or NULL: all normal */
-    const uint8_t *scores; /* f32 each, or NULL */
+    const uint8_t *scores; /* f32 each; read for SentencePiece only */
 };
 
 /* ---- how text is cut before merging, by tokenizer.ggml.pre ------------------------------------------ */
@@ -136,8 +136,7 @@ static int tokens_read(const struct gguf *g, struct tokens *t, struct quire_erro
         if (!is_utf8(t->text[t->n]))
             return quire_fail(err, QUIRE_INVALID, "%s: " TOKENS "[%u]: is not UTF-8", gguf_name(g), t->n);
     }
-    status = beside(t, "tokenizer.ggml.token_type", GGUF_I32, &t->kinds);
-    return status == QUIRE_OK ? beside(t, "tokenizer.ggml.scores", GGUF_F32, &t->scores) : status;
+    return beside(t, "tokenizer.ggml.token_type", GGUF_I32, &t->kinds);
 }
 
 static uint32_t kind_of(const struct tokens *t, uint32_t id)
@@ -304,7 +303,7 @@ static bool index_make(struct tokens *t, struct index *index)
     if (!(index->id = calloc(t->n, sizeof *index->id)))
         return false;
     for (uint32_t i = 0; i < t->n; i++)
-        if (!is_added(t, i) && kind_of(t, i) != TOKEN_UNUSED)
+        if (kind_of(t, i) == TOKEN_USER || (!is_added(t, i) && kind_of(t, i) != TOKEN_UNUSED))
             index->id[index->n++] = i;
     qsort_r(index->id, index->n, sizeof *index->id, by_text, t);
     return true;
@@ -331,7 +330,8 @@ static bool find_merges(const struct tokens *t, const struct index *index, struc
 {
     for (uint32_t i = 0; i < t->n && merges->n <= MAX_MERGES * sizeof(struct merge); i++) {
         const struct gguf_text text = t->text[i];
-        if (kind_of(t, i) != TOKEN_NORMAL || text.n > MAX_PIECE_BYTES)
+        /* Of the user's, too: Gemma's runs of spaces are such, and a text has them only after normalization. */
+        if ((kind_of(t, i) != TOKEN_NORMAL && kind_of(t, i) != TOKEN_USER) || text.n > MAX_PIECE_BYTES)
             continue;
         for (size_t cut = 1; cut < text.n; cut++) {
             if (((unsigned char)text.data[cut] & 0xc0) == 0x80)
@@ -351,6 +351,9 @@ static int put_merges_by_score(struct tokens *t, struct buffer *b)
 {
     struct index index;
     struct buffer merges = {0};
+    int status = beside(t, "tokenizer.ggml.scores", GGUF_F32, &t->scores);
+    if (status != QUIRE_OK)
+        return status;
     if (!t->scores)
         return quire_fail(t->err, QUIRE_INVALID, "%s: tokenizer.ggml.scores: is missing", gguf_name(t->g));
     if (!index_make(t, &index))
