@@ -209,6 +209,44 @@ fn special_tokens_are_text_if_the_file_says_so() {
     assert!(!bos(&open(r#"{"split_special_tokens": true}"#)));
 }
 
+/// What transformers' tokenize("The tide") and tokenize(" x") are for classes that make their own tokenizer.
+#[test]
+fn a_prefix_space_is_added_as_the_class_does() {
+    let cases = [
+        ("bytelevel", "GPT2Tokenizer", "null", "Th e Ġt ide"),
+        ("bytelevel", "GPT2TokenizerFast", "true", "Ġ Th e Ġt ide"),
+        ("bytelevel", "Qwen2Tokenizer", "true", "Ġ Th e Ġt ide"),
+        (
+            "bytelevel",
+            "PreTrainedTokenizerFast",
+            "true",
+            "Th e Ġt ide",
+        ),
+        ("fallback", "LlamaTokenizer", "true", "▁Th e▁t ide"),
+        ("fallback", "LlamaTokenizerFast", "false", "Th e▁t ide"),
+        (
+            "fallback",
+            "PreTrainedTokenizerFast",
+            "false",
+            "▁Th e▁t ide",
+        ),
+    ];
+    for (name, class, adds, expected) in cases {
+        let tokenizer = data(&format!("../{name}/tokenizer.json"));
+        let tokenizer = std::fs::read_to_string(tokenizer).unwrap();
+        let config = format!(r#"{{"tokenizer_class": "{class}", "add_prefix_space": {adds}}}"#);
+        let text = Text::made(&tokenizer, &config).unwrap();
+        let ids = text.vocabulary.encode("The tide", false).unwrap();
+        let tokens: Vec<String> = ids
+            .iter()
+            .map(|id| text.vocabulary.token(*id, false).unwrap())
+            .collect();
+        assert_eq!(tokens.join(" "), expected, "{name} {class} {adds}");
+        let decoded = detok::decode(&text.vocabulary, &ids, false).unwrap();
+        assert_eq!(decoded.trim_start(), "The tide");
+    }
+}
+
 #[test]
 fn every_file_is_part_of_the_identity() {
     let place = std::env::temp_dir().join(format!("quire-sentencepiece-{}", std::process::id()));

@@ -19,6 +19,7 @@ mod load;
 mod marks;
 mod normal;
 mod pieces;
+mod prefix;
 mod python_json;
 mod sentencepiece;
 mod tokenize;

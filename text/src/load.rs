@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::chat::{Templates, TokenStrings};
 use crate::error::{Error, Result, Status};
+use crate::prefix;
 use crate::python_json::mended;
 use crate::sentencepiece;
 use crate::tokenize::Vocabulary;
@@ -101,7 +102,10 @@ impl Files {
 
     fn vocabulary(&self) -> Result<Vocabulary> {
         match &self.tokenizer {
-            Tokenizer::Json(json) => Vocabulary::parse(json).map_err(|e| e.at("tokenizer.json")),
+            Tokenizer::Json(json) => {
+                let json = prefix::applied(json, self.config.as_deref());
+                Vocabulary::parse(&json).map_err(|e| e.at("tokenizer.json"))
+            }
             Tokenizer::Model { model, added } => {
                 let beside = sentencepiece::Beside {
                     config: self.config.as_deref(),
