@@ -23,7 +23,7 @@ struct tokens {
     struct gguf_text *text; /* [n] */
     uint32_t n;
     const uint8_t *kinds; /* i32 each, or NULL: all normal */
-    const uint8_t *scores; /* f32 each; read for SentencePiece only */
+    const uint8_t *scores; /* f32 each, or NULL: of SentencePiece, since files of the other kind may have any here */
 };
 
 /* ---- how text is cut before merging, by tokenizer.ggml.pre ------------------------------------------ */
@@ -351,9 +351,9 @@ static int put_merges_by_score(struct tokens *t, struct buffer *b)
 {
     struct index index;
     struct buffer merges = {0};
-    int status = beside(t, "tokenizer.ggml.scores", GGUF_F32, &t->scores);
-    if (status != QUIRE_OK)
-        return status;
+    const int read = beside(t, "tokenizer.ggml.scores", GGUF_F32, &t->scores);
+    if (read != QUIRE_OK)
+        return read;
     if (!t->scores)
         return quire_fail(t->err, QUIRE_INVALID, "%s: tokenizer.ggml.scores: is missing", gguf_name(t->g));
     if (!index_make(t, &index))
