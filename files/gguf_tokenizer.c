@@ -303,7 +303,7 @@ static bool index_make(struct tokens *t, struct index *index)
     if (!(index->id = calloc(t->n, sizeof *index->id)))
         return false;
     for (uint32_t i = 0; i < t->n; i++)
-        if (!is_added(t, i) && kind_of(t, i) != TOKEN_UNUSED)
+        if (kind_of(t, i) == TOKEN_USER || (!is_added(t, i) && kind_of(t, i) != TOKEN_UNUSED))
             index->id[index->n++] = i;
     qsort_r(index->id, index->n, sizeof *index->id, by_text, t);
     return true;
@@ -330,7 +330,8 @@ static bool find_merges(const struct tokens *t, const struct index *index, struc
 {
     for (uint32_t i = 0; i < t->n && merges->n <= MAX_MERGES * sizeof(struct merge); i++) {
         const struct gguf_text text = t->text[i];
-        if (kind_of(t, i) != TOKEN_NORMAL || text.n > MAX_PIECE_BYTES)
+        /* Of the user's, too: Gemma's runs of spaces are such, and a text has them only after normalization. */
+        if ((kind_of(t, i) != TOKEN_NORMAL && kind_of(t, i) != TOKEN_USER) || text.n > MAX_PIECE_BYTES)
             continue;
         for (size_t cut = 1; cut < text.n; cut++) {
             if (((unsigned char)text.data[cut] & 0xc0) == 0x80)

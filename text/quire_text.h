@@ -20,12 +20,12 @@ struct quire_text;  /* tokenizer + templates */
 struct quire_detok; /* the state of one detokenized stream */
 struct quire_encoder; /* a text on its way to ids */
 
-/* Reads tokenizer.json and, where present, tokenizer_config.json, chat_template.jinja,
- * additional_chat_templates/NAME.jinja and special_tokens_map.json of model_dir. Slow for a large
- * vocabulary (a quarter of a second for 150,000 tokens): any thread may do it beside other work.
- * QUIRE_NOT_FOUND without tokenizer.json, QUIRE_INVALID with the file and the field named,
- * QUIRE_IO. A chat template that does not compile is no failure here but in quire_text_chat().
- * `truncation`, `padding` and `dropout` of tokenizer.json are not obeyed: they are for training. */
+/* Reads tokenizer.json or, without it, tokenizer.model (SentencePiece) and added_tokens.json. Where present, also
+ * tokenizer_config.json, chat_template.jinja, additional_chat_templates/NAME.jinja and special_tokens_map.json of
+ * model_dir. Slow for a large vocabulary (a quarter of a second for 150,000 tokens): any thread may do it beside other
+ * work. QUIRE_NOT_FOUND without either, QUIRE_INVALID with the file and the field named, QUIRE_IO. A chat template
+ * that does not compile is no failure here but in quire_text_chat(). `truncation`, `padding` and `dropout` of
+ * tokenizer.json are not obeyed: they are for training. */
 int quire_text_open(const char *model_dir, struct quire_text **out, struct quire_error *err);
 void quire_text_close(struct quire_text *text);
 
@@ -109,11 +109,11 @@ void quire_detok_close(struct quire_detok *detok);
  * digest. */
 void quire_text_digest(const struct quire_text *text, uint8_t sha256[32]);
 
-/* SHA-256 over the files that decide what quire_text_open(model_dir) gives, in the order tokenizer.json,
- * tokenizer_config.json, chat_template.jinja, special_tokens_map.json, then name and text of each
- * additional chat template by name (absent ones skipped, each preceded by its length as 8
- * little-endian bytes): a front end and an engine compare it in HELLO. Parses nothing, so that an
- * engine without text work need not open the tokenizer. Errors as quire_text_open()'s of reading. */
+/* SHA-256 over the files that decide what quire_text_open(model_dir) gives, in the order tokenizer.json (without it
+ * tokenizer.model, added_tokens.json), tokenizer_config.json, chat_template.jinja, special_tokens_map.json, then name
+ * and text of each additional chat template by name (absent ones skipped, each preceded by its length as 8
+ * little-endian bytes): a front end and an engine compare it in HELLO. Parses nothing, so that an engine without text
+ * work need not open the tokenizer. Errors as quire_text_open()'s of reading. */
 int quire_text_identity(const char *model_dir, uint8_t sha256[32], struct quire_error *err);
 
 #endif

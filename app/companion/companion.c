@@ -169,7 +169,7 @@ static int open_model(struct companion *b, struct engine_options *o, struct samp
     if (status == QUIRE_OK)
         status = quire_text_open(o->model_dir, &b->text, err);
     if (status == QUIRE_OK && quire_text_n_ids(b->text) > vocab_size)
-        status = quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+        status = quire_fail(err, QUIRE_INVALID, "the tokenizer has token id %u, but config.json: vocab_size is %u",
                             quire_text_n_ids(b->text) - 1, vocab_size);
     if (status == QUIRE_OK)
         status = open_engine(b, o, err);

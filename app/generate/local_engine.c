@@ -119,7 +119,7 @@ static int open_model(struct local_engine *l, const struct engine_options *optio
         return text_status;
     uint32_t vocab = engine_info(l->engine)->vocab_size;
     if (quire_text_n_ids(l->text) > vocab)
-        return quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+        return quire_fail(err, QUIRE_INVALID, "the tokenizer has token id %u, but config.json: vocab_size is %u",
                           quire_text_n_ids(l->text) - 1, vocab);
     daemon_set_engine(l->daemon, l->engine);
     return QUIRE_OK;

@@ -206,10 +206,12 @@ static int look_for_shards(const char *dir, struct missing *missing, struct quir
 
 int hub_snapshot_check(const char *dir, bool without_weights, struct quire_error *err)
 {
-    struct missing missing = {.n = 0}, single = {.n = 0}, index = {.n = 0};
+    struct missing missing = {.n = 0}, sentencepiece = {.n = 0}, single = {.n = 0}, index = {.n = 0};
     int status = QUIRE_OK;
     look_for(dir, "config.json", &missing);
-    look_for(dir, "tokenizer.json", &missing);
+    look_for(dir, "tokenizer.model", &sentencepiece);
+    if (sentencepiece.n)
+        look_for(dir, "tokenizer.json", &missing);
     look_for(dir, "model.safetensors", &single);
     look_for(dir, INDEX_FILE, &index);
     if (!without_weights && single.n && index.n)

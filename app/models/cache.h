@@ -44,8 +44,8 @@ int hub_home_path(const char *file, char out[HUB_PATH_BYTES], struct quire_error
 /* HUB/models--ORG--NAME. */
 int hub_cache_repo(const struct hub_name *name, char out[HUB_PATH_BYTES], struct quire_error *err);
 
-/* Checks that everything a model needs is present: config.json, tokenizer.json and, unless without_weights,
- * model.safetensors or each shard in its index. QUIRE_NOT_FOUND names the missing files. */
+/* Checks that everything a model needs is present: config.json, tokenizer.json (or tokenizer.model) and, unless
+ * without_weights, model.safetensors or each shard in its index. QUIRE_NOT_FOUND names the missing files. */
 int hub_snapshot_check(const char *dir, bool without_weights, struct quire_error *err);
 
 /* The resolved MODEL of a command. */

@@ -53,7 +53,7 @@ int serve_open_model(struct serve *s, struct sampling_defaults *sampling, struct
         return text_status;
     }
     if (status == QUIRE_OK && quire_text_n_ids(s->text) > vocab_size)
-        return quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+        return quire_fail(err, QUIRE_INVALID, "the tokenizer has token id %u, but config.json: vocab_size is %u",
                           quire_text_n_ids(s->text) - 1, vocab_size);
     return status;
 }

@@ -133,6 +133,8 @@ static void put_merges(struct buffer *b, const json_t *merges)
     }
 }
 
+static uint32_t n_scores, kind_of_scores; /* 0: as many as tokens, f32 */
+
 static void write_gguf(const struct tokens *t, const char *model, const char *pre)
 {
     const uint64_t counts[2] = {0, 6};
@@ -146,8 +148,9 @@ static void write_gguf(const struct tokens *t, const char *model, const char *pr
         put_text(&b, t->text[i]);
     put_list(&b, "tokenizer.ggml.token_type", 5, t->n);
     buffer_append(&b, t->kind, sizeof *t->kind * t->n);
-    put_list(&b, "tokenizer.ggml.scores", 6, t->n);
-    buffer_append(&b, t->score, sizeof *t->score * t->n);
+    const uint32_t n = n_scores ? n_scores : t->n;
+    put_list(&b, "tokenizer.ggml.scores", n_scores ? kind_of_scores : 6, n);
+    buffer_append(&b, t->score, sizeof *t->score * n);
     put_merges(&b, json_object_get(json_object_get(t->json, "model"), "merges"));
     FILE *f = fopen(path, "w");
     assert_true(f && !b.failed && fwrite(b.data, 1, b.n, f) == b.n && fclose(f) == 0);
@@ -318,13 +321,83 @@ static void scores(void **state)
     json_decref(t.json);
 }
 
+/* Text of the references for a GGUF file as llama.cpp's converter writes it, made of the same SentencePiece model. */
+static void check_goldens(const char *name, const json_t *golden)
+{
+    char file[256];
+    json_t *one;
+    size_t i, n;
+    struct quire_error err;
+    snprintf(file, sizeof file, DATA "sentencepiece/%s.gguf", name);
+    struct quire_text *text = open_text(file);
+    json_array_foreach(json_object_get(golden, "encode"), i, one)
+    {
+        const char *input = json_string_value(json_object_get(one, "text"));
+        const json_t *want = json_object_get(one, "ids");
+        uint32_t *got;
+        if (json_is_true(json_object_get(one, "special")))
+            continue;
+        n = encode(text, input, &got);
+        bool same = n == json_array_size(want);
+        for (size_t k = 0; same && k < n; k++)
+            same = got[k] == json_integer_value(json_array_get(want, k));
+        if (!same)
+            fail_msg("%s: other ids of '%s'", name, input);
+        free(got);
+    }
+    json_array_foreach(json_object_get(golden, "decode"), i, one)
+    {
+        const json_t *list = json_object_get(one, "ids");
+        uint32_t ids[256];
+        char *got;
+        if (json_is_true(json_object_get(one, "skip")) || json_array_size(list) > 256)
+            continue;
+        for (size_t k = 0; k < json_array_size(list); k++)
+            ids[k] = (uint32_t)json_integer_value(json_array_get(list, k));
+        assert_int_equal(quire_text_decode(text, ids, json_array_size(list), false, &got, &n, &err), QUIRE_OK);
+        assert_string_equal(got, json_string_value(json_object_get(one, "text")));
+        free(got);
+    }
+    quire_text_close(text);
+}
+
+static void references(void **state)
+{
+    (void)state;
+    json_t *goldens = json_load_file(DATA "sentencepiece/goldens.json", JSON_ALLOW_NUL, NULL);
+    assert_non_null(goldens);
+    check_goldens("llama", json_object_get(goldens, "llama"));
+    check_goldens("gemma", json_object_get(goldens, "gemma"));
+    json_decref(goldens);
+}
+
+/* Scores that nothing reads: of another number and of another kind. */
+static void unused_scores(void **state)
+{
+    (void)state;
+    static struct tokens t;
+    read_tokens(DATA "bytelevel", &t);
+    for (uint32_t kind = 5; kind <= 6; kind++) { /* i32, f32 */
+        n_scores = kind == 5 ? t.n : 3;
+        kind_of_scores = kind;
+        write_gguf(&t, "gpt2", "gpt-2");
+        quire_text_close(open_text(path));
+    }
+    struct quire_text *text = NULL;
+    struct quire_error err;
+    write_gguf(&t, "llama", "default");
+    assert_int_equal(quire_text_open(path, &text, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "tokenizer.ggml.scores: has 3 entries for "));
+    n_scores = 0;
+    json_decref(t.json);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(byte_level),
-        cmocka_unit_test(names_cut_differently),
-        cmocka_unit_test(unknown_names),
-        cmocka_unit_test(scores),
+        cmocka_unit_test(byte_level),    cmocka_unit_test(names_cut_differently),
+        cmocka_unit_test(unknown_names), cmocka_unit_test(scores),
+        cmocka_unit_test(references),    cmocka_unit_test(unused_scores),
     };
     int fd = mkstemp(path);
     if (fd < 0)

@@ -145,6 +145,12 @@ class Layout(Case):
         self.assertIn("never downloaded", self.quire("pull", "org/demo", "--include", "*.bin", code=1))
         self.hub.repos["org/gguf"] = Repo({"config.json": b"{}", "tokenizer.json": b"{}", "x.gguf": b"x"})
         self.assertIn("has no *.safetensors", self.quire("pull", "org/gguf", code=1))
+        files = {**SMALL, "tokenizer.model": b"x"}
+        del files["tokenizer.json"]
+        self.hub.repos["org/pieces"] = Repo(files)
+        self.pull("org/pieces")
+        self.check_content("org/pieces", files)
+        self.assertNotIn("without", self.quire("plan", "org/pieces", code=1)) # its config.json is empty
 
     def test_a_gguf_file_by_how_it_is_quantized(self):
         files = {f"m-{q}.gguf": q.encode() for q in ("Q8_0", "q4_k_m", "Q4_K_S")}

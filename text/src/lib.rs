@@ -19,7 +19,9 @@ mod load;
 mod marks;
 mod normal;
 mod pieces;
+mod prefix;
 mod python_json;
+mod sentencepiece;
 mod tokenize;
 
 #[cfg(test)]
@@ -43,6 +45,9 @@ mod normal_test;
 #[cfg(test)]
 #[path = "../../tests/text/pieces_test.rs"]
 mod pieces_test;
+#[cfg(test)]
+#[path = "../../tests/text/sentencepiece_test.rs"]
+mod sentencepiece_test;
 #[cfg(test)]
 #[path = "../../tests/text/snippets_test.rs"]
 mod snippets_test;

@@ -72,7 +72,7 @@ static int check_text(const char *dir, uint32_t vocab_size, struct quire_error *
     quire_text_close(text);
     return n_ids <= vocab_size
                ? QUIRE_OK
-               : quire_fail(err, QUIRE_INVALID, "tokenizer.json: has token id %u, but config.json: vocab_size is %u",
+               : quire_fail(err, QUIRE_INVALID, "the tokenizer has token id %u, but config.json: vocab_size is %u",
                             n_ids - 1, vocab_size);
 }
 

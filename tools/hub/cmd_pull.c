@@ -144,7 +144,8 @@ static int choose(struct pull_command *c, struct quire_error *err)
     }
     static const char *const needed[] = {"config.json", "tokenizer.json", "*.safetensors"};
     for (size_t i = 0; i < 3; i++)
-        if (c->include.n == 0 && c->exclude.n == 0 && !hub_list_has(&c->list, needed[i]))
+        if (c->include.n == 0 && c->exclude.n == 0 && !hub_list_has(&c->list, needed[i]) &&
+            !(i == 1 && hub_list_has(&c->list, "tokenizer.model")))
             return quire_fail(err, QUIRE_UNSUPPORTED,
                               "%s has no %s, which Quire needs; nothing was downloaded (--include and --exclude "
                               "select any files; select a GGUF file by name, such as ORG/NAME:Q4_K_M)",
