@@ -460,7 +460,7 @@ static void configs(void **state)
         {Q("\"quant_method\":\"fp8\",\"fmt\":\"e3m4\""), QUIRE_UNSUPPORTED, "fmt: 'e3m4'"},
         {Q("\"quant_method\":\"fp8\",\"fmt\":3"), QUIRE_INVALID, "fmt"},
         {Q("\"quant_method\":\"bitsandbytes\""), QUIRE_UNSUPPORTED, "'bitsandbytes'"},
-        {Q("\"quant_method\":\"mxfp4\""), QUIRE_UNSUPPORTED, "'mxfp4'"},
+        {Q("\"quant_method\":\"mxfp4\""), QUIRE_OK, "mxfp4"},
         {Q("\"bits\":4"), QUIRE_INVALID, "quant_method: is missing"},
         {"{\"quantization_config\":[]}", QUIRE_INVALID, "must be an object"},
         {CT("pack-quantized", "\"num_bits\":4,\"strategy\":\"group\",\"group_size\":128", ""), QUIRE_OK,
