@@ -262,7 +262,8 @@ static void set_granite(struct gguf_maker *m)
     set_multiplier(m, "attention.scale", "attention_multiplier", usual_scale((double)maker_head_dim(m)));
 }
 
-/* query_pre_attn_scalar, which no key has: a head's size, and of the largest model hidden_size / heads. */
+/* Sets query_pre_attn_scalar, for which GGUF has no key. It is the size of a head; the largest model uses
+ * hidden_size / heads. */
 static void set_query_scale(struct gguf_maker *m)
 {
     const double scale = maker_number(m, "attention.scale", 0);

@@ -17,7 +17,7 @@ enum gguf_condition { GGUF_ALWAYS, GGUF_IF_EXPERTS, GGUF_IF_SHARED_EXPERT, GGUF_
 /* Keys that a family reads, and other families refuse where they would change the arithmetic. */
 enum gguf_reads {
     GGUF_READS_EXPERTS = 1,
-    GGUF_READS_EXPERT_SIZES = 2, /* an expert's inner size is a key of its own, and layers may have none */
+    GGUF_READS_EXPERT_SIZES = 2, /* the inner size of an expert has its own key; some layers may lack experts */
     GGUF_READS_SHARED_EXPERT = 4,
     GGUF_READS_WINDOW = 8, /* every layer's */
     GGUF_READS_PATTERN = 16, /* a window of some layers */
@@ -46,7 +46,7 @@ struct gguf_maker;
 
 /* QUIRE_UNSUPPORTED names the architecture, and those that are supported. */
 int gguf_family_find(const struct gguf *g, const struct gguf_family **out, struct quire_error *err);
-/* Sets the fields of config.json that not all families have. */
+/* Sets the fields of config.json that only some families have. */
 void gguf_family_config(struct gguf_maker *m);
 /* Refuses keys that would make another model of it: gguf_refuse.c. */
 void gguf_refuse_others(struct gguf_maker *m);

@@ -1,5 +1,5 @@
-/* What the parts of gguf_make_config() share: a config.json that is being made, and readers of the file's keys. Private to
- * files/gguf_config.c, gguf_family.c and gguf_refuse.c. Pure; any thread.
+/* The parts of gguf_make_config() share this state: the config.json in progress, and readers of the file's keys. Private
+ * to files/gguf_config.c, gguf_family.c and gguf_refuse.c. Pure; any thread.
  */
 #ifndef QUIRE_FILES_GGUF_MAKER_H
 #define QUIRE_FILES_GGUF_MAKER_H
