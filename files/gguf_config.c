@@ -56,8 +56,7 @@ static void set_yarn(struct gguf_maker *m, json_t *scaling)
                             json_integer((json_int_t)maker_integer(m, "rope.scaling.original_context_length", true)));
     for (size_t i = 0; i < 3; i++) {
         const double value = maker_number(m, numbers[i][0], 1);
-        if (maker_has(m, numbers[i][0]) &&
-            (i < 2 || value != 1)) /* a file without an attention factor means 1 */
+        if (maker_has(m, numbers[i][0]) && (i < 2 || value != 1)) /* a file without an attention factor means 1 */
             json_object_set_new(scaling, numbers[i][1], json_real(value));
     }
     if (m->family->reads & GGUF_READS_WHOLE_YARN)
