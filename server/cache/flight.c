@@ -372,7 +372,7 @@ static int launch(struct flight *f, const struct request_spec *spec, struct quir
 {
     struct response_cache *c = f->cache;
     c->counts.n_computed++;
-    const struct question *q = f->question;
+    const struct flight_question *q = f->question;
     if (f->writer)
         answer_begin(f->writer, f->key, spec->n,
                      q ? (struct answer_question){q->text, q->n} : (struct answer_question){0}, quire_now_us());
@@ -468,7 +468,7 @@ static void on_similar(void *context, const struct similar_match *match)
 /* A similar question is looked for: before anything is computed where that may spare it, else meanwhile. */
 static bool look_similar(struct flight *f, bool is_before)
 {
-    struct question *q = f->question;
+    struct flight_question *q = f->question;
     if (!q || !q->is_compared || flight_question_holds(f) != is_before)
         return false;
     q->similar = similar_ask(f->cache->similar, &q->around, q->text, q->n, f->tenant, on_similar, f);

@@ -5,7 +5,7 @@
 #include "server/cache/cache_internal.h"
 
 /* The question of a request, which others may ask in other words. */
-struct question {
+struct flight_question {
     char *text;
     size_t n;
     struct key256 around; /* digest of everything else in the request */
@@ -26,7 +26,7 @@ struct flight {
     struct request_spec *spec; /* owned, while the store is asked; NULL afterwards */
     uint32_t n, max_tokens, tenant; /* the spec's, as is_background */
     struct key256 domain;
-    struct question *question; /* owned; NULL: the request has none */
+    struct flight_question *question; /* owned; NULL: the request has none */
     struct key256 any_length; /* has_any_length: what the answer may be resumed by */
     struct cached *resumed; /* the beginning of the answer, with one reader until it has been delivered; or NULL */
     uint32_t n_prompt;

@@ -147,7 +147,7 @@ uint32_t flight_max_age(const struct flight *f)
 }
 
 struct flight *flight_new(struct response_cache *c, const struct key256 *key, const struct request_spec *spec,
-                                 const struct completion_terms *terms, bool looks)
+                          const struct completion_terms *terms, bool looks)
 {
     struct flight *f = calloc(1, sizeof *f);
     if (!f)
