@@ -47,6 +47,13 @@ struct engine_observers {
     void *loading_context;
 };
 
+/* For ranks that are started from outside. NULL and 0: read from the environment (parallel/hosts/rank_position.h). */
+struct engine_placement {
+    const char *rank_transport; /* "auto" like NULL, "shm", "tcp", "mpi": how ranks reach each other */
+    const char *master_addr; /* of rank 0 */
+    uint32_t master_port, nnodes, node_rank; /* node_rank: this process's rank */
+};
+
 struct engine_options {
     const char *model_dir;
     const char *device; /* "auto", "ref", "cpu", "cuda", "cuda:N"; to plan only, also the name of a
@@ -79,11 +86,7 @@ struct engine_options {
     uint32_t pipeline_parallel_size; /* stages that have some of the layers each, of so many processes; 0 and 1: one */
     uint32_t local_ranks; /* ranks on this host; 0: all of them */
     uint64_t message_bytes; /* that each takes for messages to the others, where others start them; 0: rank 0 does */
-    const char *rank_transport; /* NULL and "auto", "shm", "tcp", "mpi": how ranks reach each other */
-    /* For ranks started from outside: rank 0's address and this process's rank. NULL and 0: read from the environment
-     * (parallel/hosts/rank_position.h). */
-    const char *master_addr;
-    uint32_t master_port, nnodes, node_rank;
+    struct engine_placement *placement; /* NULL: read from the environment; read only, by engine_open() */
     const char *cpu_bind; /* "auto", "none", or the CPU of each compute thread: "0-3,8" */
     uint32_t max_queued_requests; /* 0 = 1,024 */
     uint64_t max_queued_tokens; /* 0 = no bound */

@@ -225,7 +225,7 @@ static int read_pairs(struct gguf *g, struct reader *r, uint64_t n, struct quire
 
 /* ---- tensors ---------------------------------------------------------------------------------------- */
 
-/* Computes the number of elements, and the bytes that their type takes. */
+/* Computes the number of elements and their size in bytes. */
 static int size_tensor(const struct gguf *g, struct gguf_tensor *t, struct quire_error *err)
 {
     const struct type *type = find_type(t->type);

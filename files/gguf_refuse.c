@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the keys that llama.cpp knows (its llama-arch.cpp), all that could change what a model of these architectures computes,
- * with the values that change nothing. Another value is refused. */
+/* The table lists the keys of llama.cpp (its llama-arch.cpp) that could change the computation of a model of these
+ * architectures, with the values that leave it unchanged. Another value is refused. */
 
 #define ABSENT 1, {0} /* a number of 0, false, or an empty array */
 #define UNIT 2, {0, 1}
@@ -88,7 +88,7 @@ static const struct {
     {"dense_2_feat_out", 0, ABSENT},
     {"dense_3_feat_in", 0, ABSENT},
     {"dense_3_feat_out", 0, ABSENT},
-    /* pooling of the vector: 0 none, 3 the last token, which is the pooling of a decoder here */
+    /* pooling of the vector: 0 is no pooling; 3 is the last token, as Quire pools a decoder */
     {"pooling_type", 0, 2, {0, 3}},
 };
 

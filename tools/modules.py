@@ -110,7 +110,7 @@ KNOWN_CIRCLES = []
 PURE = ("memory/", "scheduler/", "speculation/")
 NOT_PURE = re.compile(r"^(time|pthread|stdio|unistd|threads|sys/.*|fcntl|signal)\.h$")
 SOURCES = (".c", ".h", ".cu", ".cuh", ".cc", ".rs", ".py", ".sh", ".js", ".css")
-MAX_FILES = 30  # of a folder: sources that people write
+MAX_FILES = 29  # of a folder: sources that people write
 MAX_LINES = 900
 TOP = set("app base files request engine kernels memory parallel scheduler speculation server text tests tools docs packaging README.md LICENSE "
           "CHANGELOG.md CONTRIBUTING.md CMakeLists.txt CMakePresets.json .gitignore .dockerignore .ci .clang-format".split())
@@ -262,7 +262,7 @@ def sizes(tree):
         if n > MAX_FILES and not folder.startswith("tests/fuzz/corpus"):
             yield f"{folder} has {n} source files: more than one module? (at most {MAX_FILES})"
     for f in tree.files:
-        if f.endswith((".c", ".h", ".rs", ".cu", ".cuh", ".cc")):
+        if f.endswith(SOURCES):
             n = tree.files[f].count("\n")
             if n > MAX_LINES:
                 yield f"{f} has {n} lines: more than one job?"

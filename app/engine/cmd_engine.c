@@ -208,12 +208,14 @@ int command_engine(int argc, char **argv)
     struct engine_command c = {0};
     struct engine_options options;
     struct step_options steps;
+    struct engine_placement placement = {0};
     struct cli_option rows[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 10];
     struct quire_error err;
 
     engine_options_default(&options);
     step_options_default(&steps);
     options.steps = &steps;
+    options.placement = &placement;
     size_t n = own_flags(&c, rows);
     n += engine_flags(&options, rows + n);
     n += watching_flags(&c.watching, rows + n);

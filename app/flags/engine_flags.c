@@ -116,18 +116,18 @@ static size_t rank_flags(struct engine_options *o, struct cli_option *out)
          .help = "Number of stages. Each stage holds some of the layers, with their weights and KV cache. The number "
                  "of processes is this times --tensor-parallel-size, at most 8. It never changes an answer. Default "
                  "1."},
-        {.names = "rank-transport", .kind = CLI_STRING, .target = &o->rank_transport, .value = "NAME",
+        {.names = "rank-transport", .kind = CLI_STRING, .target = &o->placement->rank_transport, .value = "NAME",
          .help = "auto, shm, tcp or mpi: how the processes communicate. shm: on this host, started by this process. "
                  "tcp, mpi: mpirun, srun, torchrun, a LeaderWorkerSet or --nnodes starts each of them with this "
                  "command line; several hosts need the same $QUIRE_GROUP_SECRET. auto: selected from the "
                  "environment. Default auto."},
-        {.names = "nnodes", .kind = CLI_U32, .target = &o->nnodes, .min = 1, .max = 8, .value = "N",
+        {.names = "nnodes", .kind = CLI_U32, .target = &o->placement->nnodes, .min = 1, .max = 8, .value = "N",
          .help = "Number of hosts, if you start one process on each of them by hand."},
-        {.names = "node-rank", .kind = CLI_U32, .target = &o->node_rank, .max = 7, .value = "R",
+        {.names = "node-rank", .kind = CLI_U32, .target = &o->placement->node_rank, .max = 7, .value = "R",
          .help = "Number of this host, from 0. Host 0 answers requests."},
-        {.names = "master-addr", .kind = CLI_STRING, .target = &o->master_addr, .value = "HOST",
+        {.names = "master-addr", .kind = CLI_STRING, .target = &o->placement->master_addr, .value = "HOST",
          .help = "Address of rank 0. Default: $MASTER_ADDR, or the launcher's value."},
-        {.names = "master-port", .kind = CLI_U32, .target = &o->master_port, .min = 1, .max = 65535, .value = "N",
+        {.names = "master-port", .kind = CLI_U32, .target = &o->placement->master_port, .min = 1, .max = 65535, .value = "N",
          .help = "Port of rank 0 for the other ranks. Default: $MASTER_PORT (under torchrun the next one), or 29501."},
     };
     /* clang-format on */

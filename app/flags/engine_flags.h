@@ -6,9 +6,8 @@
 
 #define ENGINE_FLAGS_MAX 73
 
-/* Writes the option rows for `options` to out[0..return value), without a terminating row. options->steps is
- * not NULL. --seed sets has_seed. All
- * stay borrowed until cli_parse() has returned. */
+/* Writes the option rows for `options` to out[0..return value), without a terminating row. options->steps and
+ * options->placement are not NULL. --seed sets has_seed. All stay borrowed until cli_parse() has returned. */
 size_t engine_flags(struct engine_options *options, struct cli_option out[ENGINE_FLAGS_MAX]);
 
 #endif

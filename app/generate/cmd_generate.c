@@ -187,12 +187,14 @@ int command_generate(int argc, char **argv)
     struct generate g = {.flags = &flags, .answer = {.status = QUIRE_INTERNAL}};
     struct engine_options options;
     struct step_options steps;
+    struct engine_placement placement = {0};
     struct hub_model model;
     struct cli_option rows[ENGINE_FLAGS_MAX + 10];
 
     engine_options_default(&options);
     step_options_default(&steps);
     options.steps = &steps;
+    options.placement = &placement;
     options.max_num_seqs = 1;
     size_t n = own_flags(&flags, rows);
     n += engine_flags(&options, rows + n);

@@ -62,6 +62,7 @@ int command_plan(int argc, char **argv)
     bool json = false;
     struct engine_options options;
     struct step_options steps;
+    struct engine_placement placement = {0};
     struct companion_flags companion = {0};
     struct cli_option rows[ENGINE_FLAGS_MAX + COMPANION_FLAGS_MAX + 3];
     struct quire_error err;
@@ -69,6 +70,7 @@ int command_plan(int argc, char **argv)
     engine_options_default(&options);
     step_options_default(&steps);
     options.steps = &steps;
+    options.placement = &placement;
     size_t n = engine_flags(&options, rows);
     n += companion_flags(&companion, rows + n);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};

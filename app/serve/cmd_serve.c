@@ -73,6 +73,7 @@ int command_serve(int argc, char **argv)
     };
     struct engine_options options;
     struct step_options steps;
+    struct engine_placement placement = {0};
     struct watching watching = {0};
     struct cache_flags cache = {0};
     struct companion_flags companion = {0};
@@ -87,6 +88,7 @@ int command_serve(int argc, char **argv)
     engine_options_default(&options);
     step_options_default(&steps);
     options.steps = &steps;
+    options.placement = &placement;
     if (begin(&flags, argc, argv, &code) && serve_run(&flags, &code, &err) != QUIRE_OK)
         code = command_fail(1, err.text);
     free(flags.engine_argv);

@@ -13,7 +13,7 @@ static void fill_up(struct forward *f, const struct forward_graph *graph, struct
     const uint32_t n = graph->n_tokens;
     forward_pad(f, batch, batch->n_tokens, n);
     for (uint32_t i = batch->n_tokens; i < n; i++) {
-        for (uint32_t g = 0; g < f->n_groups; g++)
+        for (uint32_t g = 0; g < f->kv->n_groups; g++)
             batch->group_rows[g][i] = (struct k_attn_row){.token = i};
         batch->output_tokens[i] = i;
         batch->output_rows[i] = (struct k_attn_row){.token = i};
@@ -48,7 +48,7 @@ void forward_begin(struct forward *f, uint32_t n_tokens, uint32_t n_rows, uint32
 /* The rows of the other groups, whose tables follow those of the first. */
 static void fill_group_rows(const struct forward *f, struct forward_batch *batch)
 {
-    for (uint32_t g = 1; g < f->n_groups; g++) {
+    for (uint32_t g = 1; g < f->kv->n_groups; g++) {
         for (uint32_t i = 0; i < batch->n_rows; i++) {
             batch->group_rows[g][i] = batch->rows[i];
             batch->group_rows[g][i].table += g * batch->n_entries;

@@ -218,7 +218,7 @@ static int rope_kv(struct pass *p, const struct model_attention *attention)
 /* The plan of a group's layers, or of the last layer, whose rows are its own. */
 static void *attention_plan_of(const struct forward *f, const struct forward_batch *batch, uint32_t l)
 {
-    uint32_t i = l + 1 == f->desc->config->n_layers && forward_narrows(f) ? f->n_groups : f->kv->layer_group[l];
+    uint32_t i = l + 1 == f->desc->config->n_layers && forward_narrows(f) ? f->kv->n_groups : f->kv->layer_group[l];
     return batch->attention_plans + i * batch->attention_plan_stride;
 }
 

@@ -5,20 +5,34 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct forward_expert_tokens {
+    uint32_t n_experts; /* the most of a layer */
+    uint64_t tokens[]; /* [n_layers, n_experts] computed so far */
+};
+
 int forward_alloc_expert_load(struct forward *f, struct quire_error *err)
 {
     const uint32_t n = model_largest_whole(f->desc, SIZE_EXPERTS);
     if (n == 0 || !f->is_in_place)
         return QUIRE_OK;
-    f->n_experts = n;
-    f->expert_tokens = calloc((size_t)f->desc->config->n_layers * n, sizeof *f->expert_tokens);
-    return f->expert_tokens ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    f->experts = calloc(1, sizeof *f->experts + (size_t)f->desc->config->n_layers * n * sizeof f->experts->tokens[0]);
+    if (!f->experts)
+        return quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    f->experts->n_experts = n;
+    return QUIRE_OK;
+}
+
+void forward_free_expert_load(struct forward *f)
+{
+    free(f->experts);
 }
 
 void forward_count_experts(struct forward *f, uint32_t layer, const uint32_t *experts, uint32_t n_choices)
 {
-    uint64_t *tokens = f->expert_tokens + (size_t)layer * f->n_experts;
-    for (uint32_t i = 0; f->n_experts > 0 && i < n_choices; i++)
+    if (!f->experts)
+        return;
+    uint64_t *tokens = f->experts->tokens + (size_t)layer * f->experts->n_experts;
+    for (uint32_t i = 0; i < n_choices; i++)
         tokens[experts[i]]++;
 }
 
@@ -35,11 +49,11 @@ static double imbalance_of(const uint64_t *tokens, uint32_t n)
 
 uint32_t forward_expert_load(const struct forward *f, uint64_t *tokens, uint32_t most, double *imbalance)
 {
-    const uint32_t n = f->n_experts, n_told = n < most ? n : most;
+    const uint32_t n = f->experts ? f->experts->n_experts : 0, n_told = n < most ? n : most;
     *imbalance = 0;
     memset(tokens, 0, n_told * sizeof *tokens);
     for (uint32_t l = 0; n > 0 && l < f->desc->config->n_layers; l++) {
-        const uint64_t *of = f->expert_tokens + (size_t)l * n;
+        const uint64_t *of = f->experts->tokens + (size_t)l * n;
         const double here = imbalance_of(of, model_whole_size(f->desc, l, SIZE_EXPERTS));
         *imbalance = here > *imbalance ? here : *imbalance;
         for (uint32_t e = 0; e < n_told; e++)

@@ -28,7 +28,7 @@ static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
     int status = rows ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
     if (status == QUIRE_OK) {
         forward_begin(f, n, n, n, 1, &batch);
-        for (uint32_t g = 0; g < f->n_groups; g++)
+        for (uint32_t g = 0; g < f->kv->n_groups; g++)
             batch.tables[g][0] = 0;
         forward_pad(f, &batch, 0, n);
         for (uint32_t i = 0; i < n; i++) {

@@ -10,12 +10,12 @@ static uint8_t *place_arrays(const struct forward *f, uint8_t *at, struct forwar
         uint32_t g;
         if (a->length == BATCH_ENTRIES || !batch_has(a, present))
             continue;
-        for (const uint32_t n = batch_groups(a, f->n_groups, &g); g < n; g++) {
+        for (const uint32_t n = batch_groups(a, f->kv->n_groups, &g); g < n; g++) {
             batch_set(out, a, g, at);
             at += layout_align(batch_length(out, a->length) * a->element_bytes);
         }
         if (a->filled == BATCH_PRESET)
-            batch_pad(out, a, f->n_groups, 0, out->n_tokens);
+            batch_pad(out, a, f->kv->n_groups, 0, out->n_tokens);
     }
     return at;
 }
@@ -29,7 +29,7 @@ static uint8_t *place_entries(const struct forward *f, uint8_t *at, struct forwa
         if (a->length != BATCH_ENTRIES)
             continue;
         const uint64_t bytes = out->n_entries * a->element_bytes;
-        const uint32_t n = batch_groups(a, f->n_groups, &g);
+        const uint32_t n = batch_groups(a, f->kv->n_groups, &g);
         for (; g < n; g++)
             batch_set(out, a, g, at + g * bytes);
         at += layout_align(n * bytes);
@@ -51,7 +51,7 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
         dims[g].n_seqs = n_rows;
         dims[g].n_logits = n_outputs;
     }
-    step_workspace(f->backend->ops->planner, dims, f->n_groups, &bytes);
+    step_workspace(f->backend->ops->planner, dims, f->kv->n_groups, &bytes);
     *out = (struct forward_batch){
         .n_tokens = n_tokens, .n_rows = n_rows, .n_outputs = n_outputs, .n_entries = n_entries};
     uint8_t *at = place_arrays(f, staging, out);
@@ -60,7 +60,7 @@ void forward_place(struct forward *f, uint8_t *staging, uint32_t n_tokens, uint3
     at += layout_align(bytes.sample_plan);
     out->attention_plans = at;
     out->attention_plan_stride = layout_align(bytes.attention_plan);
-    at += (f->n_groups + 1) * out->attention_plan_stride;
+    at += (f->kv->n_groups + 1) * out->attention_plan_stride;
     out->sample_parts = place_entries(f, at, out);
 }
 
@@ -69,7 +69,7 @@ void forward_pad(const struct forward *f, struct forward_batch *batch, uint32_t 
     const uint32_t present = batch_present(f->desc);
     for (uint32_t i = 0; i < BATCH_N_ARRAYS; i++)
         if (batch_arrays[i].length == BATCH_TOKENS && batch_has(&batch_arrays[i], present))
-            batch_pad(batch, &batch_arrays[i], f->n_groups, first, end);
+            batch_pad(batch, &batch_arrays[i], f->kv->n_groups, first, end);
 }
 
 void *forward_on_device(const struct forward *f, const void *staged)

@@ -33,6 +33,8 @@ struct forward_stage_buffer {
             return status_; \
     } while (0)
 
+struct forward_expert_tokens;
+
 struct forward {
     struct k_backend *backend;
     const struct model_desc *desc;
@@ -42,7 +44,6 @@ struct forward {
      * that must be equal on all ranks of a stage. */
     uint64_t *digest;
     struct step_layout *layout; /* owned; constant */
-    uint32_t n_groups; /* of kv */
     struct forward_kv *kv; /* owned */
     uint32_t max_decoding; /* tokens of the largest step that is worth recording */
     uint8_t *staging[2]; /* host images of a step's input, layout->input_bytes: steps take turns, so that one
@@ -52,8 +53,7 @@ struct forward {
     bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
     struct forward_stage_buffer *stage_buffer; /* owned; NULL without stages, or if they compute in host memory */
     uint64_t n_begun;
-    uint32_t n_experts; /* the most of a layer; 0: not counted */
-    uint64_t *expert_tokens; /* [n_layers, n_experts] computed so far */
+    struct forward_expert_tokens *experts; /* owned, private to forward_experts.c; NULL: not counted */
     struct forward_graphs *graphs; /* owned; NULL while no step is recorded */
     uint8_t *arena_dev; /* layout->total */
     float *logits_dev;
@@ -107,6 +107,7 @@ int forward_compute(struct forward *f, const struct forward_batch *batch, float 
 /* ---- forward_experts.c: how much each expert computes ---- */
 
 int forward_alloc_expert_load(struct forward *f, struct quire_error *err);
+void forward_free_expert_load(struct forward *f);
 /* Of a layer's router, which has run. */
 void forward_count_experts(struct forward *f, uint32_t layer, const uint32_t *experts, uint32_t n_choices);
 

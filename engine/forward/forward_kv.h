@@ -16,6 +16,7 @@ struct forward_kv_group {
 
 /* The KV cache and its host tier. Constant once it is allocated. */
 struct forward_kv {
+    uint32_t n_groups;
     struct forward_kv_group groups[KV_MAX_GROUPS]; /* [n_groups] */
     struct k_kv_layer *layers; /* [n_layers]; NULL of a layer without attention or of another stage */
     struct k_kv_layer *host_layers; /* [n_layers]: the host tier; without one all NULL */

@@ -133,10 +133,10 @@ static int describe_memory(struct forward *f, const struct engine_plan *plan, st
     }
     if (!kv || !f->layout || !kv->layers || !kv->host_layers || !kv->layer_group)
         return quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
-    f->n_groups = plan->n_kv_groups;
+    kv->n_groups = plan->n_kv_groups;
     for (uint32_t g = 0; g < KV_MAX_GROUPS; g++)
         kv->groups[g].dims = step_plan_dims(d, plan, g);
-    for (uint32_t g = 0; g < f->n_groups; g++) {
+    for (uint32_t g = 0; g < kv->n_groups; g++) {
         kv->groups[g].shape = layout_kv_shape(d, plan->groups[g].layer, plan);
         kv->groups[g].n_q_heads = model_heads_of(d, plan->groups[g].layer).n_q;
         kv->groups[g].window = plan->groups[g].window;
@@ -236,7 +236,7 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->vectors[0]);
     free_dev(f, f->vectors[1]);
     free_dev(f, f->digest);
-    free(f->expert_tokens);
+    forward_free_expert_load(f);
     free(f->layout);
     free(f);
 }

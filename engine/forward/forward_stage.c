@@ -107,7 +107,7 @@ static void cut_arrays(const struct forward *f, const struct forward_batch *batc
         uint32_t g;
         if ((a->length != BATCH_TOKENS && a->length != BATCH_ENTRIES) || !batch_has(a, present))
             continue;
-        for (const uint32_t n = batch_groups(a, f->n_groups, &g); g < n; g++)
+        for (const uint32_t n = batch_groups(a, f->kv->n_groups, &g); g < n; g++)
             memcpy(batch_get(out, a, g), (const uint8_t *)batch_get(batch, a, g) + first,
                    batch_length(out, a->length) * a->element_bytes);
     }
@@ -120,7 +120,7 @@ static void cut(struct forward *f, const struct forward_batch *batch, uint32_t b
 {
     forward_place(f, f->staging[(f->n_begun + 1) % 2], end - begin, batch->n_rows, n_outputs, batch->n_entries, out);
     cut_arrays(f, batch, begin, out);
-    for (uint32_t g = 0; g < f->n_groups; g++)
+    for (uint32_t g = 0; g < f->kv->n_groups; g++)
         out->n_rows = cut_rows(batch->group_rows[g], batch->n_rows, begin, end, out->group_rows[g]);
     for (uint32_t i = 0; i < n_outputs; i++)
         out->output_tokens[i] = batch->output_tokens[first_output + i] - begin;

@@ -296,9 +296,11 @@ int engine_plan_fit_all(const struct engine_options *options, const struct check
 
 static int read_flags(const struct engine_options *o, struct rank_position_flags *out, struct quire_error *err)
 {
+    static const struct engine_placement of_environment = {0};
+    const struct engine_placement *p = o->placement ? o->placement : &of_environment;
     *out = (struct rank_position_flags){
-        .nnodes = o->nnodes, .node_rank = o->node_rank, .master_addr = o->master_addr, .master_port = o->master_port};
-    int status = rank_transport_parse(o->rank_transport ? o->rank_transport : "auto", &out->transport, err);
+        .nnodes = p->nnodes, .node_rank = p->node_rank, .master_addr = p->master_addr, .master_port = p->master_port};
+    int status = rank_transport_parse(p->rank_transport ? p->rank_transport : "auto", &out->transport, err);
     if (status != QUIRE_OK)
         quire_error_prefix(err, "--rank-transport");
     return status;

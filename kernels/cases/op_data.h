@@ -6,7 +6,7 @@
 #include "kernels/args/sample.h"
 #include "kernels/cases/op_table.h"
 
-struct op_moe_data { /* of operations on experts; NULL: the operation has none */
+struct op_moe_data { /* NULL: the operation does not read it */
     float *router; /* [E, H] */
     float *correction; /* [E] */
     float *gate; /* [H] of the shared expert */
@@ -24,7 +24,7 @@ struct op_data {
     float *cos_sin;           /* [T, D] */
     unsigned char *weights;   /* [N, K] as stored, if they are plain */
     struct k_weight_view parts[K_WEIGHT_MAX_PARTS]; /* if they are quantized; consecutive rows */
-    struct op_moe_data moe;
+    struct op_moe_data *moe; /* owned; NULL: no operation on experts */
     uint32_t *ids;            /* [T] token ids, positions, blocks copied; [N] rows picked by gather; [T, C] experts */
     void *k, *v;              /* attention: [sum of the sequences' ends, KV, D] as stored; a copy: [N] blocks */
     float *k_scales, *v_scales; /* attention on an 8-bit cache: [sum of the sequences' ends, KV] */

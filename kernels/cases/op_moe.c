@@ -32,30 +32,32 @@ static bool make_choices(const struct op_case *c, struct op_data *d, uint64_t *s
 static bool make_router(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     const uint64_t n_cols = c->n_cols;
-    d->moe.router = floats(c->moe->n_experts * n_cols, state);
-    for (uint64_t e = 4; d->moe.router && !c->extra && e < c->moe->n_experts; e += 5)
+    d->moe->router = floats(c->moe->n_experts * n_cols, state);
+    for (uint64_t e = 4; d->moe->router && !c->extra && e < c->moe->n_experts; e += 5)
         for (uint64_t k = 0; k < n_cols; k++)
-            d->moe.router[e * n_cols + k] = d->moe.router[(e - 1) * n_cols + k];
+            d->moe->router[e * n_cols + k] = d->moe->router[(e - 1) * n_cols + k];
     if (!c->extra)
-        return d->moe.router != NULL;
+        return d->moe->router != NULL;
     d->vector = floats(c->moe->n_experts, state);
-    d->moe.correction = floats(c->moe->n_experts, state);
-    d->moe.gate = floats(n_cols, state);
-    return d->moe.router && d->vector && d->moe.correction && d->moe.gate;
+    d->moe->correction = floats(c->moe->n_experts, state);
+    d->moe->gate = floats(n_cols, state);
+    return d->moe->router && d->vector && d->moe->correction && d->moe->gate;
 }
 
 static bool make_sum(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
     const uint64_t n_tokens = op_n_tokens(c);
-    if (!(d->moe.weights = floats(n_tokens * c->moe->n_used, state)))
+    if (!(d->moe->weights = floats(n_tokens * c->moe->n_used, state)))
         return false;
-    if ((c->extra || c->into) && !(d->moe.shared = floats(n_tokens * c->n_cols, state)))
+    if ((c->extra || c->into) && !(d->moe->shared = floats(n_tokens * c->n_cols, state)))
         return false;
-    return !c->into || (d->moe.shared_weights = floats(n_tokens, state));
+    return !c->into || (d->moe->shared_weights = floats(n_tokens, state));
 }
 
 bool op_moe_make(const struct op_case *c, struct op_data *d, uint64_t *state)
 {
+    if (c->moe && !(d->moe = calloc(1, sizeof *d->moe)))
+        return false;
     switch (c->op) {
     case K_OP_MOE_ROUTE: return make_router(c, d, state);
     case K_OP_MOE_GEMM:
@@ -67,10 +69,13 @@ bool op_moe_make(const struct op_case *c, struct op_data *d, uint64_t *state)
 
 void op_moe_free(struct op_data *d)
 {
-    float *const all[] = {d->moe.router,  d->moe.correction, d->moe.gate,
-                          d->moe.weights, d->moe.shared,     d->moe.shared_weights};
+    if (!d->moe)
+        return;
+    float *const all[] = {d->moe->router,  d->moe->correction, d->moe->gate,
+                          d->moe->weights, d->moe->shared,     d->moe->shared_weights};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
+    free(d->moe);
 }
 
 struct k_weight_view op_expert_view(const struct op_case *c, const struct k_weight_view *all, uint32_t expert)

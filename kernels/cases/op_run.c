@@ -409,7 +409,7 @@ static void bind_texts(struct op_binding *n)
 static void bind_moe(struct op_binding *n)
 {
     const struct op_case *c = n->c;
-    const struct op_moe_data *d = &n->d->moe;
+    const struct op_moe_data *d = n->d->moe;
     const uint64_t t = n->n_tokens, n_choices = t * c->moe->n_used;
     n->moe->router = input(n, d->router, (uint64_t)c->moe->n_experts * c->n_cols * 4);
     n->moe->correction = input(n, d->correction, c->moe->n_experts * UINT64_C(4));

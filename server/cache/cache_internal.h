@@ -1,4 +1,4 @@
-/* State shared by response_cache.c (public functions, counters), flight.c (requests and their computation) and
+/* State shared by response_cache.c (public functions, counters), flight*.c (requests and their computation) and
  * serve_hit.c (whether a cached response may be served). */
 #ifndef QUIRE_CACHE_INTERNAL_H
 #define QUIRE_CACHE_INTERNAL_H
@@ -54,7 +54,7 @@ static inline int64_t cache_wall_ms(void)
     return (int64_t)(quire_wall_ns() / 1000000u);
 }
 
-/* ---- flight.c ---- */
+/* ---- flight.c, flight_state.c ---- */
 /* Serves a cached response, joins an identical request in flight, or starts the computation. Afterwards the waiter
  * is in a list, or finished. On failure no event has occurred, and the caller owns the waiter. */
 int flight_ask(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,

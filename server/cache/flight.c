@@ -3,179 +3,16 @@
  * It records the events of the source below and delivers them to each waiter at the waiter's own pace, so that a
  * late waiter first receives the earlier events and then continues with the others. If no other request may join and
  * the answer is not cached, events are passed on without a record (writer is NULL). */
-#include "server/cache/cache_internal.h"
+#include "server/cache/flight_internal.h"
 
 #include "base/clock.h"
-#include "base/encoding/little_endian.h"
 #include "base/log.h"
 #include "server/cache/resume.h"
-#include "server/similar/guards.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define SPACE_FOR_THE_END ((size_t)16 << 10) /* space of an answer that is reserved for the end of each choice */
-
-/* The question of a request, which others may ask in other words. */
-struct question {
-    char *text;
-    size_t n;
-    struct key256 around; /* digest of everything else in the request */
-    bool is_compared, is_drafted;
-    struct similar_ask *similar; /* a search for a similar question is in progress, or has its vector. NULL: no
-                                  * search */
-    struct similar_match match;
-};
-
-struct flight {
-    struct response_cache *cache;
-    struct key256 key;
-    struct waiter_list waiters;
-    struct answer_writer *writer; /* owned; the record. NULL: events are passed on without one */
-    uint64_t below_id, engine_id;
-    struct store_lookup *lookup;
-    uint64_t looked_ns;
-    struct request_spec *spec; /* owned, while the store is asked; NULL afterwards */
-    uint32_t n, max_tokens, tenant; /* the spec's, as is_background */
-    struct key256 domain;
-    struct question *question; /* owned; NULL: the request has none */
-    struct key256 any_length; /* has_any_length: what the answer may be resumed by */
-    struct cached *resumed; /* the beginning of the answer, with one reader until it has been delivered; or NULL */
-    uint32_t n_prompt;
-    uint32_t ttl_s;
-    uint64_t n_clears; /* the cache's n_clears when the flight began */
-    bool is_background, is_looking, is_below, is_accepted, is_over;
-    bool is_listed, is_cached, is_unseeded, is_unbounded, has_any_length;
-    unsigned n_busy; /* it is freed when this is 0 */
-    bool is_cut[REQUEST_MAX_CHOICES];
-    uint32_t n_tokens[REQUEST_MAX_CHOICES];
-};
-
-/* ---- beginning and end ---------------------------------------------------------------------- */
-
-static uint64_t flight_id(const struct key256 *key)
-{
-    return le_load_u64(key->bytes);
-}
-
-static void unlist(struct flight *f)
-{
-    if (f->is_listed)
-        id_map_remove(&f->cache->flights, flight_id(&f->key));
-    f->is_listed = false;
-}
-
-/* The cache was cleared since it began: what it finds or computes was to be forgotten. */
-static bool is_cleared(const struct flight *f)
-{
-    return f->n_clears != f->cache->n_clears;
-}
-
-/* A background flight is joined by background requests only, because a foreground request must not wait for a
- * computation of lower priority. */
-static struct flight *find_flight(const struct response_cache *c, const struct key256 *key, bool background)
-{
-    struct flight *f = (struct flight *)id_map_find(&c->flights, flight_id(key));
-    if (f && (is_cleared(f) || (f->is_background && !background))) {
-        unlist(f);
-        f = NULL;
-    }
-    return f && memcmp(f->key.bytes, key->bytes, sizeof key->bytes) == 0 ? f : NULL;
-}
-
-/* Copies the values of the spec that are needed later. */
-static void keep_numbers(struct flight *f, const struct request_spec *spec)
-{
-    f->n = spec->n;
-    f->max_tokens = spec->max_tokens;
-    f->tenant = spec->tenant;
-    f->is_background = spec->background;
-}
-
-static void drop_spec(struct flight *f)
-{
-    if (f->spec)
-        request_spec_free(f->spec);
-    free(f->spec);
-    f->spec = NULL;
-}
-
-static void drop_question(struct flight *f)
-{
-    if (!f->question)
-        return;
-    similar_ask_free(f->question->similar);
-    free(f->question->text);
-    free(f->question);
-    f->question = NULL;
-}
-
-static void drop_record(struct flight *f)
-{
-    if (f->writer)
-        answer_drop(f->writer);
-    free(f->writer);
-    f->writer = NULL;
-}
-
-static void flight_end(struct flight *f)
-{
-    unlist(f);
-    f->is_over = true;
-    if (f->n_busy > 0)
-        return;
-    drop_spec(f);
-    if (f->lookup)
-        f->cache->store->ops->cancel(f->cache->store, f->lookup);
-    drop_question(f);
-    if (f->resumed)
-        cached_leave(f->resumed);
-    drop_record(f);
-    free(f);
-}
-
-static void hold(struct flight *f)
-{
-    f->n_busy++;
-}
-
-static void release(struct flight *f)
-{
-    if (--f->n_busy == 0 && f->is_over)
-        flight_end(f);
-}
-
-/* Ends a flight without waiters. */
-static void abandon(struct flight *f)
-{
-    const struct response_cache *c = f->cache;
-    if (f->is_below)
-        c->below.cancel(c->below.self, f->below_id, -1);
-    f->is_below = false;
-    flight_end(f);
-}
-
-void flight_leave(struct waiter *a)
-{
-    struct flight *f = a->flight;
-    waiter_end(a);
-    if (f && f->waiters.n == 0 && !f->is_over)
-        abandon(f);
-}
-
-/* Stops recording and delivers the recorded events to all waiters at once. */
-static void go_direct(struct flight *f)
-{
-    struct waiter *a;
-    unlist(f);
-    if (!f->writer)
-        return;
-    for (a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
-        waiter_tell(a, true);
-    drop_record(f);
-    for (a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
-        a->written = NULL;
-}
 
 void flight_cut(struct waiter *a, uint32_t choice)
 {
@@ -219,9 +56,9 @@ static void fail(struct flight *f, struct failure how)
     struct waiter *a;
     struct quire_error err;
     const struct key256 key = f->key;
-    hold(f);
+    flight_hold(f);
     f->is_below = false;
-    go_direct(f);
+    flight_go_direct(f);
     f->cache->counts.n_not_stored++;
     struct waiter_list all;
     waiter_list_init(&all);
@@ -238,7 +75,7 @@ static void fail(struct flight *f, struct failure how)
             waiter_lost(a, how.lost);
     }
     flight_end(f);
-    release(f);
+    flight_release(f);
 }
 
 /* The source below still computes, and its events must not reach a flight that is over. */
@@ -286,14 +123,14 @@ static void tell_resumed(struct flight *f)
 static void on_accepted(void *context, uint64_t engine_id)
 {
     struct flight *f = context;
-    hold(f);
+    flight_hold(f);
     f->is_accepted = true;
     f->engine_id = engine_id;
     for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
         waiter_accepted(a, engine_id);
     if (f->resumed && f->writer && !f->is_over)
         tell_resumed(f);
-    release(f);
+    flight_release(f);
 }
 
 static void on_refused(void *context, const struct wire_refuse *refuse)
@@ -310,11 +147,11 @@ static void take_token(struct flight *f, const struct wire_token *token, bool of
 {
     if (!of_prompt && (token->choice >= f->n || f->is_cut[token->choice]))
         return; /* on its way when the choice was cut */
-    hold(f);
+    flight_hold(f);
     if (!of_prompt)
         f->n_tokens[token->choice]++;
     if (f->writer && f->writer->bytes.n > ANSWER_MAX_BYTES - SPACE_FOR_THE_END)
-        go_direct(f);
+        flight_go_direct(f);
     if (!f->writer) {
         for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false))
             waiter_token(a, token, of_prompt);
@@ -328,7 +165,7 @@ static void take_token(struct flight *f, const struct wire_token *token, bool of
         else
             tell_all(f);
     }
-    release(f);
+    flight_release(f);
 }
 
 static void on_token(void *context, const struct wire_token *token)
@@ -359,23 +196,6 @@ static void keep(struct flight *f, struct cached *k, uint32_t ttl_s)
         similar_keep(c->similar, f->question->similar, &f->key, k->expires_ms);
 }
 
-/* Delivers the rest of the answer from a cached response. k has one reader, the caller. all: the waiters have
- * received nothing yet. */
-static void hand_over(struct flight *f, struct cached *k, bool all)
-{
-    struct response_cache *c = f->cache;
-    struct waiter *a;
-    while ((a = TAILQ_FIRST(&f->waiters.head))) {
-        waiter_move(a, &c->replays);
-        a->flight = NULL;
-        a->written = NULL;
-        a->cached = k;
-        cached_read(k);
-        if (all || !a->behind)
-            waiter_tell(a, false);
-    }
-}
-
 /* The last choice is over, and written down. */
 static void finish(struct flight *f)
 {
@@ -386,18 +206,18 @@ static void finish(struct flight *f)
     struct buffer bytes;
     struct cached *k = NULL;
     f->is_below = false;
-    unlist(f);
+    flight_unlist(f);
     if (answer_end(f->writer, now_ms / 1000, f->is_unseeded, &bytes, &answer))
         k = cached_new(&bytes, &answer, now_ms + (int64_t)ttl_s * 1000);
     if (!k) {
         fail_no_memory(f);
         return;
     }
-    if (f->is_cached && !is_cleared(f))
+    if (f->is_cached && !flight_is_cleared(f))
         keep(f, k, ttl_s);
     else
         c->counts.n_not_stored++;
-    hand_over(f, k, false);
+    flight_hand_over(f, k, false);
     cached_leave(k);
     flight_end(f);
 }
@@ -427,14 +247,14 @@ static void on_done(void *context, const struct wire_done *done)
     struct wire_done said = *done;
     const bool sane = done->choice < f->n;
     const bool cut = sane && f->is_cut[done->choice];
-    hold(f);
+    flight_hold(f);
     if (f->question && f->question->is_drafted)
         similar_drafted(f->cache->similar, f->question->match.similarity, done->n_predicted, done->n_predicted_right);
     if (is_first_word(f, done)) {
         fail(f, (struct failure){.done = done});
     } else if (!f->writer || !sane || (done->finish >= WIRE_FINISH_CANCELLED && !cut)) {
         f->is_cached = false;
-        go_direct(f);
+        flight_go_direct(f);
         hand_on_done(f, done);
     } else {
         /* Shorter than was asked: a limit that the request did not set. */
@@ -460,7 +280,7 @@ static void on_done(void *context, const struct wire_done *done)
         else
             tell_all(f);
     }
-    release(f);
+    flight_release(f);
 }
 
 static const struct completion_events events = {
@@ -521,7 +341,7 @@ static int join(struct flight *f, struct waiter *a, const struct request_spec *s
 static void resume(struct flight *f, const struct request_spec *spec)
 {
     struct response_cache *c = f->cache;
-    if (!f->has_any_length || !f->writer || is_cleared(f))
+    if (!f->has_any_length || !f->writer || flight_is_cleared(f))
         return;
     const uint64_t begun_ns = quire_now_ns();
     f->resumed = resume_find(c->memory, &f->any_length, spec, cache_wall_ms());
@@ -548,16 +368,11 @@ static int submit_below(struct flight *f, const struct request_spec *spec, struc
     return status;
 }
 
-static uint32_t max_age_of(const struct flight *f)
-{
-    return TAILQ_FIRST(&f->waiters.head)->max_age_s;
-}
-
 static int launch(struct flight *f, const struct request_spec *spec, struct quire_error *err)
 {
     struct response_cache *c = f->cache;
     c->counts.n_computed++;
-    const struct question *q = f->question;
+    const struct flight_question *q = f->question;
     if (f->writer)
         answer_begin(f->writer, f->key, spec->n,
                      q ? (struct answer_question){q->text, q->n} : (struct answer_question){0}, quire_now_us());
@@ -571,78 +386,35 @@ static int launch(struct flight *f, const struct request_spec *spec, struct quir
 static void launch_later(struct flight *f)
 {
     struct quire_error err;
-    hold(f);
+    flight_hold(f);
     int status = launch(f, f->spec, &err);
-    drop_spec(f);
+    flight_drop_spec(f);
     if (status != QUIRE_OK)
         fail(f, (struct failure){.refuse = &(struct wire_refuse){
                                      .status = (uint32_t)status, .message = err.text, .n_message = strlen(err.text)}});
-    release(f);
+    flight_release(f);
 }
 
 /* ---- similar questions ----------------------------------------------------------------------- */
-
-/* May the answer to another question be given to this one? */
-static bool may_give(struct flight *f, const struct answer *answer)
-{
-    const struct answer_question *q = &answer->question;
-    if (!q->text || f->spec->n_prompt_logprobs >= 0 || answer->n_choices != f->n ||
-        answer->n_generated > (uint64_t)f->max_tokens * f->n ||
-        !hit_is_young(answer, max_age_of(f), cache_wall_ms() / 1000) || answer_was_cut(answer))
-        return false;
-    const enum guard guard = guard_differs(f->question->text, f->question->n, q->text, q->n);
-    f->cache->counts.n_guarded[guard]++;
-    return guard == GUARD_NONE;
-}
-
-static void serve_similar(struct flight *f, struct cached *k)
-{
-    struct response_cache *c = f->cache;
-    unlist(f);
-    for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false)) {
-        hit_count(c, &k->answer);
-        hit_begin(c, a, &k->answer, "semantic");
-        a->origin.from = COMPLETION_SIMILAR;
-        a->origin.similarity = f->question->match.similarity;
-    }
-    hand_over(f, k, true);
-    flight_end(f);
-}
-
-/* Uses the first choice of an answer as the prediction of this one. If memory is short, no prediction is made. */
-static void predict(struct flight *f, const struct answer *answer)
-{
-    const struct completion_source *below = &f->cache->below;
-    uint32_t *tokens = f->is_below && below->predict ? malloc((answer->n_generated + 1) * sizeof *tokens) : NULL;
-    const uint32_t n = tokens ? answer_tokens(answer, 0, tokens, f->max_tokens) : 0;
-    f->question->is_drafted = n > 0 && below->predict(below->self, f->below_id, tokens, n);
-    free(tokens);
-    struct waiter *first = TAILQ_FIRST(&f->waiters.head);
-    if (!f->question->is_drafted || first->origin.from != COMPLETION_COMPUTED)
-        return;
-    first->origin.from = COMPLETION_DRAFTED;
-    first->origin.layer = "draft";
-    first->origin.similarity = f->question->match.similarity;
-}
 
 /* k: the answer to a similar question; NULL if none was found. If the computation has not started, k may be served
  * as the answer. Otherwise, or if serving is not allowed, k becomes the draft of the computation. */
 static void similar_found(struct flight *f, struct cached *k)
 {
-    hold(f);
+    flight_hold(f);
     const bool waits = f->is_looking;
     f->is_looking = false;
-    if (k && waits && may_give(f, &k->answer)) {
-        serve_similar(f, k);
+    if (k && waits && flight_question_fits(f, &k->answer)) {
+        flight_question_serve(f, k);
     } else {
         if (waits)
             launch_later(f);
         if (k && !f->is_over)
-            predict(f, &k->answer);
+            flight_question_predict(f, &k->answer);
         if (!f->is_over)
             waiter_tell_again(&f->waiters);
     }
-    release(f);
+    flight_release(f);
 }
 
 static void on_similar_looked(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
@@ -654,7 +426,7 @@ static void on_similar_looked(void *context, enum store_found found, const uint8
     f->lookup = NULL;
     struct cached *k = found == STORE_FOUND ? hit_found(f->cache, &f->question->match.answer, &entry, NULL, 0) : NULL;
     waiter_looked(&f->waiters, f->cache->store->ops->name, f->looked_ns, quire_now_ns(), k);
-    if (k && !is_cleared(f))
+    if (k && !flight_is_cleared(f))
         memory_layer_add(f->cache->memory, k);
     if (!k && found != STORE_AWAY)
         similar_remove(f->cache->similar, &f->question->match.answer);
@@ -673,7 +445,8 @@ static void on_similar(void *context, const struct similar_match *match)
     if (t.looked_ns > 0)
         waiter_looked(&f->waiters, "similar", t.embedded_ns, t.looked_ns, match);
     f->looked_ns = quire_now_ns();
-    struct cached *k = match && !is_cleared(f) ? memory_layer_find(c->memory, &match->answer, cache_wall_ms()) : NULL;
+    struct cached *k = match && !flight_is_cleared(f) ? memory_layer_find(c->memory, &match->answer, cache_wall_ms())
+                                                      : NULL;
     if (match)
         waiter_looked(&f->waiters, "memory", f->looked_ns, quire_now_ns(), k);
     if (match)
@@ -692,48 +465,15 @@ static void on_similar(void *context, const struct similar_match *match)
         cached_leave(k);
 }
 
-/* Nothing is computed before it is known whether the answer to a similar question does. */
-static bool may_wait(const struct flight *f)
-{
-    return f->question && f->question->is_compared && similar_mode(f->cache->similar) == SIMILAR_ANSWER;
-}
-
 /* A similar question is looked for: before anything is computed where that may spare it, else meanwhile. */
 static bool look_similar(struct flight *f, bool is_before)
 {
-    struct question *q = f->question;
-    if (!q || !q->is_compared || may_wait(f) != is_before)
+    struct flight_question *q = f->question;
+    if (!q || !q->is_compared || flight_question_holds(f) != is_before)
         return false;
     q->similar = similar_ask(f->cache->similar, &q->around, q->text, q->n, f->tenant, on_similar, f);
     f->is_looking = is_before && q->similar;
     return q->similar != NULL;
-}
-
-/* Extracts the question of a request, and a digest of everything else in it. If memory is short, the question is not
- * compared. */
-static void take_question(struct flight *f, const struct request_spec *spec, const struct completion_terms *terms)
-{
-    struct request_spec rest = *spec;
-    struct key256 key;
-    if (!f->cache->similar || !terms->question || terms->n_question == 0 || terms->n_question > ANSWER_MAX_QUESTION)
-        return;
-    rest.prompt = NULL;
-    rest.n_prompt = 0;
-    rest.max_tokens = 0; /* the length limit does not affect how the answer begins */
-    if (!cache_key(&f->cache->identity, &rest, terms, &key))
-        return;
-    f->question = calloc(1, sizeof *f->question);
-    if (!f->question)
-        return;
-    f->question->text = malloc(terms->n_question);
-    if (!f->question->text) {
-        drop_question(f);
-        return;
-    }
-    memcpy(f->question->text, terms->question, terms->n_question);
-    f->question->n = terms->n_question;
-    f->question->around = quire_keyed_hash(&key, terms->around.bytes, sizeof terms->around.bytes);
-    f->question->is_compared = !f->resumed && spec->n_prediction == 0 && spec->max_tokens > 0;
 }
 
 static void on_looked(void *context, enum store_found found, const uint8_t *bytes, size_t n, int64_t created_s,
@@ -746,34 +486,34 @@ static void on_looked(void *context, enum store_found found, const uint8_t *byte
     f->is_looking = false;
     cache_observe(&c->counts.store.latency, (double)(quire_now_ns() - f->looked_ns) * 1e-9);
     struct cached *k = found == STORE_FOUND ? hit_found(c, &f->key, &(struct store_entry){bytes, n, expires_s, hits},
-                                                        f->spec, max_age_of(f))
+                                                        f->spec, flight_max_age(f))
                                             : NULL;
     waiter_looked(&f->waiters, c->store->ops->name, f->looked_ns, quire_now_ns(), k);
     if (!k) {
         c->counts.store.n_misses++;
         if (look_similar(f, true))
             return;
-        hold(f);
+        flight_hold(f);
         launch_later(f);
         if (!f->is_over)
             look_similar(f, false);
-        release(f);
+        flight_release(f);
         return;
     }
-    hold(f);
+    flight_hold(f);
     c->counts.store.n_hits++;
     c->store->ops->hit(c->store, f->key);
-    unlist(f);
-    if (!is_cleared(f))
+    flight_unlist(f);
+    if (!flight_is_cleared(f))
         memory_layer_add(c->memory, k);
     for (struct waiter *a = waiter_walk(&f->waiters, true); a; a = waiter_walk(&f->waiters, false)) {
         hit_count(c, &k->answer);
         hit_begin(c, a, &k->answer, c->store->ops->name);
     }
-    hand_over(f, k, true);
+    flight_hand_over(f, k, true);
     cached_leave(k);
     flight_end(f);
-    release(f);
+    flight_release(f);
 }
 
 /* Queries the store. Returns false if no store exists or it cannot be queried. */
@@ -796,7 +536,7 @@ static bool look_store(struct flight *f)
 static bool look(struct flight *f, const struct request_spec *spec)
 {
     struct request_spec copy;
-    if ((!f->cache->store && !may_wait(f)) || request_spec_copy(&copy, spec, NULL) != QUIRE_OK)
+    if ((!f->cache->store && !flight_question_holds(f)) || request_spec_copy(&copy, spec, NULL) != QUIRE_OK)
         return false;
     f->spec = malloc(sizeof *f->spec);
     if (!f->spec) {
@@ -806,35 +546,8 @@ static bool look(struct flight *f, const struct request_spec *spec)
     *f->spec = copy;
     if (look_store(f) || look_similar(f, true))
         return true;
-    drop_spec(f);
+    flight_drop_spec(f);
     return false;
-}
-
-/* Returns NULL if memory is short. */
-static struct flight *flight_new(struct response_cache *c, const struct key256 *key, const struct request_spec *spec,
-                                 const struct completion_terms *terms, bool looks)
-{
-    struct flight *f = calloc(1, sizeof *f);
-    if (!f)
-        return NULL;
-    f->cache = c;
-    f->key = *key;
-    f->domain = terms->domain;
-    f->ttl_s = terms->ttl_s;
-    f->n_clears = c->n_clears;
-    keep_numbers(f, spec);
-    f->is_unseeded = cache_is_unseeded(spec);
-    f->is_unbounded = !terms->is_bounded;
-    f->is_cached = !terms->no_store && (!f->is_unseeded || c->unseeded || c->store);
-    waiter_list_init(&f->waiters);
-    f->writer = f->is_cached ? calloc(1, sizeof *f->writer) : NULL;
-    if (f->is_cached && !f->writer) {
-        free(f);
-        return NULL;
-    }
-    f->is_listed = f->is_cached && looks && !id_map_find(&c->flights, flight_id(key)) &&
-                   id_map_add(&c->flights, flight_id(key), (uintptr_t)f) == QUIRE_OK;
-    return f;
 }
 
 static int begin(struct response_cache *c, struct waiter *a, const struct key256 *key, const struct request_spec *spec,
@@ -852,10 +565,10 @@ static int begin(struct response_cache *c, struct waiter *a, const struct key256
     if (looks)
         resume(f, spec);
     if (looks)
-        take_question(f, spec, terms);
+        flight_question_take(f, spec, terms);
     if (looks && look(f, spec))
         return QUIRE_OK;
-    hold(f);
+    flight_hold(f);
     int status = launch(f, spec, err);
     if (status != QUIRE_OK) {
         waiter_move(a, &c->replays);
@@ -865,7 +578,7 @@ static int begin(struct response_cache *c, struct waiter *a, const struct key256
     }
     if (!f->is_over)
         look_similar(f, false);
-    release(f);
+    flight_release(f);
     return status;
 }
 
@@ -873,7 +586,7 @@ int flight_ask(struct response_cache *c, struct waiter *a, const struct key256 *
                const struct completion_terms *terms, struct quire_error *err)
 {
     const bool looks = !terms->no_cache && (!cache_is_unseeded(spec) || c->unseeded);
-    struct flight *f = looks ? find_flight(c, key, spec->background) : NULL;
+    struct flight *f = looks ? flight_find(c, key, spec->background) : NULL;
     if (looks && serve_from_memory(c, a, key, spec))
         return QUIRE_OK;
     if (f && !(f->is_looking && a->max_age_s > 0))

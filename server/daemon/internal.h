@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
-struct listener; /* private to listen.c */
+struct listeners; /* private to listen.c */
 
 struct daemon {
     struct event_base *base;
@@ -24,8 +24,7 @@ struct daemon {
     struct shadow *shadow;
     struct connection *connections;
     uint32_t n_connections;
-    struct listener *listeners[DAEMON_MAX_LISTENERS];
-    size_t n_listeners;
+    struct listeners *listeners; /* NULL until the first */
     bool draining;           /* new requests are rejected */
     bool drain_linger_begun; /* no request is live: clients receive the rest */
     bool finishing;          /* everything is delivered: connections are closed, no new ones are accepted */

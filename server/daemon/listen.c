@@ -31,6 +31,11 @@ struct listener {
     ino_t inode;
 };
 
+struct listeners {
+    struct listener *items[DAEMON_MAX_LISTENERS];
+    size_t n;
+};
+
 static void on_resume(evutil_socket_t fd, short what, void *context)
 {
     struct listener *l = context;
@@ -161,15 +166,24 @@ static void listener_close(struct listener *l)
 
 void listeners_close(struct daemon *d)
 {
-    while (d->n_listeners > 0)
-        listener_close(d->listeners[--d->n_listeners]);
+    struct listeners *all = d->listeners;
+    if (!all)
+        return;
+    while (all->n > 0)
+        listener_close(all->items[--all->n]);
+    free(all);
+    d->listeners = NULL;
 }
 
 int daemon_listen(struct daemon *d, const char *address, const char *key_file, struct quire_error *err)
 {
     if (!d->engine)
         return quire_fail(err, QUIRE_INTERNAL, "daemon: a listener before its engine");
-    if (d->n_listeners == DAEMON_MAX_LISTENERS)
+    if (!d->listeners)
+        d->listeners = calloc(1, sizeof *d->listeners);
+    if (!d->listeners)
+        return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", address);
+    if (d->listeners->n == DAEMON_MAX_LISTENERS)
         return quire_fail(err, QUIRE_EXHAUSTED, "%s: at most %d addresses to listen at", address, DAEMON_MAX_LISTENERS);
     struct listener *l = malloc(sizeof *l);
     if (!l)
@@ -181,11 +195,11 @@ int daemon_listen(struct daemon *d, const char *address, const char *key_file, s
     if (status)
         listener_close(l);
     else
-        d->listeners[d->n_listeners++] = l;
+        d->listeners->items[d->listeners->n++] = l;
     return status;
 }
 
 const char *daemon_address(const struct daemon *d, size_t index)
 {
-    return index < d->n_listeners ? d->listeners[index]->text : NULL;
+    return d->listeners && index < d->listeners->n ? d->listeners->items[index]->text : NULL;
 }

@@ -272,12 +272,12 @@ static void check_moe_combine(const struct op_case *c, const struct op_data *d, 
 {
     for (uint64_t t = 0; t < c->n_tokens; t++)
         for (uint64_t i = 0; i < c->n_cols; i++) {
-            const double g = c->into ? d->moe.shared_weights[t] : 1;
-            double sum = c->into || c->extra ? g * d->moe.shared[t * c->n_cols + i] : 0, magnitude = fabs(sum);
+            const double g = c->into ? d->moe->shared_weights[t] : 1;
+            double sum = c->into || c->extra ? g * d->moe->shared[t * c->n_cols + i] : 0, magnitude = fabs(sum);
             for (uint32_t k = 0; k < c->moe->n_used; k++) {
                 const double o = d->x[(t * c->moe->n_used + k) * c->n_cols + i];
-                sum += d->moe.weights[t * c->moe->n_used + k] * o;
-                magnitude += fabs(d->moe.weights[t * c->moe->n_used + k] * o);
+                sum += d->moe->weights[t * c->moe->n_used + k] * o;
+                magnitude += fabs(d->moe->weights[t * c->moe->n_used + k] * o);
             }
             judge(v, t, i, output(out, t * c->n_cols + i), sum, gamma_n(c->moe->n_used + 1) * magnitude);
         }
@@ -306,7 +306,7 @@ static void check_moe_route(const struct op_case *c, const struct op_data *d, co
         const uint32_t *experts = (const uint32_t *)(const void *)out->arrays[1].bytes + t * m->n_used;
         double logits[K_MOE_MAX_EXPERTS], most = -INFINITY, all = 0, used = 0, worst = 0;
         for (uint32_t e = 0; e < m->n_experts; e++) {
-            const struct bound b = route_bound(c, d, t, d->moe.router + (uint64_t)e * c->n_cols,
+            const struct bound b = route_bound(c, d, t, d->moe->router + (uint64_t)e * c->n_cols,
                                                d->vector ? d->vector[e] : 0);
             logits[e] = b.want;
             most = fmax(most, b.want);
@@ -328,7 +328,7 @@ static void check_moe_route(const struct op_case *c, const struct op_data *d, co
                   want * (expm1(4 * worst) + 2 * EXP + (m->n_experts + 8) * U + fabs(l - most) * 4 * U));
         }
         if (c->extra) {
-            const struct bound b = route_bound(c, d, t, d->moe.gate, 0);
+            const struct bound b = route_bound(c, d, t, d->moe->gate, 0);
             judge(v, t, m->n_used, output(&out->arrays[2], t), 1 / (1 + exp(-b.want)), b.tolerance + EXP + 3 * U);
         }
     }

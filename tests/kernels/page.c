@@ -534,14 +534,14 @@ static void page_moe_combine(const struct op_case *c, const struct op_data *d, f
 {
     for (uint64_t t = 0; t < c->n_tokens; t++)
         for (uint64_t i = 0; i < c->n_cols; i++) {
-            const float *w = d->moe.weights + t * c->moe->n_used, *o = d->x + t * c->moe->n_used * c->n_cols + i;
+            const float *w = d->moe->weights + t * c->moe->n_used, *o = d->x + t * c->moe->n_used * c->n_cols + i;
             float y = w[0] * o[0];
             for (uint32_t k = 1; k < c->moe->n_used; k++)
                 y = fmaf(w[k], o[(uint64_t)k * c->n_cols], y);
             if (c->into)
-                y = fmaf(d->moe.shared_weights[t], d->moe.shared[t * c->n_cols + i], y);
+                y = fmaf(d->moe->shared_weights[t], d->moe->shared[t * c->n_cols + i], y);
             else if (c->extra)
-                y = y + d->moe.shared[t * c->n_cols + i];
+                y = y + d->moe->shared[t * c->n_cols + i];
             out[t * c->n_cols + i] = y;
         }
 }
@@ -615,7 +615,7 @@ static void page_choose(const struct op_case *c, const struct op_data *d, const 
     float by[1024], most = -INFINITY;
     uint32_t n = 0;
     for (uint32_t e = 0; e < m->n_experts; e++)
-        by[e] = d->moe.correction ? s[e] + d->moe.correction[e] : s[e];
+        by[e] = d->moe->correction ? s[e] + d->moe->correction[e] : s[e];
     if (m->n_groups > 1)
         page_groups(m, by);
     for (uint32_t e = 0; e < m->n_experts; e++)
@@ -644,7 +644,8 @@ static void page_moe_route(const struct op_case *c, const struct op_data *d, str
         uint32_t *experts = (uint32_t *)(void *)out->arrays[1].bytes + t * m->n_used;
         bool is_nan = false;
         for (uint32_t e = 0; e < m->n_experts; e++) {
-            logits[e] = page_dot((const unsigned char *)(d->moe.router + (uint64_t)e * c->n_cols), K_F32, x, c->n_cols);
+            logits[e] = page_dot((const unsigned char *)(d->moe->router + (uint64_t)e * c->n_cols), K_F32, x,
+                                 c->n_cols);
             logits[e] = d->vector ? logits[e] + d->vector[e] : logits[e];
             is_nan = is_nan || isnan(logits[e]);
         }
@@ -658,7 +659,7 @@ static void page_moe_route(const struct op_case *c, const struct op_data *d, str
         }
         if (c->extra)
             ((float *)(void *)out->arrays[2].bytes)[t] = page_sigmoid(
-                page_dot((const unsigned char *)d->moe.gate, K_F32, x, c->n_cols));
+                page_dot((const unsigned char *)d->moe->gate, K_F32, x, c->n_cols));
     }
 }
 

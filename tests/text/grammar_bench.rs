@@ -86,7 +86,7 @@ fn masks() {
                 let forced = !matcher.forced(1).unwrap().is_empty();
                 let mut took = [Duration::ZERO; 2];
                 let mut mask = None;
-                // Who comes second finds the caches warm.
+                // The second one finds the caches warm.
                 for who in [round % 2, 1 - round % 2] {
                     let begin = Instant::now();
                     if who == 0 {

@@ -1,5 +1,5 @@
-//! Masks against references that know nothing of the crate: languages small enough to try every token, and the
-//! tokenizer itself for forced text. And one walk against the same walk with other calls in between.
+//! Compares masks with references that are independent of the crate: languages small enough to try every token, and
+//! the tokenizer itself for forced text. Also compares one walk with the same walk that has other calls in between.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -362,7 +362,7 @@ fn listed(n: usize, between: &str, item: impl Fn(usize) -> String) -> String {
     (0..n).map(item).collect::<Vec<_>>().join(between)
 }
 
-/// Grammars that cannot be, with a part of the message each has.
+/// Impossible grammars, each with a part of its message.
 fn hopeless() -> Vec<(String, &'static str)> {
     let strings = |n| listed(n, ",", |i| format!(r#""k{i}":{{"type":"string"}}"#));
     let chain = listed(65_000, "\n", |i| format!("r{i}: \"x\" r{} | \"b\"", i + 1));
@@ -601,7 +601,7 @@ fn a_mask_is_not_that_of_another_way() {
     assert_eq!(allowed(&mut matcher), [b, c]);
 }
 
-/// What may follow these ids by the rules of a reasoning, read from their text. None: a forced id.
+/// Derives the ids that may follow from the text of these ids, by the rules of a reasoning. None: a forced id.
 fn may_follow(
     text: &Text,
     ids: &[u32],

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes data/snippets.json: small templates and what Jinja2, set up as transformers sets it up, makes of them.
+"""Writes data/snippets.json: small templates and their renderings by Jinja2 with the settings of transformers.
 
     python3 tests/text/make_snippets.py        needs jinja2 and transformers; a snippet that fails has "fails"
 
@@ -22,7 +22,7 @@ VARIABLES = {
 
 
 def expressions():
-    """What stands between two braces, by kind."""
+    """Yields the expressions between two braces, by kind."""
     yield from operators()
     yield from methods()
     yield from filters()
@@ -168,7 +168,7 @@ def main():
     for source in dict.fromkeys(sources):
         try:
             out.append({"template": source, "renders": env.from_string(source).render(**json.loads(json.dumps(VARIABLES)))})
-        except Exception as e:  # whatever Jinja2 refuses, text/ must refuse
+        except Exception as e:  # text/ must refuse it, too
             out.append({"template": source, "fails": type(e).__name__})
     out = [s for s in out if " at 0x" not in s.get("renders", "")] # an address in memory is another in each run
     lines = ",\n".join(json.dumps(s, ensure_ascii=False) for s in out)

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use crate::chat::{Request, Templates, TokenStrings};
 
-/// What differs, and why it stays so. No chat template that we know has one of these.
+/// Lists the differences with their reasons. No chat template that we know has one of these.
 const DIFFERENT: [(&str, &str); 29] = [
     ("{{ '{!r}'.format('a') }}", "the engine's str.format has no conversions"),
     ("{{ text.encode() }}", "templates have no bytes"),

@@ -1,5 +1,5 @@
-/* Grammars and matchers through their C header: ownership, errors, threads, the layout of a mask. What a mask has in
- * it is tested in grammar_test.rs. */
+/* Grammars and matchers through their C header: ownership, errors, threads, the layout of a mask. grammar_test.rs
+ * tests the content of a mask. */
 #include "text/quire_grammar.h"
 
 #include <pthread.h>

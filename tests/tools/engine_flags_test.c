@@ -14,9 +14,12 @@ static int parse(struct engine_options *o, struct quire_error *err, int argc, ch
     struct cli_option rows[ENGINE_FLAGS_MAX + 1];
     enum cli_help help;
     static struct step_options steps; /* of the newest */
+    static struct engine_placement placement;
     engine_options_default(o);
     step_options_default(&steps);
     o->steps = &steps;
+    placement = (struct engine_placement){0};
+    o->placement = &placement;
     rows[engine_flags(o, rows)] = (struct cli_option){0};
     const struct cli_command command = {.name = "test", .usage = "test", .options = rows};
     return cli_parse(&command, argc, argv, &help, err);
@@ -186,7 +189,8 @@ static void every_policy_is_in_the_help(void **state)
 {
     (void)state;
     struct step_options steps;
-    struct engine_options o = {.steps = &steps};
+    struct engine_placement placement;
+    struct engine_options o = {.steps = &steps, .placement = &placement};
     struct cli_option rows[ENGINE_FLAGS_MAX];
     size_t n = engine_flags(&o, rows);
     const char *help = NULL;

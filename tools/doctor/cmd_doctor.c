@@ -281,6 +281,7 @@ int command_doctor(int argc, char **argv)
     struct advice advice = {.n = 0};
     struct engine_options options;
     struct step_options steps;
+    struct engine_placement placement = {0};
     bool json = false;
     struct cli_option rows[ENGINE_FLAGS_MAX + 3];
 
@@ -288,6 +289,7 @@ int command_doctor(int argc, char **argv)
     engine_options_default(&options);
     step_options_default(&steps);
     options.steps = &steps;
+    options.placement = &placement;
     options.grammars = &unused;
     size_t n = engine_flags(&options, rows);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};

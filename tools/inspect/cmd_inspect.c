@@ -321,11 +321,13 @@ int command_inspect(int argc, char **argv)
     bool json = false;
     struct engine_options options;
     struct step_options steps;
+    struct engine_placement placement = {0};
     struct cli_option rows[ENGINE_FLAGS_MAX + 3];
 
     engine_options_default(&options);
     step_options_default(&steps);
     options.steps = &steps;
+    options.placement = &placement;
     size_t n = engine_flags(&options, rows);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){

@@ -13,6 +13,18 @@
 
 #define RETRY_DRAINING_MS 5000u /* about a restart */
 
+/* Hits that the response cache reported, three numbers each. */
+struct served {
+    uint32_t n;
+    uint32_t ids[3 * ENGINE_MAX_SERVED];
+    uint32_t drained[3 * ENGINE_MAX_SERVED]; /* the engine thread's */
+};
+
+struct tenant_reports {
+    uint32_t n;
+    struct sched_tenant_stats items[]; /* [n], as last published */
+};
+
 struct mailbox {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
@@ -26,12 +38,9 @@ struct mailbox {
     char death[QUIRE_ERROR_BYTES]; /* why the engine is dead; empty while it lives */
 
     struct engine_stats stats; /* as last published */
-    struct sched_tenant_stats *tenants; /* [n_tenants] */
-    uint32_t n_tenants;
+    struct tenant_reports *tenants; /* owned */
     uint64_t n_orders; /* with a number */
-    uint32_t n_served;
-    uint32_t served[3 * ENGINE_MAX_SERVED];
-    uint32_t served_drained[3 * ENGINE_MAX_SERVED]; /* the engine thread's */
+    struct served *served; /* owned */
 };
 
 /* A condition whose timeouts no change of the date touches. */
@@ -50,6 +59,7 @@ static int init_wake(pthread_cond_t *wake)
 static void free_memory(struct mailbox *m)
 {
     admission_free(m->admission);
+    free(m->served);
     free(m->tenants);
     free(m);
 }
@@ -60,9 +70,10 @@ int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants
     struct mailbox *m = calloc(1, sizeof *m);
     if (!m)
         return quire_fail(err, QUIRE_NO_MEMORY, "mailbox: out of memory");
-    m->tenants = calloc(n_tenants, sizeof *m->tenants);
+    m->tenants = calloc(1, sizeof *m->tenants + n_tenants * sizeof m->tenants->items[0]);
+    m->served = calloc(1, sizeof *m->served);
     m->admission = admission_new(max_choices, max_tokens);
-    if (!m->tenants || !m->admission) {
+    if (!m->tenants || !m->served || !m->admission) {
         free_memory(m);
         return quire_fail(err, QUIRE_NO_MEMORY, "mailbox: out of memory");
     }
@@ -76,7 +87,7 @@ int mailbox_create(uint32_t max_choices, uint64_t max_tokens, uint32_t n_tenants
         return quire_fail(err, QUIRE_INTERNAL, "mailbox: no condition");
     }
     m->submitted_end = &m->submitted;
-    m->n_tenants = n_tenants;
+    m->tenants->n = n_tenants;
     *out = m;
     return QUIRE_OK;
 }
@@ -190,11 +201,11 @@ void mailbox_report_hits(struct mailbox *m, const uint32_t *served, uint32_t n_s
     pthread_mutex_lock(&m->mutex);
     for (uint32_t i = 0; i < n_served; i++, served += 3) {
         if ((served[0] | served[1]) == 0) /* nothing before it counts any more */
-            m->n_served = 0;
-        if (m->n_served < ENGINE_MAX_SERVED)
-            memcpy(&m->served[3 * (size_t)m->n_served++], served, 3 * sizeof *served);
+            m->served->n = 0;
+        if (m->served->n < ENGINE_MAX_SERVED)
+            memcpy(&m->served->ids[3 * (size_t)m->served->n++], served, 3 * sizeof *served);
     }
-    if (m->n_served > 0)
+    if (m->served->n > 0)
         pthread_cond_signal(&m->wake);
     pthread_mutex_unlock(&m->mutex);
 }
@@ -277,7 +288,7 @@ void mailbox_stats(struct mailbox *m, struct engine_stats *out)
 void mailbox_tenant_stats(struct mailbox *m, uint32_t tenant, struct sched_tenant_stats *out)
 {
     pthread_mutex_lock(&m->mutex);
-    *out = m->tenants[tenant];
+    *out = m->tenants->items[tenant];
     pthread_mutex_unlock(&m->mutex);
 }
 
@@ -294,7 +305,7 @@ uint64_t mailbox_next_number(struct mailbox *m)
 static bool has_mail(const struct mailbox *m)
 {
     const bool has_orders = m->orders.number || m->orders.no_more;
-    return m->submitted || m->predicted || m->cancels || m->n_served > 0 || has_orders || m->closing || m->woken;
+    return m->submitted || m->predicted || m->cancels || m->served->n > 0 || has_orders || m->closing || m->woken;
 }
 
 /* Under the mutex. */
@@ -339,10 +350,10 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
     for (struct request *r = m->predicted; r; r = r->mail.next_predicted)
         r->mail.in_predicted = false;
     m->predicted = NULL;
-    memcpy(m->served_drained, m->served, 3 * m->n_served * sizeof m->served[0]);
-    out->served = m->served_drained;
-    out->n_served = m->n_served;
-    m->n_served = 0;
+    memcpy(m->served->drained, m->served->ids, 3 * m->served->n * sizeof m->served->ids[0]);
+    out->served = m->served->drained;
+    out->n_served = m->served->n;
+    m->served->n = 0;
     pthread_mutex_unlock(&m->mutex);
 }
 
@@ -361,7 +372,7 @@ void mailbox_publish(struct mailbox *m, const struct mailbox_report *report)
 void mailbox_publish_tenants(struct mailbox *m, const struct sched_tenant_stats *tenants)
 {
     pthread_mutex_lock(&m->mutex);
-    memcpy(m->tenants, tenants, m->n_tenants * sizeof *tenants);
+    memcpy(m->tenants->items, tenants, m->tenants->n * sizeof *tenants);
     pthread_mutex_unlock(&m->mutex);
 }
 

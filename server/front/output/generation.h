@@ -62,9 +62,7 @@ struct generation {
     struct gen_prompt *prompts; /* reply->n_prompts of them; owned */
     uint32_t *prediction; /* ids of the expected answer, until the engine has them; owned */
     struct prompt_batch batch;
-    /* A silent stream gets a ping. */
-    struct event *ping;
-    uint64_t last_write_us;
+    struct stream_ping *ping; /* owned; NULL: not a stream, or not accepted yet */
 };
 
 /* ---- generation_parts.c ---- */

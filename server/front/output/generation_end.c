@@ -2,6 +2,7 @@
 #include "server/front/finished/finished.h"
 #include "server/front/grammar/grammar_pool.h"
 #include "server/front/output/generation.h"
+#include "server/front/output/stream_ping.h"
 
 #include "base/clock.h"
 
@@ -156,8 +157,7 @@ void generation_free(struct generation *g)
     if (g->grammar)
         grammar_pool_leave(g->grammar);
     prompt_batch_end(&g->batch);
-    if (g->ping)
-        event_free(g->ping);
+    stream_ping_free(g->ping);
     limits_dequeue(g->account->tenant, g->account->n_queued);
     limits_end(g->account->tenant);
     TAILQ_REMOVE(&g->served->generations, g, link);

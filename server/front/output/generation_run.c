@@ -1,6 +1,7 @@
 /* A generating request after its text work: its prompts go to the engine, and their tokens become the reply. */
 #include "base/clock.h"
 #include "server/front/output/generation.h"
+#include "server/front/output/stream_ping.h"
 
 #include <stdlib.h>
 
@@ -37,34 +38,18 @@ static void begin_stream(struct generation *g)
     buffer_free(&r->early);
 }
 
-static void on_ping(evutil_socket_t fd, short what, void *context)
+static void open_stream(void *context)
 {
-    struct generation *g = context;
-    uint64_t now = quire_now_us(), silent_ms = (now - g->last_write_us) / 1000;
-    uint64_t wait_ms = g->served->front->ping_ms;
-    (void)fd;
-    (void)what;
-    if (silent_ms >= wait_ms) {
-        begin_stream(g);
-        /* A comment: an event without data would end the stream in some clients. */
-        http_stream_write(g->x, ": ping\n\n", 8);
-        g->last_write_us = now;
-    } else {
-        wait_ms -= silent_ms;
-    }
-    struct timeval tv = {.tv_sec = (time_t)(wait_ms / 1000), .tv_usec = (suseconds_t)(wait_ms % 1000 * 1000)};
-    event_add(g->ping, &tv);
+    begin_stream(context);
 }
 
 /* The request was accepted: from here on, a silent stream gets a ping after ping_ms. */
 static void await_tokens(struct generation *g)
 {
-    g->last_write_us = quire_now_us();
-    g->ping = event_new(g->served->front->base, -1, 0, on_ping, g);
+    const struct front *front = g->served->front;
+    g->ping = stream_ping_new(front->base, g->x, front->ping_ms, open_stream, g);
     if (!g->ping)
         begin_stream(g);
-    if (g->ping)
-        on_ping(-1, 0, g);
 }
 
 #define COPIED_BYTES 65536
@@ -134,7 +119,7 @@ static int show(struct generation *g, struct reply_prompt *p, struct choice *c, 
     } else {
         begin_stream(g);
         g->reply->dialect->token(g->reply, p, c, piece);
-        g->last_write_us = c->last_token_us;
+        stream_ping_wrote(g->ping, c->last_token_us);
         c->shown = true;
     }
     return reply_budget_grow(&g->reply->budget, (int64_t)(choice_bytes(c) - before), err);

@@ -282,15 +282,16 @@ static int look_at_backend(struct bench *bench, struct op_case *from_shape, stru
     return QUIRE_OK;
 }
 
-/* Exit status, 0 where there is something to measure. from_shape: receives the cases of the shape, if one is given. */
-static int choose_cases(struct bench *bench, struct bench_shape_cases *from_shape)
+/* Exit status, 0 where there is something to measure. from_shape, moe: receive the cases of the shape, if one is given,
+ * and what they point to. */
+static int choose_cases(struct bench *bench, struct bench_shape_cases *from_shape, struct op_moe *moe)
 {
     struct quire_error err;
     const struct bench_shape unused = {0};
     bench->chosen.cases = op_bench_cases;
     bench->chosen.n_all = op_n_bench_cases;
     if (bench->options->shape.op) {
-        if (bench_shape_cases(&bench->options->shape, from_shape, &err) != QUIRE_OK)
+        if (bench_shape_cases(&bench->options->shape, moe, from_shape, &err) != QUIRE_OK)
             return command_fail(2, err.text);
         bench->chosen.cases = from_shape->cases;
         bench->chosen.n_all = from_shape->n;
@@ -414,6 +415,7 @@ int bench_kernels(int argc, char **argv)
 {
     struct kernels_options options = {.device = "cpu"};
     struct bench_shape_cases from_shape = {.n = 0};
+    struct op_moe moe = {0};
     struct bench bench = {.options = &options};
     struct quire_error err;
     struct cli_option rows[OWN_FLAGS_MAX];
@@ -444,7 +446,7 @@ int bench_kernels(int argc, char **argv)
     bench.chosen.range = isolate_range(BENCH_MAX_CASES);
     if (!bench.chosen.range.is_child && strncmp(options.device, "cuda", 4) == 0)
         return run_isolated(&bench);
-    code = choose_cases(&bench, &from_shape);
+    code = choose_cases(&bench, &from_shape, &moe);
     if (code != 0)
         return code;
     int status = run_cases(&bench, &err);

@@ -281,7 +281,8 @@ static int check_rest(const struct bench_shape *s, unsigned needs, struct op_cas
     return QUIRE_OK;
 }
 
-int bench_shape_cases(const struct bench_shape *shape, struct bench_shape_cases *out, struct quire_error *err)
+int bench_shape_cases(const struct bench_shape *shape, struct op_moe *moe, struct bench_shape_cases *out,
+                      struct quire_error *err)
 {
     struct op_case c = {0};
     uint32_t tokens[BENCH_SHAPE_MAX_CASES] = {0};
@@ -290,7 +291,7 @@ int bench_shape_cases(const struct bench_shape *shape, struct bench_shape_cases 
         return status;
     unsigned needs = parts_of[c.op];
     c.extra = c.op == K_OP_RMSNORM; /* with the residual, like nearly all of a model's */
-    status = check_rest(shape, needs, &c, &out->moe, err);
+    status = check_rest(shape, needs, &c, moe, err);
     if (status != QUIRE_OK)
         return status;
     out->n = 1;

@@ -23,11 +23,11 @@ struct bench_shape { /* the options as given; NULL or 0: not given */
 struct bench_shape_cases {
     struct op_case cases[BENCH_SHAPE_MAX_CASES];
     uint32_t n;
-    struct op_moe moe; /* the cases of an operation on experts point to it */
 };
 
-/* Without a form, the case has K_FORM_AUTO. *out stays where it is while its cases are used. The error names the option
- * that is missing or wrong. */
-int bench_shape_cases(const struct bench_shape *shape, struct bench_shape_cases *out, struct quire_error *err);
+/* Without a form, the case has K_FORM_AUTO. The cases of an operation on experts point to *moe, which must outlive
+ * them. The error names the option that is missing or wrong. */
+int bench_shape_cases(const struct bench_shape *shape, struct op_moe *moe, struct bench_shape_cases *out,
+                      struct quire_error *err);
 
 #endif
