@@ -341,6 +341,27 @@ int checkpoint_add_folder(struct checkpoint *st, const char *model, const char *
     return status == QUIRE_OK ? table_finish(st, err) : status;
 }
 
+int checkpoint_take_text_names(struct checkpoint *st, struct quire_error *err)
+{
+    static const struct {
+        const char *whole, *alone;
+    } names[] = {{"language_model.model.", "model."},
+                 {"language_model.lm_head.", "lm_head."},
+                 {"model.language_model.", "model."}};
+    for (size_t i = 0; i < st->table.n; i++) {
+        char *name = st->table.entries[i].name;
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            const size_t n = strlen(names[k].whole), n_alone = strlen(names[k].alone);
+            if (strncmp(name, names[k].whole, n) != 0)
+                continue;
+            memmove(name + n_alone, name + n, strlen(name + n) + 1); /* it becomes shorter */
+            memcpy(name, names[k].alone, n_alone);
+            break;
+        }
+    }
+    return table_finish(st, err);
+}
+
 int checkpoint_open_memory(const void *data, size_t n_bytes, struct checkpoint **out, struct quire_error *err)
 {
     *out = NULL;

@@ -41,6 +41,9 @@ int checkpoint_open(const char *model, struct checkpoint **out, struct quire_err
  * checkpoint can only be closed. */
 int checkpoint_add_folder(struct checkpoint *st, const char *model, const char *folder, const char *prefix,
                           struct quire_error *err);
+/* Gives the tensors of a multimodal checkpoint's text part the names that the text model has alone: "model.layers..." for
+ * "language_model.model.layers..." or "model.language_model.layers...". On failure the checkpoint can only be closed. */
+int checkpoint_take_text_names(struct checkpoint *st, struct quire_error *err);
 /* Checks one file image in memory: what the fuzzer calls. `data` is borrowed. */
 int checkpoint_open_memory(const void *data, size_t n_bytes, struct checkpoint **out, struct quire_error *err);
 void checkpoint_close(struct checkpoint *st);

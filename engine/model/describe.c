@@ -3,6 +3,7 @@
 #include "base/encoding/json.h"
 #include "base/file.h"
 #include "engine/model/architectures/architecture.h"
+#include "engine/model/architectures/multimodal.h"
 #include "engine/model/experts/experts_config.h"
 #include "engine/model/pooling.h"
 #include "engine/model/rope_config.h"
@@ -553,6 +554,17 @@ static int read_all(const json_t *config, const json_t *generation, struct model
     return status;
 }
 
+/* text: of a multimodal config, as a config.json of its own; else NULL. */
+static int read_part(const json_t *config, const json_t *text, const json_t *generation, struct model_config *model,
+                     struct sampling_defaults *sampling, struct quire_error *err)
+{
+    const int status = read_all(text ? text : config, generation, model, sampling, err);
+    if (status == QUIRE_OK || !text || !err)
+        return status;
+    const struct quire_error made = *err;
+    return quire_fail(err, status, "text_config, as a %.400s", made.text);
+}
+
 static int describe(const json_t *config, const json_t *generation, struct model_config **out,
                     struct sampling_defaults *sampling, struct quire_error *err)
 {
@@ -564,7 +576,13 @@ static int describe(const json_t *config, const json_t *generation, struct model
         model_config_free(model);
         return quire_fail(err, QUIRE_NO_MEMORY, "model description: out of memory");
     }
-    const int status = read_all(config, generation, model, sampling, err);
+    json_t *text = NULL;
+    const char *whole = NULL;
+    int status = multimodal_text(config, &text, &whole, err);
+    if (status == QUIRE_OK)
+        status = read_part(config, text, generation, model, sampling, err);
+    json_decref(text);
+    snprintf(model->multimodal, sizeof model->multimodal, "%s", whole ? whole : "");
     if (status == QUIRE_OK)
         *out = model;
     else

@@ -712,6 +712,8 @@ static int look(const struct checkpoint *checkpoint, const struct model_config *
 int weights_open(const char *model, const struct model_config *config, struct checkpoint **out, struct quire_error *err)
 {
     int status = checkpoint_open(model, out, err);
+    if (status == QUIRE_OK && config->multimodal[0])
+        status = checkpoint_take_text_names(*out, err);
     if (status == QUIRE_OK && config->outputs.dense.size)
         status = checkpoint_add_folder(*out, model, config->outputs.dense.folder, MODEL_DENSE_PREFIX, err);
     if (status != QUIRE_OK) {

@@ -169,6 +169,7 @@ LANE(gpt_oss)
 LANE(granite_moe)
 LANE(granite_moe_shared)
 LANE(glm4_moe)
+LANE(gemma3_vision)
 TILE(mixtral)
 TILE(qwen3_moe)
 TILE(gpt_oss)
@@ -254,7 +255,7 @@ int main(void)
         cmocka_unit_test(lane_mixtral),      cmocka_unit_test(lane_qwen3_moe),    cmocka_unit_test(lane_olmoe),
         cmocka_unit_test(lane_qwen2_moe),    cmocka_unit_test(lane_gpt_oss),      cmocka_unit_test(lane_granite_moe),
         cmocka_unit_test(lane_glm4_moe),     cmocka_unit_test(tile_gpt_oss),      cmocka_unit_test(tile_glm4_moe),
-        cmocka_unit_test(lane_granite_moe_shared),
+        cmocka_unit_test(lane_granite_moe_shared), cmocka_unit_test(lane_gemma3_vision),
 #endif
     };
 #ifdef TEST_DEVICE

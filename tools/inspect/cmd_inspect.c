@@ -170,6 +170,7 @@ static void print_json(const struct inspected *x)
     set_text(root, "refused", x->reached == REACHED_PLAN ? NULL : x->refused.text);
     if (x->reached >= REACHED_CONFIG) {
         set_text(root, "architecture", x->desc->config->architecture);
+        set_text(root, "multimodal", x->desc->config->multimodal[0] ? x->desc->config->multimodal : NULL);
         set_text(root, "quantization", method_of(x));
         set_text(root, "not_used", left_out(x));
         set_number(root, "n_layers", x->desc->config->n_layers);
@@ -257,6 +258,8 @@ static void print_text(const struct inspected *x)
                x->stored->unused.of[i].n == 1 ? "" : "s", quire_size(x->stored->unused.of[i].bytes).text,
                x->stored->unused.of[i].what, x->stored->unused.of[i].n == 1 ? "" : "the first ",
                x->stored->unused.of[i].first);
+    if (x->reached >= REACHED_CONFIG && x->desc->config->multimodal[0])
+        printf("  %-12s of %s; images and audio are not supported\n", "text part", x->desc->config->multimodal);
     if (left_out(x))
         printf("  %-12s %s\n", "not used", left_out(x));
 }
