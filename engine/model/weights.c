@@ -591,6 +591,21 @@ static void count_format(struct weights_contents *c, const struct k_weight_view 
     c->of[i].n_weights[owner] += n;
 }
 
+/* The first of a layer's experts stand for those of a token: all have one shape. */
+static bool is_active(const struct model_desc *desc, struct matrix_at at)
+{
+    return at.row->count != SIZE_EXPERTS || at.index < model_whole_size(desc, at.layer, SIZE_USED);
+}
+
+static void count_active(const struct binder *b, struct matrix_at at, const struct k_weight_view *v,
+                         struct weights_contents *f)
+{
+    if (!is_active(b->desc, at))
+        return;
+    f->n_active += (uint64_t)v->n_rows * v->n_cols;
+    f->active_bytes += (is_table(b->desc, at.row) ? 1 : v->n_rows) * k_format_bytes(v->format, v->n_cols);
+}
+
 /* Missing tensors are refused when they are bound, parts of a quantized matrix here; and missing experts, since a
  * config.json may ask for more of them than there is memory for. */
 static int count_matrix(struct binder *b, struct matrix_at at, struct weights_contents *f)
@@ -607,6 +622,7 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     if (status != QUIRE_OK)
         return status;
     count_format(f, &v, at.row->owner);
+    count_active(b, at, &v, f);
     if (is_table(b->desc, at.row))
         return QUIRE_OK;
     if ((!k_format_is_plain(v.format) || v.format.kind == K_F32) && !f->needs_lanes) {
@@ -626,7 +642,13 @@ static int count_vector(struct binder *b, const struct model_stack *stack, const
 {
     struct checkpoint_tensor t;
     const int status = find(b, (struct matrix_at){row, stack->layer, 0}, &t);
-    f->n_vector_weights += (uint64_t)stack->count * stack->cols * model_size_of(b->desc, stack->layer, row->rows);
+    const uint64_t n = (uint64_t)stack->cols * model_size_of(b->desc, stack->layer, row->rows);
+    f->n_vector_weights += stack->count * n;
+    for (uint32_t i = 0; i < stack->count; i++)
+        if (is_active(b->desc, (struct matrix_at){row, stack->layer, stack->first + i})) {
+            f->n_active += n;
+            f->active_bytes += n * sizeof(float);
+        }
     return status == QUIRE_NOT_FOUND && row->owner != OF_EXPERTS ? QUIRE_OK : status;
 }
 
@@ -764,6 +786,15 @@ int weights_look(const struct checkpoint *checkpoint, const struct model_desc *d
     struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = weights_are_bare(checkpoint, desc), .err = err};
     memset(out, 0, sizeof *out);
     return count_matrices(&b, out);
+}
+
+uint64_t weights_n_parameters(const struct weights_contents *contents)
+{
+    uint64_t n = contents->n_vector_weights;
+    for (uint32_t i = 0; i < contents->n; i++)
+        for (uint32_t owner = 0; owner < WEIGHTS_OWNERS; owner++)
+            n += contents->of[i].n_weights[owner];
+    return n;
 }
 
 static int make_space(struct binder *b, const struct repack_source *keep, struct weights *w)

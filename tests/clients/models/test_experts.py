@@ -37,6 +37,27 @@ def test_parameters_that_a_token_uses():
     _, about, _ = inspected(MODEL)
     expert = 3 * 96 * 22
     assert about["parameters"] - about["active_parameters"] == 2 * (18 - 4) * expert
+    _, biased, _ = inspected(GPT_OSS)
+    assert biased["parameters"] - biased["active_parameters"] == 3 * (7 - 3) * (3 * 96 * 26 + 2 * 26 + 96)
+
+
+def test_bytes_that_a_token_reads():
+    """Of the embeddings, which are not the head, one row of 320; KV of all tokens, in windows of as many as they have."""
+    _, about, _ = inspected(MODEL)
+    vectors = about["vector_parameters"]
+    read = about["token_weight_bytes"]
+    assert read == 2 * (about["active_parameters"] - vectors - 319 * 96) + 4 * vectors
+    plan = planned(MODEL)
+    for field in "parameters", "active_parameters", "token_weight_bytes", "token_kv_bytes":
+        assert plan[field] == about[field], field
+    assert about["token_kv_bytes"] == about["kv_bytes_per_token"] * about["max_model_len"]
+    _, about, _ = inspected(GPT_OSS)
+    assert [g["window"] for g in about["kv_groups"]] == [24, 0]
+    assert [g["read_bytes"] for g in about["kv_groups"]] == [24 * 512, 256 * 256]
+    plan = planned(GPT_OSS)
+    assert [(g["request_bytes"], g["read_bytes"]) for g in plan["kv_groups"]] == [
+        (g["request_bytes"], g["read_bytes"]) for g in about["kv_groups"]]
+    assert "of which a token uses" in quire("plan", MODEL).stdout and "a token reads" in quire("inspect", MODEL).stdout
 
 
 def test_experts_in_one_tensor_or_in_one_each(tmp_path):
