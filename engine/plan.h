@@ -19,7 +19,7 @@
 #define PLAN_MEMORY(X) \
     X(WEIGHTS, APART)         /* mapped, in place; on a GPU its copy there */ \
     X(DRAFT_WEIGHTS, APART)   /* a draft model's, as above */ \
-    X(REPACKED_ROWS, ON_HOST) /* rows that are repacked when they are loaded */ \
+    X(REPACKED_ROWS, ON_HOST) /* rows that are repacked when they are loaded, and copies of misaligned tensors */ \
     X(REPACKED, ON_DEVICE)    /* matrices that the cpu backend repacks for the form int8 */ \
     X(PARAMS, ON_DEVICE)      /* norms and biases widened to f32, inverse frequencies */ \
     X(ACTIVATIONS, ON_DEVICE) /* step buffers */ \

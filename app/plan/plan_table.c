@@ -68,7 +68,7 @@ static void print_memory(const struct planned *p)
          plan->bytes[PLAN_DRAFT_WEIGHTS]},
         {"its buffers", "parameters, activations, logits, workspace, and blocks for draft tokens",
          plan->bytes[PLAN_DRAFT_MODEL]},
-        {"regrouped", "rows that loading quantizes, or repacks into the order that kernels read",
+        {"regrouped", "rows that loading quantizes or repacks, and misaligned tensors that it copies",
          plan->bytes[PLAN_REPACKED_ROWS]},
         {"panels", "rows repacked for one-token kernels of the form int8, in addition to the file's",
          plan->bytes[PLAN_REPACKED]},

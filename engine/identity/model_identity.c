@@ -22,6 +22,7 @@
  *   ropes                                              but for the frequencies and the factor that result
  *   experts: names                                     the names of tensors
  *   facts: needs_lanes, lanes_matrix, lanes_format     decide the GEMM form, which engine_identity has itself
+ *   facts: copied_bytes                                where weights lie
  *   facts: quantization.scales_cache, .floats          what a file may say is checked by them, or logged
  *   shard                                              ranks change no bit */
 #define CHANGED " has changed: add its new fields to model_identity(), or to the list above"
@@ -31,7 +32,7 @@ _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
 _Static_assert(sizeof(struct model_experts) == 44, "struct model_experts" CHANGED);
 _Static_assert(sizeof(struct model_block) == 60, "struct model_block" CHANGED);
 _Static_assert(sizeof(struct model_rope) == 1112, "struct model_rope" CHANGED);
-_Static_assert(sizeof(struct checkpoint_facts) == 208, "struct checkpoint_facts" CHANGED);
+_Static_assert(sizeof(struct checkpoint_facts) == 216, "struct checkpoint_facts" CHANGED);
 
 __attribute__((format(printf, 2, 3))) static void add(struct quire_sha256_state *s, const char *format, ...)
 {

@@ -40,6 +40,8 @@ static int read_dtype(const json_t *config, struct model_config *model, struct q
         status = quire_json_string(config, CONFIG, key = "torch_dtype", &name, err);
     if (status != QUIRE_OK)
         return status;
+    if (name && strncmp(name, "torch.", strlen("torch.")) == 0) /* str() of a dtype, as some exporters write it */
+        name += strlen("torch.");
     model->dtype = K_F32;
     model->dtype_stated = name != NULL;
     if (!name || strcmp(name, "float32") == 0)
@@ -153,7 +155,8 @@ static int read_activation(const json_t *config, const struct architecture *arch
     mlp->activation = arch->gemma ? ACTIVATION_GELU_TANH_MUL : ACTIVATION_SILU_MUL;
     /* The first Gemma's files say "gelu", and the approximation is meant. */
     const bool is_old = arch->gemma && act && strcmp(key, "hidden_act") == 0 && strcmp(act, "gelu") == 0;
-    if (!act || strcmp(act, only) == 0 || is_old)
+    const bool is_swish = !arch->gemma && act && strcmp(act, "swish") == 0; /* another name of SiLU */
+    if (!act || strcmp(act, only) == 0 || is_old || is_swish)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", key,
                       model_shown(act, shown, sizeof shown), only);
@@ -442,6 +445,8 @@ static int add_eos(const json_t *value, const char *where, struct model_config *
     if (!json_is_integer(value))
         return quire_fail(err, QUIRE_INVALID, "%s: eos_token_id: must be an integer or a list of integers", where);
     json_int_t id = json_integer_value(value);
+    if (id == -1) /* how some exporters write "none" */
+        return QUIRE_OK;
     if (id < 0 || id >= model->vocab_size)
         return quire_fail(err, QUIRE_INVALID, "%s: eos_token_id: must be between 0 and vocab_size - 1 (%u), got %lld",
                           where, model->vocab_size - 1, (long long)id);

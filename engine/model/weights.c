@@ -725,6 +725,7 @@ static int look(const struct checkpoint *checkpoint, const struct model_config *
         if (formats.of[i].layer_bytes >= formats.of[best].layer_bytes && formats.of[i].layer_bytes > 0)
             facts->weight_format = formats.of[best = i].format;
     facts->int8_activations = facts->quantization.inputs != INPUTS_FLOAT;
+    facts->copied_bytes = checkpoint_misaligned_bytes(checkpoint);
     facts->needs_lanes = formats.needs_lanes;
     memcpy(facts->lanes_matrix, formats.lanes_matrix, sizeof facts->lanes_matrix);
     facts->lanes_format = formats.lanes_format;
@@ -817,7 +818,7 @@ static int make_space(struct binder *b, const struct repack_source *keep, struct
                             (unsigned long long)b->desc->shard.repacked_rows_bytes);
 }
 
-int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
+int weights_create(struct k_backend *backend, struct checkpoint *checkpoint, const struct model_desc *desc,
                    enum k_gemm_form form, const struct repack_source *keep, struct weights_progress progress,
                    struct weights **out, struct quire_error *err)
 {
@@ -841,7 +842,9 @@ int weights_create(struct k_backend *backend, const struct checkpoint *checkpoin
     w->n_layers = desc->config->n_layers;
     w->layers = layers;
     w->beside = &layers[desc->config->n_layers];
-    int status = make_space(&b, keep, w);
+    int status = checkpoint_align(checkpoint, err);
+    if (status == QUIRE_OK)
+        status = make_space(&b, keep, w);
     if (status == QUIRE_OK)
         status = bind_all(&b, w);
     if (status == QUIRE_OK && keep && w->repacked_rows && b.arena.used == desc->shard.repacked_rows_bytes)

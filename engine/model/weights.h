@@ -118,9 +118,9 @@ struct weights_progress {
     void *context;
 };
 
-/* keep: where repacked rows are stored and found; NULL disables the cache. Checks every shape. Errors name the
+/* Misaligned tensors of the checkpoint are copied first. keep: where repacked rows are stored and found; NULL disables the cache. Checks every shape. Errors name the
  * tensor, the expected shape or dtype, and the one in the checkpoint. */
-int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
+int weights_create(struct k_backend *backend, struct checkpoint *checkpoint, const struct model_desc *desc,
                    enum k_gemm_form form, const struct repack_source *keep, struct weights_progress progress,
                    struct weights **out, struct quire_error *err);
 void weights_destroy(struct weights *w); /* NULL is fine */

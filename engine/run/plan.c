@@ -770,6 +770,12 @@ static uint64_t plan_messages(const struct engine_options *o, const struct model
                             : collective_shared_bytes(rank, 1 + parts_count(rank, p->n_ranks, p->n_stages));
 }
 
+/* Memory that loading a model takes beside its files. */
+static uint64_t loading_bytes(const struct model_desc *desc)
+{
+    return desc->shard.repacked_rows_bytes + desc->facts->copied_bytes;
+}
+
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
                         struct quire_error *err)
@@ -780,8 +786,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     out->n_stages = desc->shard.n_stages ? desc->shard.n_stages : 1;
     out->n_ranks = (desc->shard.n_ranks > 1 ? desc->shard.n_ranks : 1) * out->n_stages;
     out->bytes[PLAN_MESSAGES] = plan_messages(options, desc, out);
-    out->bytes[PLAN_REPACKED_ROWS] = desc->shard.repacked_rows_bytes +
-                                     (draft ? draft->desc->shard.repacked_rows_bytes : 0);
+    out->bytes[PLAN_REPACKED_ROWS] = loading_bytes(desc) + (draft ? loading_bytes(draft->desc) : 0);
     int status = schedule_config(options, &schedule, err);
     if (status == QUIRE_OK)
         status = plan_device(options, desc, device, out, err);

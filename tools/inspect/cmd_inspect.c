@@ -241,7 +241,8 @@ static void print_plan(const struct inspected *x)
     printf("  %-12s GEMM form %s, activations %s\n", engine_plan_device(x->plan), k_form_name(x->plan->gemm_form),
            activations_of(x));
     if (x->plan->bytes[PLAN_REPACKED_ROWS])
-        printf("  %-12s rows are repacked while loading: %s of memory in addition to the file\n", "loading",
+        printf("  %-12s %s while loading: %s of memory in addition to the file\n", "loading",
+               x->desc->facts->copied_bytes ? "misaligned tensors are copied" : "rows are repacked",
                quire_size(x->plan->bytes[PLAN_REPACKED_ROWS]).text);
     else
         printf("  %-12s %s\n", "loading",
