@@ -5,6 +5,7 @@ import json
 import pytest
 import rig
 
+from conftest import MODEL as DEMO
 from conftest import ROOT
 from test_commands import quire
 from test_unused import changed, inspected, tensors_of, write
@@ -59,13 +60,24 @@ def test_sizes_that_text_config_leaves_out(tmp_path, field, words):
     assert words in inspected(changed(tmp_path, VISION, text_config=text))[2]
 
 
-def test_mrope_is_rope_for_text(tmp_path):
-    mrope = {"type": "mrope", "mrope_section": [4, 6, 6]}
+def test_fields_beside_vision_config(tmp_path):
+    """As the first files of Qwen2.5-VL have them, without a text_config."""
+    copy = changed(tmp_path, MODELS / "qwen2_window", TOWER, architectures=["Qwen2_5_VLForConditionalGeneration"],
+                   model_type="qwen2_5_vl", vision_config={}, rope_scaling={"type": "mrope", "mrope_section": [4, 6, 6]})
+    status, about, said = inspected(copy)
+    assert status == 0 and about["architecture"] == "Qwen2ForCausalLM", said
+
+
+@pytest.mark.parametrize("mrope", [
+    {"type": "mrope", "mrope_section": [4, 6, 6]},
+    {"rope_type": "default", "mrope_section": [4, 6, 6], "mrope_interleaved": True},
+])
+def test_mrope_is_rope_for_text(tmp_path, mrope):
     copy = wrapped(tmp_path, MODELS / "qwen3_f16", "Qwen3VLForConditionalGeneration", "qwen3_vl", "qwen3_vl_text",
                    "model.language_model.", "", rope_scaling=mrope)
     assert inspected(copy)[0] == 0
-    copy = changed(tmp_path, MODELS / "qwen3_f16", rope_scaling=mrope)
-    assert inspected(copy)[0] == 1
+    alone = inspected(changed(tmp_path, MODELS / "qwen3_f16", rope_scaling=mrope))
+    assert alone[0] == (1 if "type" in mrope else 0), alone
 
 
 def test_text_parts_of_other_models(tmp_path):
@@ -81,6 +93,17 @@ def test_text_parts_of_other_models(tmp_path):
 
 def test_inspect_says_so():
     assert "of Gemma3ForConditionalGeneration; images and audio are not supported" in quire("inspect", VISION).stdout
+
+
+def test_serve_answers_as_the_text_model_and_says_so(tmp_path, server, start):
+    copy = wrapped(tmp_path, DEMO, "Qwen2_5_VLForConditionalGeneration", "qwen2_5_vl", "qwen2_5_vl_text",
+                   "model.language_model.", "")
+    other = start("serve", copy, "--port", "0", "--served-model-name", "demo", "--max-model-len", "1024")
+    body = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 16, "temperature": 0, "logprobs": 3}
+    texts = [rig.answered(s, "/v1/completions", body).json()["choices"] for s in (server, other)]
+    assert texts[0] == texts[1]
+    other.stop()
+    assert "the text part of Qwen2_5_VLForConditionalGeneration: images and audio are not supported" in other.output()
 
 
 IMAGE = {"url": "data:image/png;base64,AAAA"}
