@@ -19,7 +19,7 @@
 #define PLAN_MEMORY(X) \
     X(WEIGHTS, APART)         /* mapped, in place; on a GPU its copy there */ \
     X(DRAFT_WEIGHTS, APART)   /* a draft model's, as above */ \
-    X(REPACKED_ROWS, ON_HOST) /* rows that are repacked when they are loaded */ \
+    X(REPACKED_ROWS, ON_HOST) /* rows that are repacked when they are loaded, and copies of misaligned tensors */ \
     X(REPACKED, ON_DEVICE)    /* matrices that the cpu backend repacks for the form int8 */ \
     X(PARAMS, ON_DEVICE)      /* norms and biases widened to f32, inverse frequencies */ \
     X(ACTIVATIONS, ON_DEVICE) /* step buffers */ \
@@ -120,6 +120,9 @@ int engine_plan_make(const struct engine_options *options, const struct model_de
  * windows of its layers. All of them share the blocks of its one group, and the blocks after those. */
 int engine_plan_of_draft(const struct engine_plan *plan, const struct engine_draft *draft, struct engine_plan *out,
                          struct quire_error *err);
+/* Blocks of a group that one sequence of n_tokens can hold at once: of a window no more than it and the steps in flight
+ * reach. */
+uint32_t engine_plan_request_blocks(const struct engine_plan *plan, uint32_t group, uint32_t n_tokens);
 /* Groups of the KV cache. */
 static inline uint32_t engine_plan_n_groups(const struct engine_plan *plan)
 {

@@ -192,6 +192,9 @@ static int run(struct engine_command *c, struct engine_options *options, struct 
         const struct engine_info *info = engine_info(c->engine);
         quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s; %s", info->desc->config->architecture,
                   info->device_why, info->gemms, info->placement);
+        if (info->desc->config->multimodal[0])
+            quire_log(QUIRE_LOG_INFO, "engine", "the text part of %s: images and audio are not supported",
+                      info->desc->config->multimodal);
         for (size_t i = 0; daemon_address(c->daemon, i); i++)
             quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s", daemon_address(c->daemon, i),
                       info->open_seconds);

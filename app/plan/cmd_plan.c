@@ -16,10 +16,11 @@ static int make_plan(const struct engine_options *o, struct planned *p, struct e
                      struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)
 {
     struct model_config *config;
-    int status = engine_plan_model(o, &config, plan, ranks, err);
+    int status = engine_plan_model(o, &config, &p->cost, plan, ranks, err);
     if (status != QUIRE_OK)
         return status;
     snprintf(p->architecture, sizeof p->architecture, "%s", config->architecture);
+    snprintf(p->multimodal, sizeof p->multimodal, "%s", config->multimodal);
     p->has_vectors = config->outputs.kind != OUTPUT_TOKENS;
     model_config_free(config);
     p->plan = plan;

@@ -25,20 +25,30 @@ static json_t *groups_json(const struct engine_plan *plan)
     json_t *groups = json_array();
     for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++)
         json_array_append_new(
-            groups, json_pack("{s:I, s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window, "n_layers",
-                              (json_int_t)plan->groups[g].n_layers, "n_blocks", (json_int_t)plan->groups[g].n_blocks,
-                              "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
-                              (json_int_t)plan->groups[g].block_bytes));
+            groups,
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window, "n_layers",
+                      (json_int_t)plan->groups[g].n_layers, "n_blocks", (json_int_t)plan->groups[g].n_blocks,
+                      "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
+                      (json_int_t)plan->groups[g].block_bytes, "request_bytes",
+                      (json_int_t)engine_plan_request_bytes(plan, g, plan->max_model_len), "read_bytes",
+                      (json_int_t)engine_plan_read_bytes(plan, g, plan->max_model_len)));
     return groups;
 }
 
 static json_t *plan_json(const struct planned *p)
 {
     const struct engine_plan *plan = p->plan;
+    uint64_t token_kv_bytes = 0;
+    for (uint32_t g = 0; g < plan->n_kv_groups; g++)
+        token_kv_bytes += engine_plan_read_bytes(plan, g, plan->max_model_len);
     const struct {
         const char *name;
         uint64_t value;
     } numbers[] = {
+        {"parameters", p->cost.parameters},
+        {"active_parameters", p->cost.active_parameters},
+        {"token_weight_bytes", p->cost.weight_bytes},
+        {"token_kv_bytes", token_kv_bytes},
         {"weight_bytes", plan->bytes[PLAN_WEIGHTS]},
         {"param_bytes", plan->bytes[PLAN_PARAMS]},
         {"activation_bytes", plan->bytes[PLAN_ACTIVATIONS]},
@@ -69,10 +79,10 @@ static json_t *plan_json(const struct planned *p)
         {"tensor_parallel_size", plan->n_ranks / plan->n_stages},
         {"pipeline_parallel_size", plan->n_stages},
     };
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s?, s:s, s:s}", "model", p->name, "architecture", p->architecture,
-                            "device", engine_plan_device(plan), "gpu", plan->gpu ? plan->gpu->title : NULL,
-                            "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
-                            k_format_name(plan->kv_format));
+    json_t *out = json_pack("{s:s, s:s, s:s?, s:s, s:s?, s:s, s:s}", "model", p->name, "architecture", p->architecture,
+                            "multimodal", p->multimodal[0] ? p->multimodal : NULL, "device", engine_plan_device(plan),
+                            "gpu", plan->gpu ? plan->gpu->title : NULL, "weight_dtype",
+                            k_format_name(plan->weight_format), "kv_dtype", k_format_name(plan->kv_format));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         json_object_set_new(out, numbers[i].name, json_integer((json_int_t)numbers[i].value));
     json_object_set_new(out, "kv_groups", groups_json(plan));

@@ -68,7 +68,7 @@ static void print_memory(const struct planned *p)
          plan->bytes[PLAN_DRAFT_WEIGHTS]},
         {"its buffers", "parameters, activations, logits, workspace, and blocks for draft tokens",
          plan->bytes[PLAN_DRAFT_MODEL]},
-        {"regrouped", "rows that loading quantizes, or repacks into the order that kernels read",
+        {"regrouped", "rows that loading quantizes or repacks, and misaligned tensors that it copies",
          plan->bytes[PLAN_REPACKED_ROWS]},
         {"panels", "rows repacked for one-token kernels of the form int8, in addition to the file's",
          plan->bytes[PLAN_REPACKED]},
@@ -83,6 +83,8 @@ static void print_memory(const struct planned *p)
         printf("%s: %s on %s, %u thread%s, weights %s, KV %s\n\n", p->name, p->architecture, engine_plan_device(plan),
                plan->n_threads, plan->n_threads == 1 ? "" : "s", k_format_name(plan->weight_format),
                k_format_name(plan->kv_format));
+    if (p->multimodal[0])
+        printf("The text part of %s; images and audio are not supported.\n\n", p->multimodal);
     if (plan->n_ranks > 1)
         printf("Rank 0 of %u; the other ranks are listed below.\n\n", plan->n_ranks);
     const size_t n_rows = sizeof rows / sizeof rows[0], n_always = 7; /* the other rows appear only if they are not 0 */
@@ -94,8 +96,9 @@ static void print_memory(const struct planned *p)
            engine_plan_total_bytes(plan), quire_size(engine_plan_total_bytes(plan)).text);
 }
 
-static void print_limits(const struct engine_plan *plan)
+static void print_limits(const struct planned *p)
 {
+    const struct engine_plan *plan = p->plan;
     for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++) {
         char span[48];
         if (g >= plan->n_kv_groups)
@@ -108,10 +111,22 @@ static void print_limits(const struct engine_plan *plan)
                " tokens in all\n",
                g, plan->groups[g].n_layers, span, plan->groups[g].n_blocks, plan->block_tokens,
                plan->groups[g].block_bytes, (uint64_t)plan->groups[g].n_blocks * plan->block_tokens);
+        if (g < plan->n_kv_groups)
+            printf("               %s for a request of %u tokens\n",
+                   quire_size(engine_plan_request_bytes(plan, g, plan->max_model_len)).text, plan->max_model_len);
         if (plan->groups[g].n_host_blocks)
             printf("               %u host blocks, %" PRIu64 " tokens\n", plan->groups[g].n_host_blocks,
                    (uint64_t)plan->groups[g].n_host_blocks * plan->block_tokens);
     }
+    uint64_t held = 0, read = 0;
+    for (uint32_t g = 0; g < plan->n_kv_groups; g++) {
+        held += engine_plan_request_bytes(plan, g, plan->max_model_len);
+        read += engine_plan_read_bytes(plan, g, plan->max_model_len);
+    }
+    printf("\n  %" PRIu64 " parameters, of which a token uses %" PRIu64 "; its step reads %s of weights",
+           p->cost.parameters, p->cost.active_parameters, quire_size(p->cost.weight_bytes).text);
+    printf(", and %s of KV behind %u tokens\n", quire_size(read).text, plan->max_model_len);
+    printf("  a request of %u tokens holds %s of KV", plan->max_model_len, quire_size(held).text);
     printf("\n  longest request %u tokens; %u sequences at once; %u tokens per step\n", plan->max_model_len,
            plan->max_num_seqs, plan->max_num_batched_tokens);
 }
@@ -143,13 +158,13 @@ void plan_print_table(const struct planned *first, const struct planned *second)
         print_device(first->plan);
     if (!second)
         print_fit(first->plan, NULL);
-    print_limits(first->plan);
+    print_limits(first);
     print_ranks(first);
     if (!second)
         return;
     printf("\n");
     print_memory(second);
-    print_limits(second->plan);
+    print_limits(second);
     const uint64_t both = engine_plan_total_bytes(first->plan) + engine_plan_total_bytes(second->plan);
     printf("\n  %-12s %15" PRIu64 " bytes  %11s   planned for both models together\n\n", "both", both,
            quire_size(both).text);

@@ -9,6 +9,8 @@ struct planned {
     const char *name; /* as typed */
     struct hub_model model;
     char architecture[64];
+    char multimodal[64];
+    struct engine_token_cost cost;
     bool has_vectors; /* the model computes vectors only */
     const struct engine_plan *plan; /* with several ranks, rank 0's */
     const struct engine_plan_rank *ranks; /* [plan->n_ranks] if there are several */

@@ -71,6 +71,9 @@ int own_engine_log(struct own_engine *e, bool with_statistics, struct quire_erro
     const struct engine_plan *plan = info->plan;
     quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s", info->desc->config->architecture, info->device_why,
               info->gemms);
+    if (info->desc->config->multimodal[0])
+        quire_log(QUIRE_LOG_INFO, "engine", "the text part of %s: images and audio are not supported",
+                  info->desc->config->multimodal);
     quire_log(QUIRE_LOG_INFO, "engine",
               "%s; KV cache %s in blocks of %u tokens, %s for everything else; context %u, %u sequences at once",
               info->placement, quire_size(plan->bytes[PLAN_KV]).text, plan->block_tokens,

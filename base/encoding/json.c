@@ -33,6 +33,20 @@ static bool deeper_than(const json_t *value, unsigned max_depth)
     return false;
 }
 
+/* jansson stops right behind a repeated key, which it quotes only if it is short. */
+static void name_repeated_key(const char *text, size_t n_bytes, json_error_t *at)
+{
+    static const char says[] = "duplicate object key";
+    const size_t end = at->position > 0 && (size_t)at->position <= n_bytes ? (size_t)at->position : 0;
+    if (strncmp(at->text, says, strlen(says)) != 0 || end < 2 || text[end - 1] != '"')
+        return;
+    size_t begin = end - 1;
+    while (begin > 0 && (text[begin - 1] != '"' || (begin > 1 && text[begin - 2] == '\\')))
+        begin--;
+    snprintf(at->text, sizeof at->text, "%s '%.*s'", says, (int)(end - 1 - begin < 120 ? end - 1 - begin : 120),
+             text + begin);
+}
+
 static int parse(const char *text, size_t n_bytes, size_t flags, unsigned max_depth, const char *where, json_t **out,
                  struct quire_error *err)
 {
@@ -43,6 +57,7 @@ static int parse(const char *text, size_t n_bytes, size_t flags, unsigned max_de
     if (!value && at.text[0] == '\0') /* jansson describes every fault of the text, but no failed allocation */
         return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", where);
     if (!value) {
+        name_repeated_key(text, n_bytes, &at);
         /* jansson quotes what it could not read; nobody vouched for those bytes. */
         for (char *c = at.text; *c; c++)
             if ((unsigned char)*c < 0x20 || (unsigned char)*c >= 0x7f)

@@ -17,6 +17,7 @@
 #define SINGLE_FILE "model.safetensors"
 #define INDEX_FILE "model.safetensors.index.json"
 #define MAX_FILES 4096
+#define COPY_ALIGN 64u
 #define MAX_INDEX_BYTES ((size_t)100000000)
 
 struct mapped_file {
@@ -36,6 +37,7 @@ struct checkpoint {
     uint32_t n_files;
     uint64_t total_bytes;
     bool is_gguf, has_index;
+    uint8_t *copies; /* of tensors that are misaligned in their files */
     struct gguf *gguf; /* GGUF checkpoints: the files, whose mappings this owns */
 };
 
@@ -341,6 +343,27 @@ int checkpoint_add_folder(struct checkpoint *st, const char *model, const char *
     return status == QUIRE_OK ? table_finish(st, err) : status;
 }
 
+int checkpoint_take_text_names(struct checkpoint *st, struct quire_error *err)
+{
+    static const struct {
+        const char *whole, *alone;
+    } names[] = {{"language_model.model.", "model."},
+                 {"language_model.lm_head.", "lm_head."},
+                 {"model.language_model.", "model."}};
+    for (size_t i = 0; i < st->table.n; i++) {
+        char *name = st->table.entries[i].name;
+        for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+            const size_t n = strlen(names[k].whole), n_alone = strlen(names[k].alone);
+            if (strncmp(name, names[k].whole, n) != 0)
+                continue;
+            memmove(name + n_alone, name + n, strlen(name + n) + 1); /* it becomes shorter */
+            memcpy(name, names[k].alone, n_alone);
+            break;
+        }
+    }
+    return table_finish(st, err);
+}
+
 int checkpoint_open_memory(const void *data, size_t n_bytes, struct checkpoint **out, struct quire_error *err)
 {
     *out = NULL;
@@ -371,8 +394,43 @@ void checkpoint_close(struct checkpoint *st)
         free(st->files[i].name);
     }
     free(st->files);
+    free(st->copies);
     gguf_close(st->gguf);
     free(st);
+}
+
+static uint64_t copy_bytes(const struct checkpoint_entry *e)
+{
+    return e->misaligned ? (e->end - e->begin + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN : 0;
+}
+
+uint64_t checkpoint_misaligned_bytes(const struct checkpoint *st)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < st->table.n; i++)
+        n += copy_bytes(&st->table.entries[i]);
+    return n;
+}
+
+int checkpoint_align(struct checkpoint *st, struct quire_error *err)
+{
+    const uint64_t n_bytes = checkpoint_misaligned_bytes(st);
+    if (n_bytes == 0 || st->copies)
+        return QUIRE_OK;
+    st->copies = aligned_alloc(COPY_ALIGN, n_bytes);
+    if (!st->copies)
+        return quire_fail(err, QUIRE_NO_MEMORY, "weights: %llu bytes for misaligned tensors cannot be allocated",
+                          (unsigned long long)n_bytes);
+    uint8_t *to = st->copies;
+    for (size_t i = 0; i < st->table.n; i++) {
+        struct checkpoint_entry *e = &st->table.entries[i];
+        if (!e->misaligned)
+            continue;
+        memcpy(to, e->data, e->end - e->begin);
+        e->data = to;
+        to += copy_bytes(e);
+    }
+    return QUIRE_OK;
 }
 
 static int missing(const struct checkpoint *st, const char *name, struct quire_error *err)

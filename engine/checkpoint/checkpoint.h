@@ -3,7 +3,7 @@
  * them.
  *
  * The files are hostile until checked: header length, JSON, dtypes, shapes and offsets (inside the
- * file, aligned to a dtype that Quire computes with, without overlap or gap, size = shape × dtype)
+ * file, without overlap or gap, size = shape × dtype)
  * are verified when opened; data is never touched. Owns the mappings; every view dies with it. Any
  * thread may read. The files must not be changed in place while they are open.
  */
@@ -41,6 +41,9 @@ int checkpoint_open(const char *model, struct checkpoint **out, struct quire_err
  * checkpoint can only be closed. */
 int checkpoint_add_folder(struct checkpoint *st, const char *model, const char *folder, const char *prefix,
                           struct quire_error *err);
+/* Gives the tensors of a multimodal checkpoint's text part the names that the text model has alone: "model.layers..." for
+ * "language_model.model.layers..." or "model.language_model.layers...". On failure the checkpoint can only be closed. */
+int checkpoint_take_text_names(struct checkpoint *st, struct quire_error *err);
 /* Checks one file image in memory: what the fuzzer calls. `data` is borrowed. */
 int checkpoint_open_memory(const void *data, size_t n_bytes, struct checkpoint **out, struct quire_error *err);
 void checkpoint_close(struct checkpoint *st);
@@ -56,6 +59,11 @@ int checkpoint_find_any(const struct checkpoint *st, const char *name, struct ch
  * not so many. */
 bool checkpoint_at(const struct checkpoint *st, size_t i, struct checkpoint_tensor *out);
 uint64_t checkpoint_total_bytes(const struct checkpoint *st);
+/* Bytes of memory that checkpoint_align() takes; 0: every tensor lies on a boundary of its dtype. */
+uint64_t checkpoint_misaligned_bytes(const struct checkpoint *st);
+/* Copies the tensors that files of old tools have at odd bytes, so that all can be read in place. Once is enough; earlier
+ * views of them stay. QUIRE_NO_MEMORY. */
+int checkpoint_align(struct checkpoint *st, struct quire_error *err);
 uint32_t checkpoint_n_files(const struct checkpoint *st);
 bool checkpoint_is_gguf(const struct checkpoint *st);
 

@@ -18,6 +18,7 @@ struct checkpoint_entry {
     const char *dtype_name; /* the file's name of it, "BF16": static storage */
     struct k_format format; /* meaningful when usable */
     bool usable;
+    bool misaligned; /* data lies on no boundary of its dtype */
     bool interleaved; /* struct checkpoint_tensor's */
     uint32_t n_dims; /* as in the file; shape holds the first CHECKPOINT_MAX_DIMS */
     uint64_t shape[CHECKPOINT_MAX_DIMS];

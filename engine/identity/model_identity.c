@@ -14,6 +14,7 @@
  *   config: dtype, dtype_stated, quantization          the facts have what is stored, and what is done about it
  *   config: max_position                               a limit: a request's max_tokens holds it, and RoPE is resolved
  *   config: n_next_layers                              tensors that are not computed
+ *   config: multimodal                                 what lies beside the text part, and is not computed
  *   config: fused                                      how the files store matrices, which the weights' digest covers
  *   config: outputs.kind                               pooling and labels say it
  *   config: outputs.dense.folder                       the weights in it are in the weights' digest
@@ -21,16 +22,17 @@
  *   ropes                                              but for the frequencies and the factor that result
  *   experts: names                                     the names of tensors
  *   facts: needs_lanes, lanes_matrix, lanes_format     decide the GEMM form, which engine_identity has itself
+ *   facts: copied_bytes                                where weights lie
  *   facts: quantization.scales_cache, .floats          what a file may say is checked by them, or logged
  *   shard                                              ranks change no bit */
 #define CHANGED " has changed: add its new fields to model_identity(), or to the list above"
-_Static_assert(sizeof(struct model_config) == 344, "struct model_config" CHANGED);
+_Static_assert(sizeof(struct model_config) == 408, "struct model_config" CHANGED);
 _Static_assert(sizeof(struct model_attention) == 48, "struct model_attention" CHANGED);
 _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
 _Static_assert(sizeof(struct model_experts) == 44, "struct model_experts" CHANGED);
 _Static_assert(sizeof(struct model_block) == 60, "struct model_block" CHANGED);
 _Static_assert(sizeof(struct model_rope) == 1112, "struct model_rope" CHANGED);
-_Static_assert(sizeof(struct checkpoint_facts) == 208, "struct checkpoint_facts" CHANGED);
+_Static_assert(sizeof(struct checkpoint_facts) == 216, "struct checkpoint_facts" CHANGED);
 
 __attribute__((format(printf, 2, 3))) static void add(struct quire_sha256_state *s, const char *format, ...)
 {

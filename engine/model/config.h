@@ -46,6 +46,7 @@ struct model_tokens {
 
 struct model_config {
     char architecture[64]; /* "Qwen2ForCausalLM" */
+    char multimodal[64];   /* "Gemma3ForConditionalGeneration", of which this is the text part; "" of a text model */
     enum k_dtype dtype;    /* dtype of the weights (torch_dtype or dtype); facts.h has what is stored */
     bool dtype_stated;     /* false: config.json has no dtype, and dtype is K_F32 */
     uint32_t vocab_size, hidden_size, n_layers;

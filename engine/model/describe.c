@@ -3,6 +3,7 @@
 #include "base/encoding/json.h"
 #include "base/file.h"
 #include "engine/model/architectures/architecture.h"
+#include "engine/model/architectures/multimodal.h"
 #include "engine/model/experts/experts_config.h"
 #include "engine/model/pooling.h"
 #include "engine/model/rope_config.h"
@@ -39,6 +40,8 @@ static int read_dtype(const json_t *config, struct model_config *model, struct q
         status = quire_json_string(config, CONFIG, key = "torch_dtype", &name, err);
     if (status != QUIRE_OK)
         return status;
+    if (name && strncmp(name, "torch.", strlen("torch.")) == 0) /* str() of a dtype, as some exporters write it */
+        name += strlen("torch.");
     model->dtype = K_F32;
     model->dtype_stated = name != NULL;
     if (!name || strcmp(name, "float32") == 0)
@@ -152,7 +155,8 @@ static int read_activation(const json_t *config, const struct architecture *arch
     mlp->activation = arch->gemma ? ACTIVATION_GELU_TANH_MUL : ACTIVATION_SILU_MUL;
     /* The first Gemma's files say "gelu", and the approximation is meant. */
     const bool is_old = arch->gemma && act && strcmp(key, "hidden_act") == 0 && strcmp(act, "gelu") == 0;
-    if (!act || strcmp(act, only) == 0 || is_old)
+    const bool is_swish = !arch->gemma && act && strcmp(act, "swish") == 0; /* another name of SiLU */
+    if (!act || strcmp(act, only) == 0 || is_old || is_swish)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_UNSUPPORTED, CONFIG ": %s: '%s' is not supported; supported: %s", key,
                       model_shown(act, shown, sizeof shown), only);
@@ -441,6 +445,8 @@ static int add_eos(const json_t *value, const char *where, struct model_config *
     if (!json_is_integer(value))
         return quire_fail(err, QUIRE_INVALID, "%s: eos_token_id: must be an integer or a list of integers", where);
     json_int_t id = json_integer_value(value);
+    if (id == -1) /* how some exporters write "none" */
+        return QUIRE_OK;
     if (id < 0 || id >= model->vocab_size)
         return quire_fail(err, QUIRE_INVALID, "%s: eos_token_id: must be between 0 and vocab_size - 1 (%u), got %lld",
                           where, model->vocab_size - 1, (long long)id);
@@ -553,6 +559,17 @@ static int read_all(const json_t *config, const json_t *generation, struct model
     return status;
 }
 
+/* text: of a multimodal config, as a config.json of its own; else NULL. */
+static int read_part(const json_t *config, const json_t *text, const json_t *generation, struct model_config *model,
+                     struct sampling_defaults *sampling, struct quire_error *err)
+{
+    const int status = read_all(text ? text : config, generation, model, sampling, err);
+    if (status == QUIRE_OK || !text || !err)
+        return status;
+    const struct quire_error made = *err;
+    return quire_fail(err, status, "text_config, as a %.400s", made.text);
+}
+
 static int describe(const json_t *config, const json_t *generation, struct model_config **out,
                     struct sampling_defaults *sampling, struct quire_error *err)
 {
@@ -564,7 +581,13 @@ static int describe(const json_t *config, const json_t *generation, struct model
         model_config_free(model);
         return quire_fail(err, QUIRE_NO_MEMORY, "model description: out of memory");
     }
-    const int status = read_all(config, generation, model, sampling, err);
+    json_t *text = NULL;
+    const char *whole = NULL;
+    int status = multimodal_text(config, &text, &whole, err);
+    if (status == QUIRE_OK)
+        status = read_part(config, text, generation, model, sampling, err);
+    json_decref(text);
+    snprintf(model->multimodal, sizeof model->multimodal, "%s", whole ? whole : "");
     if (status == QUIRE_OK)
         *out = model;
     else

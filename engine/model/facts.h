@@ -16,6 +16,7 @@ struct checkpoint_facts {
     struct k_format lanes_format; /* its format */
     bool int8_activations;        /* the weights were made to meet activations in int8 */
     enum k_dtype dense_dtype;     /* of the Dense module's weights */
+    uint64_t copied_bytes;        /* of tensors that loading copies, since they are misaligned in the files */
     struct quantization quantization; /* of the file, or what --quantization makes of plain weights */
 };
 

@@ -591,6 +591,21 @@ static void count_format(struct weights_contents *c, const struct k_weight_view 
     c->of[i].n_weights[owner] += n;
 }
 
+/* The first of a layer's experts stand for those of a token: all have one shape. */
+static bool is_active(const struct model_desc *desc, struct matrix_at at)
+{
+    return at.row->count != SIZE_EXPERTS || at.index < model_whole_size(desc, at.layer, SIZE_USED);
+}
+
+static void count_active(const struct binder *b, struct matrix_at at, const struct k_weight_view *v,
+                         struct weights_contents *f)
+{
+    if (!is_active(b->desc, at))
+        return;
+    f->n_active += (uint64_t)v->n_rows * v->n_cols;
+    f->active_bytes += (is_table(b->desc, at.row) ? 1 : v->n_rows) * k_format_bytes(v->format, v->n_cols);
+}
+
 /* Missing tensors are refused when they are bound, parts of a quantized matrix here; and missing experts, since a
  * config.json may ask for more of them than there is memory for. */
 static int count_matrix(struct binder *b, struct matrix_at at, struct weights_contents *f)
@@ -607,6 +622,7 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     if (status != QUIRE_OK)
         return status;
     count_format(f, &v, at.row->owner);
+    count_active(b, at, &v, f);
     if (is_table(b->desc, at.row))
         return QUIRE_OK;
     if ((!k_format_is_plain(v.format) || v.format.kind == K_F32) && !f->needs_lanes) {
@@ -626,7 +642,13 @@ static int count_vector(struct binder *b, const struct model_stack *stack, const
 {
     struct checkpoint_tensor t;
     const int status = find(b, (struct matrix_at){row, stack->layer, 0}, &t);
-    f->n_vector_weights += (uint64_t)stack->count * stack->cols * model_size_of(b->desc, stack->layer, row->rows);
+    const uint64_t n = (uint64_t)stack->cols * model_size_of(b->desc, stack->layer, row->rows);
+    f->n_vector_weights += stack->count * n;
+    for (uint32_t i = 0; i < stack->count; i++)
+        if (is_active(b->desc, (struct matrix_at){row, stack->layer, stack->first + i})) {
+            f->n_active += n;
+            f->active_bytes += n * sizeof(float);
+        }
     return status == QUIRE_NOT_FOUND && row->owner != OF_EXPERTS ? QUIRE_OK : status;
 }
 
@@ -703,6 +725,7 @@ static int look(const struct checkpoint *checkpoint, const struct model_config *
         if (formats.of[i].layer_bytes >= formats.of[best].layer_bytes && formats.of[i].layer_bytes > 0)
             facts->weight_format = formats.of[best = i].format;
     facts->int8_activations = facts->quantization.inputs != INPUTS_FLOAT;
+    facts->copied_bytes = checkpoint_misaligned_bytes(checkpoint);
     facts->needs_lanes = formats.needs_lanes;
     memcpy(facts->lanes_matrix, formats.lanes_matrix, sizeof facts->lanes_matrix);
     facts->lanes_format = formats.lanes_format;
@@ -712,6 +735,8 @@ static int look(const struct checkpoint *checkpoint, const struct model_config *
 int weights_open(const char *model, const struct model_config *config, struct checkpoint **out, struct quire_error *err)
 {
     int status = checkpoint_open(model, out, err);
+    if (status == QUIRE_OK && config->multimodal[0])
+        status = checkpoint_take_text_names(*out, err);
     if (status == QUIRE_OK && config->outputs.dense.size)
         status = checkpoint_add_folder(*out, model, config->outputs.dense.folder, MODEL_DENSE_PREFIX, err);
     if (status != QUIRE_OK) {
@@ -764,6 +789,15 @@ int weights_look(const struct checkpoint *checkpoint, const struct model_desc *d
     return count_matrices(&b, out);
 }
 
+uint64_t weights_n_parameters(const struct weights_contents *contents)
+{
+    uint64_t n = contents->n_vector_weights;
+    for (uint32_t i = 0; i < contents->n; i++)
+        for (uint32_t owner = 0; owner < WEIGHTS_OWNERS; owner++)
+            n += contents->of[i].n_weights[owner];
+    return n;
+}
+
 static int make_space(struct binder *b, const struct repack_source *keep, struct weights *w)
 {
     if (!b->desc->shard.repacked_rows_bytes)
@@ -784,7 +818,7 @@ static int make_space(struct binder *b, const struct repack_source *keep, struct
                             (unsigned long long)b->desc->shard.repacked_rows_bytes);
 }
 
-int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
+int weights_create(struct k_backend *backend, struct checkpoint *checkpoint, const struct model_desc *desc,
                    enum k_gemm_form form, const struct repack_source *keep, struct weights_progress progress,
                    struct weights **out, struct quire_error *err)
 {
@@ -808,7 +842,9 @@ int weights_create(struct k_backend *backend, const struct checkpoint *checkpoin
     w->n_layers = desc->config->n_layers;
     w->layers = layers;
     w->beside = &layers[desc->config->n_layers];
-    int status = make_space(&b, keep, w);
+    int status = checkpoint_align(checkpoint, err);
+    if (status == QUIRE_OK)
+        status = make_space(&b, keep, w);
     if (status == QUIRE_OK)
         status = bind_all(&b, w);
     if (status == QUIRE_OK && keep && w->repacked_rows && b.arena.used == desc->shard.repacked_rows_bytes)

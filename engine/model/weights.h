@@ -73,6 +73,9 @@ struct weights_contents {
     uint32_t n;
     uint64_t repacked_bytes; /* model_shard's, of weights_look_share() only */
     uint64_t n_vector_weights; /* of norms and biases */
+    /* What one token computes with: not the experts that are not its own. The bytes are those that its step reads: of
+     * embeddings without a head a row, of vectors f32. Planes of scales are left out, as above. */
+    uint64_t n_active, active_bytes;
     bool has_quantized; /* as quantization_config says */
     bool needs_lanes; /* checkpoint_facts', and the two after it */
     char lanes_matrix[96];
@@ -81,6 +84,8 @@ struct weights_contents {
 /* After weights_stored_dtype(). */
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
                  struct quire_error *err);
+
+uint64_t weights_n_parameters(const struct weights_contents *contents); /* of matrices and vectors */
 
 /* Tensors that the model does not compute with, by kind. */
 #define WEIGHTS_MAX_UNUSED 24u
@@ -113,9 +118,9 @@ struct weights_progress {
     void *context;
 };
 
-/* keep: where repacked rows are stored and found; NULL disables the cache. Checks every shape. Errors name the
+/* Misaligned tensors of the checkpoint are copied first. keep: where repacked rows are stored and found; NULL disables the cache. Checks every shape. Errors name the
  * tensor, the expected shape or dtype, and the one in the checkpoint. */
-int weights_create(struct k_backend *backend, const struct checkpoint *checkpoint, const struct model_desc *desc,
+int weights_create(struct k_backend *backend, struct checkpoint *checkpoint, const struct model_desc *desc,
                    enum k_gemm_form form, const struct repack_source *keep, struct weights_progress progress,
                    struct weights **out, struct quire_error *err);
 void weights_destroy(struct weights *w); /* NULL is fine */

@@ -78,7 +78,18 @@ static int plan_rank(const struct engine_options *options, const struct files *f
     return QUIRE_OK;
 }
 
-int engine_plan_model(const struct engine_options *options, struct model_config **config, struct engine_plan *plan,
+static int count_costs(const struct files *f, struct engine_token_cost *cost, struct quire_error *err)
+{
+    const struct model_desc desc = opened_model_desc(f->model);
+    struct weights_contents contents;
+    const int status = weights_look(f->model->checkpoint, &desc, &contents, err);
+    *cost = (struct engine_token_cost){.active_parameters = contents.n_active, .weight_bytes = contents.active_bytes};
+    cost->parameters = weights_n_parameters(&contents);
+    return status;
+}
+
+int engine_plan_model(const struct engine_options *options, struct model_config **config,
+                      struct engine_token_cost *cost, struct engine_plan *plan,
                       struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)
 {
     struct engine_options o = *options;
@@ -89,6 +100,8 @@ int engine_plan_model(const struct engine_options *options, struct model_config 
     int status = engine_plan_place(&o, err);
     if (status == QUIRE_OK)
         status = open_files(&f, &o, err);
+    if (status == QUIRE_OK)
+        status = count_costs(&f, cost, err);
     const struct model_desc desc = opened_model_desc(&model);
     draft_desc = opened_model_desc(&draft_model);
     struct engine_draft draft = {.desc = &draft_desc,

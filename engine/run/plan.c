@@ -401,8 +401,7 @@ static struct kv_config kv_shape(const struct engine_plan *p)
     return config;
 }
 
-/* Blocks of a group that one sequence of n_tokens can hold at once. */
-static uint32_t blocks_for_one(const struct engine_plan *p, uint32_t group, uint32_t n_tokens)
+uint32_t engine_plan_request_blocks(const struct engine_plan *p, uint32_t group, uint32_t n_tokens)
 {
     struct kv_config config = kv_shape(p);
     return kv_blocks_needed(&config, group, n_tokens, p->max_num_batched_tokens * (p->overlap_depth + 1));
@@ -414,7 +413,7 @@ static uint64_t group_blocks(const struct engine_plan *p, uint32_t group, uint64
 {
     if (!p->groups[group].window)
         return n;
-    uint64_t most = (uint64_t)p->max_num_seqs * blocks_for_one(p, group, p->max_model_len);
+    uint64_t most = (uint64_t)p->max_num_seqs * engine_plan_request_blocks(p, group, p->max_model_len);
     return n < most ? n : most;
 }
 
@@ -463,9 +462,9 @@ static uint64_t useful_bytes(const struct engine_plan *p, const struct model_des
     if (model_reads_whole(desc->config))
         return bytes_of_steps(p);
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
-        bytes = saturating_add(bytes,
-                               saturating_mul(saturating_mul(p->max_num_seqs, blocks_for_one(p, g, p->max_model_len)),
-                                              p->groups[g].most_bytes));
+        bytes = saturating_add(
+            bytes, saturating_mul(saturating_mul(p->max_num_seqs, engine_plan_request_blocks(p, g, p->max_model_len)),
+                                  p->groups[g].most_bytes));
     return bytes;
 }
 
@@ -501,7 +500,7 @@ static uint64_t default_kv_bytes(const struct engine_plan *p, const struct model
 static bool holds_one(const struct engine_plan *p, uint64_t n, uint32_t n_tokens)
 {
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++)
-        if (blocks_for_one(p, g, n_tokens) > group_blocks(p, g, n))
+        if (engine_plan_request_blocks(p, g, n_tokens) > group_blocks(p, g, n))
             return false;
     return true;
 }
@@ -528,7 +527,7 @@ static int fit_model_len(const struct engine_options *o, const struct model_desc
         return QUIRE_OK;
     uint32_t longest = longest_served(p, n), needed = 0;
     for (uint32_t g = 0; g < engine_plan_n_groups(p); g++) {
-        uint32_t blocks = blocks_for_one(p, g, p->max_model_len);
+        uint32_t blocks = engine_plan_request_blocks(p, g, p->max_model_len);
         needed = blocks > needed ? blocks : needed;
     }
     const char *flag = o->num_kv_blocks     ? "--num-kv-blocks"
@@ -766,6 +765,12 @@ static uint64_t plan_messages(const struct engine_options *o, const struct model
                             : collective_shared_bytes(rank, 1 + parts_count(rank, p->n_ranks, p->n_stages));
 }
 
+/* Memory that loading a model takes beside its files. */
+static uint64_t loading_bytes(const struct model_desc *desc)
+{
+    return desc->shard.repacked_rows_bytes + desc->facts->copied_bytes;
+}
+
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
                         struct quire_error *err)
@@ -776,8 +781,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     out->n_stages = desc->shard.n_stages ? desc->shard.n_stages : 1;
     out->n_ranks = (desc->shard.n_ranks > 1 ? desc->shard.n_ranks : 1) * out->n_stages;
     out->bytes[PLAN_MESSAGES] = plan_messages(options, desc, out);
-    out->bytes[PLAN_REPACKED_ROWS] = desc->shard.repacked_rows_bytes +
-                                     (draft ? draft->desc->shard.repacked_rows_bytes : 0);
+    out->bytes[PLAN_REPACKED_ROWS] = loading_bytes(desc) + (draft ? loading_bytes(draft->desc) : 0);
     int status = schedule_config(options, &schedule, err);
     if (status == QUIRE_OK)
         status = plan_device(options, desc, device, out, err);

@@ -172,6 +172,7 @@ TILE(qwen2_window)
 TILE(qwen3)
 TILE(qwen3_f16)
 TILE(olmo2)
+LANE(gemma3_vision)
 TILE(mixtral)
 TILE(qwen3_moe)
 TILE(gpt_oss)
@@ -267,7 +268,7 @@ int main(void)
         cmocka_unit_test(tile_olmo2),        cmocka_unit_test(tile_mixtral),
         cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),
         cmocka_unit_test(lane_gguf),         cmocka_unit_test(tile_gpt_oss),
-        cmocka_unit_test(tile_glm4_moe),
+        cmocka_unit_test(tile_glm4_moe),     cmocka_unit_test(lane_gemma3_vision),
 #endif
     };
 #ifdef TEST_DEVICE

@@ -3,6 +3,7 @@
 #include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
 #include "engine/info.h"
+#include "engine/plan_model.h"
 #include "tests/engine/fixtures/described.h"
 #include "engine/model/describe.h"
 #include "tests/engine/fixtures/tiny_model.h"
@@ -300,6 +301,39 @@ static void plan_to_the_byte(void **state)
     o.kv_cache_memory = 3000 * p.kv_block_bytes + 17;
     assert_int_equal(engine_plan_make(&o, &d.desc, 988000000, &p, &err), QUIRE_OK);
     assert_int_equal(p.groups[0].n_blocks, 3000);
+}
+
+/* Gemma 3's shape: five of six layers look back on 1,024 tokens. A request of 32k tokens holds in them what a window and a
+ * chunk of 512 reach, at any alignment: 97 blocks of 16 tokens. */
+static void plan_of_windows(void **state)
+{
+    (void)state;
+    static struct described d;
+    const uint64_t layer = 2 * 4 * 256 * 2 * 16, n_local = 29, n_global = 5; /* bytes of a block: K and V of 4 heads */
+    half_billion(&d);
+    d.config.n_layers = 34;
+    described_layers(&d, NORM_BOTH, HEAD_NORM_EACH,
+                     (struct model_attention){.n_q_heads = 8, .n_kv_heads = 4, .k_dim = 256}, 10240);
+    for (uint32_t l = 0; l < d.config.n_layers; l++)
+        model_set_window(&d.config, l, l % 6 == 5 ? 0 : 1024);
+    struct engine_options o;
+    struct engine_plan p;
+    struct quire_error err;
+    engine_options_default(&o);
+    o.device = "ref";
+    o.num_kv_blocks = 2048;
+    o.max_num_seqs = 1;
+    assert_int_equal(engine_plan_make(&o, &d.desc, 0, &p, &err), QUIRE_OK);
+    assert_int_equal(p.n_kv_groups, 2);
+    assert_int_equal(p.groups[0].n_layers, n_local);
+    const uint64_t local = 97 * n_local * layer, global = 2048 * n_global * layer;
+    assert_int_equal(engine_plan_request_bytes(&p, 0, 32768), local);
+    assert_int_equal(engine_plan_request_bytes(&p, 1, 32768), global);
+    assert_int_equal(p.bytes[PLAN_KV], local + global);
+    assert_true(p.bytes[PLAN_KV] * 5 < 2048 * 34 * layer); /* all layers global */
+    assert_int_equal(engine_plan_read_bytes(&p, 0, 32768), 1024 / 16 * n_local * layer);
+    assert_int_equal(engine_plan_read_bytes(&p, 1, 32768), global);
+    assert_int_equal(engine_plan_read_bytes(&p, 0, 100), 100 * n_local * layer / 16);
 }
 
 /* A byte for each number, four for the vector that it is of: 16 tokens of 2 heads of K and V. */
@@ -657,6 +691,7 @@ int main(void)
         cmocka_unit_test(identity_of_the_arithmetic),
         cmocka_unit_test(dtype_names),
         cmocka_unit_test(plan_to_the_byte),
+        cmocka_unit_test(plan_of_windows),
         cmocka_unit_test(plan_of_a_cache_in_8_bits),
         cmocka_unit_test(plan_of_another_cache_in_8_bits),
         cmocka_unit_test(plan_for_a_gpu),

@@ -5,7 +5,7 @@
 #include "engine/model/describe.h"
 #include "engine/model/opened.h"
 #include "engine/model/weights.h"
-#include "engine/plan.h"
+#include "engine/plan_model.h"
 #include "files/model_files.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
@@ -70,24 +70,12 @@ static uint64_t n_parameters_of(const struct inspected *x, enum model_owner owne
     return n;
 }
 
-static uint64_t n_parameters(const struct inspected *x)
+/* Of all groups, behind as many tokens as the context has. */
+static uint64_t kv_read_bytes(const struct inspected *x)
 {
-    uint64_t n = x->stored->contents.n_vector_weights;
-    for (uint32_t i = 0; i < WEIGHTS_OWNERS; i++)
-        n += n_parameters_of(x, i);
-    return n;
-}
-
-/* Parameters that one token uses: not those of the experts that are not its own. */
-static uint64_t n_active(const struct inspected *x)
-{
-    uint64_t n = n_parameters(x);
-    for (uint32_t l = 0; l < x->desc->config->n_layers; l++) {
-        const struct model_block *block = model_block_of(x->desc, l, BLOCK_EXPERTS);
-        if (block)
-            n -= (uint64_t)(block->experts.n_experts - block->experts.n_used) * block->experts.inner_size * 3 *
-                 x->desc->config->hidden_size;
-    }
+    uint64_t n = 0;
+    for (uint32_t g = 0; g < x->plan->n_kv_groups; g++)
+        n += engine_plan_read_bytes(x->plan, g, x->plan->max_model_len);
     return n;
 }
 
@@ -149,6 +137,21 @@ static json_t *unused_json(const struct inspected *x)
     return list;
 }
 
+static json_t *groups_json(const struct engine_plan *plan)
+{
+    json_t *groups = json_array();
+    for (uint32_t g = 0; g < plan->n_kv_groups; g++) {
+        json_t *one = json_object();
+        set_number(one, "window", plan->groups[g].window);
+        set_number(one, "n_layers", plan->groups[g].n_layers);
+        set_number(one, "bytes_per_token", plan->groups[g].block_bytes / plan->block_tokens);
+        set_number(one, "request_bytes", engine_plan_request_bytes(plan, g, plan->max_model_len));
+        set_number(one, "read_bytes", engine_plan_read_bytes(plan, g, plan->max_model_len));
+        json_array_append_new(groups, one);
+    }
+    return groups;
+}
+
 static void set_plan(json_t *to, const struct inspected *x)
 {
     set_text(to, "device", engine_plan_device(x->plan));
@@ -157,6 +160,9 @@ static void set_plan(json_t *to, const struct inspected *x)
     set_text(to, "weight_format", k_format_name(x->plan->weight_format));
     set_text(to, "kv_format", k_format_name(x->plan->kv_format));
     set_number(to, "kv_bytes_per_token", token_bytes(x));
+    json_object_set_new(to, "kv_groups", groups_json(x->plan));
+    set_number(to, "token_weight_bytes", x->stored->contents.active_bytes);
+    set_number(to, "token_kv_bytes", kv_read_bytes(x));
     set_number(to, "max_model_len", x->plan->max_model_len);
     set_number(to, "regrouped_bytes", x->plan->bytes[PLAN_REPACKED_ROWS]);
     set_number(to, "panel_bytes", x->plan->bytes[PLAN_REPACKED]);
@@ -170,6 +176,7 @@ static void print_json(const struct inspected *x)
     set_text(root, "refused", x->reached == REACHED_PLAN ? NULL : x->refused.text);
     if (x->reached >= REACHED_CONFIG) {
         set_text(root, "architecture", x->desc->config->architecture);
+        set_text(root, "multimodal", x->desc->config->multimodal[0] ? x->desc->config->multimodal : NULL);
         set_text(root, "quantization", method_of(x));
         set_text(root, "not_used", left_out(x));
         set_number(root, "n_layers", x->desc->config->n_layers);
@@ -180,8 +187,8 @@ static void print_json(const struct inspected *x)
         set_number(root, "file_bytes", x->stored->file_bytes);
     }
     if (x->reached >= REACHED_WEIGHTS) {
-        set_number(root, "parameters", n_parameters(x));
-        set_number(root, "active_parameters", n_active(x));
+        set_number(root, "parameters", weights_n_parameters(&x->stored->contents));
+        set_number(root, "active_parameters", x->stored->contents.n_active);
         set_number(root, "vector_parameters", x->stored->contents.n_vector_weights);
         json_object_set_new(root, "matrices", formats_json(x));
         json_object_set_new(root, "unused_tensors", unused_json(x));
@@ -199,12 +206,12 @@ static void print_weights(const struct inspected *x)
 {
     printf("  %-12s %" PRIu64 ": attention %" PRIu64 ", MLP %" PRIu64 ", embeddings and head %" PRIu64
            ", norms and biases %" PRIu64 "\n",
-           "parameters", n_parameters(x), n_parameters_of(x, OF_ATTENTION), n_parameters_of(x, OF_MLP),
-           n_parameters_of(x, OF_MODEL), x->stored->contents.n_vector_weights);
+           "parameters", weights_n_parameters(&x->stored->contents), n_parameters_of(x, OF_ATTENTION),
+           n_parameters_of(x, OF_MLP), n_parameters_of(x, OF_MODEL), x->stored->contents.n_vector_weights);
     if (n_parameters_of(x, OF_EXPERTS) > 0)
         printf("  %-12s %" PRIu64 "; a token uses %u of %u experts of a layer, and %" PRIu64 " parameters\n", "experts",
                n_parameters_of(x, OF_EXPERTS), model_largest_whole(x->desc, SIZE_USED),
-               model_largest_whole(x->desc, SIZE_EXPERTS), n_active(x));
+               model_largest_whole(x->desc, SIZE_EXPERTS), x->stored->contents.n_active);
     for (uint32_t i = 0; i < x->stored->contents.n; i++) {
         const struct weights_of_format *f = &x->stored->contents.of[i];
         char group[32] = "";
@@ -220,10 +227,22 @@ static void print_plan(const struct inspected *x)
 {
     printf("  %-12s %" PRIu64 " bytes a token in %s; at most %u tokens\n", "KV cache", token_bytes(x),
            k_format_name(x->plan->kv_format), x->desc->config->max_position);
+    for (uint32_t g = 0; g < x->plan->n_kv_groups && x->plan->n_kv_groups > 1; g++) {
+        const uint32_t window = x->plan->groups[g].window;
+        char span[32] = "full attention";
+        if (window)
+            snprintf(span, sizeof span, "window of %u", window);
+        printf("  %-12s %u layers, %s: %s for a request of %u tokens\n", "", x->plan->groups[g].n_layers, span,
+               quire_size(engine_plan_request_bytes(x->plan, g, x->plan->max_model_len)).text, x->plan->max_model_len);
+    }
+    printf("  %-12s a token reads %s of weights, and %s of KV behind %u tokens\n", "decode",
+           quire_size(x->stored->contents.active_bytes).text, quire_size(kv_read_bytes(x)).text,
+           x->plan->max_model_len);
     printf("  %-12s GEMM form %s, activations %s\n", engine_plan_device(x->plan), k_form_name(x->plan->gemm_form),
            activations_of(x));
     if (x->plan->bytes[PLAN_REPACKED_ROWS])
-        printf("  %-12s rows are repacked while loading: %s of memory in addition to the file\n", "loading",
+        printf("  %-12s %s while loading: %s of memory in addition to the file\n", "loading",
+               x->desc->facts->copied_bytes ? "misaligned tensors are copied" : "rows are repacked",
                quire_size(x->plan->bytes[PLAN_REPACKED_ROWS]).text);
     else
         printf("  %-12s %s\n", "loading",
@@ -257,6 +276,8 @@ static void print_text(const struct inspected *x)
                x->stored->unused.of[i].n == 1 ? "" : "s", quire_size(x->stored->unused.of[i].bytes).text,
                x->stored->unused.of[i].what, x->stored->unused.of[i].n == 1 ? "" : "the first ",
                x->stored->unused.of[i].first);
+    if (x->reached >= REACHED_CONFIG && x->desc->config->multimodal[0])
+        printf("  %-12s of %s; images and audio are not supported\n", "text part", x->desc->config->multimodal);
     if (left_out(x))
         printf("  %-12s %s\n", "not used", left_out(x));
 }

@@ -40,16 +40,19 @@ bool chat_put_parts(struct buffer *o, struct quire_value parts, const char *cons
                     struct api_error *e)
 {
     struct quire_value part;
+    char path[96];
     json_out_raw(o, "\"");
     for (size_t i = 0; quire_value_next(&parts, NULL, &part); i++) {
         struct quire_value type = quire_value_member(part, "type"), text = quire_value_member(part, "text");
         const char *const *known = types;
         while (*known && !quire_value_is(type, *known))
             known++;
+        snprintf(path, sizeof path, "%.60s[%zu].type", field, i);
         if (!json_is(type, QUIRE_STRING) || (*known && !json_is(text, QUIRE_STRING)))
             return api_bad(e, field, "a part must be {\"type\":\"%s\",\"text\":...}", types[0]);
         if (!*known)
-            return api_unsupported(e, field, "a part of type %.*s is not supported", JSON_SHOWN(type));
+            return api_unsupported(e, path, "a part of type %.*s is not supported; the server reads text only",
+                                   JSON_SHOWN(type));
         if (i > 0)
             json_out_raw(o, "\\n");
         buffer_append(o, text.text + 1, text.n - 2);

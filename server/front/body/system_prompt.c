@@ -2,6 +2,7 @@
 
 #include "server/front/front_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -77,13 +78,16 @@ bool system_prompt_add(struct buffer *o, struct quire_value system, bool drops_b
     } else if (!json_is(system, QUIRE_ARRAY)) {
         return api_bad(e, FIELD, "must be a string or an array of text blocks");
     }
-    while (json_is(system, QUIRE_ARRAY) && quire_value_next(&rest, NULL, &block)) {
+    for (size_t i = 0; json_is(system, QUIRE_ARRAY) && quire_value_next(&rest, NULL, &block); i++) {
         struct quire_value type = quire_value_member(block, "type"), text = quire_value_member(block, "text");
         bool is_text = quire_value_is(type, "text");
+        char path[40];
+        snprintf(path, sizeof path, FIELD "[%zu].type", i);
         if (!json_is(type, QUIRE_STRING) || (is_text && !json_is(text, QUIRE_STRING)))
             return api_bad(e, FIELD, "a part must be {\"type\":\"text\",\"text\":...}");
         if (!is_text)
-            return api_unsupported(e, FIELD, "a part of type %.*s is not supported", JSON_SHOWN(type));
+            return api_unsupported(e, path, "a part of type %.*s is not supported; the server reads text only",
+                                   JSON_SHOWN(type));
         size_t n = o->n, blocks = n_blocks;
         put_text(o, text, drops_billing, &n_blocks);
         has_text |= o->n > n + (blocks > 0 ? 2 : 0);

@@ -124,7 +124,8 @@ static bool check_block(struct turns *t, struct quire_value block, size_t i, enu
     if (!json_is(type, QUIRE_STRING))
         return api_bad(t->e, path_of(t, i, ".type"), "must be a string: a block has a type");
     if (kind == N_KINDS)
-        return api_unsupported(t->e, path_of(t, i, ".type"), "a block of type %.*s is not supported", JSON_SHOWN(type));
+        return api_unsupported(t->e, path_of(t, i, ".type"),
+                               "a block of type %.*s is not supported; the server reads text only", JSON_SHOWN(type));
     if (!kinds[kind].is_of[role])
         return api_bad(t->e, path_of(t, i, ".type"), "a message of role \"%s\" has no block of type \"%s\"",
                        roles[role], kinds[kind].type);

@@ -37,6 +37,27 @@ def test_parameters_that_a_token_uses():
     _, about, _ = inspected(MODEL)
     expert = 3 * 96 * 22
     assert about["parameters"] - about["active_parameters"] == 2 * (18 - 4) * expert
+    _, biased, _ = inspected(GPT_OSS)
+    assert biased["parameters"] - biased["active_parameters"] == 3 * (7 - 3) * (3 * 96 * 26 + 2 * 26 + 96)
+
+
+def test_bytes_that_a_token_reads():
+    """Of the embeddings, which are not the head, one row of 320; KV of all tokens, in windows of as many as they have."""
+    _, about, _ = inspected(MODEL)
+    vectors = about["vector_parameters"]
+    read = about["token_weight_bytes"]
+    assert read == 2 * (about["active_parameters"] - vectors - 319 * 96) + 4 * vectors
+    plan = planned(MODEL)
+    for field in "parameters", "active_parameters", "token_weight_bytes", "token_kv_bytes":
+        assert plan[field] == about[field], field
+    assert about["token_kv_bytes"] == about["kv_bytes_per_token"] * about["max_model_len"]
+    _, about, _ = inspected(GPT_OSS)
+    assert [g["window"] for g in about["kv_groups"]] == [24, 0]
+    assert [g["read_bytes"] for g in about["kv_groups"]] == [24 * 512, 256 * 256]
+    plan = planned(GPT_OSS)
+    assert [(g["request_bytes"], g["read_bytes"]) for g in plan["kv_groups"]] == [
+        (g["request_bytes"], g["read_bytes"]) for g in about["kv_groups"]]
+    assert "of which a token uses" in quire("plan", MODEL).stdout and "a token reads" in quire("inspect", MODEL).stdout
 
 
 def test_experts_in_one_tensor_or_in_one_each(tmp_path):
@@ -68,6 +89,42 @@ def test_experts_that_do_not_add_up(tmp_path):
     refused(changed(tmp_path, MODEL, num_experts_per_tok=19), "num_experts_per_tok: is 19, but there are 18 experts")
 
 
+def test_fields_of_experts_that_do_not_add_up(tmp_path):
+    for field, value, words in [
+            ("num_experts_per_tok", 0, "must be between 1"), ("num_experts_per_tok", -1, "must be between 1"),
+            ("num_experts", 0, "must be between 1"), ("num_experts", 1 << 40, "must be between 1"),
+            ("moe_intermediate_size", 1 << 31, "must be between 1"), ("hidden_size", 1 << 62, "must be between 1"),
+            ("mlp_only_layers", [7], "the 3 layers"), ("decoder_sparse_step", 0, "must be between 1")]:
+        refused(changed(tmp_path, MODEL, **{field: value}), f"config.json: {field}: ", words)
+    for types, words in [(["full_attention"], "has 1 entries, but num_hidden_layers is 3"), ("full_attention", "an array"),
+                         (["full_attention", "linear_attention", "full_attention"], "'linear_attention'")]:
+        refused(changed(tmp_path, GPT_OSS, layer_types=types), "config.json: layer_types: ", words)
+    refused(changed(tmp_path, GLM4, n_group=4), "config.json: n_group: ")
+    refused(changed(tmp_path, GLM4, topk_group=9), "config.json: topk_group: ")
+
+
+def test_an_expert_twice_in_a_header(tmp_path):
+    copy = changed(tmp_path, MODEL)
+    path, name = copy / "model.safetensors", f"{PART}3.up_proj.weight"
+    raw = path.read_bytes()
+    n = int.from_bytes(raw[:8], "little")
+    header = raw[8:8 + n].rstrip()
+    header = header[:-1] + json.dumps({name: json.loads(header)[name]}).encode().replace(b"{", b", ", 1)
+    path.write_bytes(len(header).to_bytes(8, "little") + header + raw[8 + n:])
+    refused(copy, "model.safetensors: header: ", name)
+
+
+def test_a_router_without_numbers(tmp_path):
+    """NaN or infinity instead of a score: the request ends with an error, whatever experts were chosen."""
+    name = "model.layers.1.mlp.gate.weight"
+    dtype, shape, data = tensors_of(MODEL / "model.safetensors")[name]
+    for number in b"\xc0\x7f", b"\x80\x7f":
+        copy = changed(tmp_path, MODEL, {name: (dtype, shape, number * (len(data) // 2))})
+        got = quire("bench", "latency", copy, "--batch-size", "1", "--input-len", "4", "--output-len", "2")
+        assert got.returncode == 1 and "logits at position 3 are unusable" in got.stderr, got.stderr
+
+
+GLM4 = ROOT / "tests" / "goldens" / "models" / "glm4_moe"
 GPT_OSS = ROOT / "tests" / "goldens" / "models" / "gpt_oss"
 GRANITE = ROOT / "tests" / "goldens" / "models" / "granite_moe"
 

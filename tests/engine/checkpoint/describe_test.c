@@ -506,7 +506,7 @@ static const struct refusal refusals[] = {
             "config.json: rope_parameters: full_attention: must be"),
     INVALID(LLAMA(",\"eos_token_id\":\"</s>\""), "config.json: eos_token_id: must be an integer"),
     INVALID(LLAMA(",\"eos_token_id\":[1,100]"), "config.json: eos_token_id: must be between 0 and"),
-    INVALID(LLAMA(",\"eos_token_id\":-1"), "config.json: eos_token_id: must be between 0 and"),
+    INVALID(LLAMA(",\"eos_token_id\":-2"), "config.json: eos_token_id: must be between 0 and"),
     UNSUPPORTED(LLAMA(",\"eos_token_id\":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]"),
                 "config.json: eos_token_id: more than 16 ids"),
     INVALID(LLAMA(",\"bos_token_id\":100"), "config.json: bos_token_id: must be between"),
