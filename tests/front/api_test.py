@@ -553,7 +553,7 @@ def test_errors_name_the_parameter():
         ({"messages": []}, "messages"), ({"messages": None}, "messages"), ({"messages": ["x"]}, "messages[0]"),
         ({"messages": [{"role": "user"}]}, "messages[0].content"), ({"messages": [{"content": "x"}]}, "messages[0].role"),
         ({"messages": [*CHAT, {"role": "user", "content": 3}]}, "messages[1].content"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages[0].content[0].type"),
         ({"messages": [{"role": "user", "content": ["x"]}]}, "messages[0].content"),
         ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 3}}]}]},
          "messages[0].tool_calls"),

@@ -241,7 +241,7 @@ def test_bad_items_and_tools_name_the_field():
             ({"input": [{**call_item("t1"), "arguments": {}}]}, "input[0].arguments"),
             ({"input": [call_item("t1"), output_item("t1", 3)]}, "input[1].output"),
             ({"input": [call_item("t1"), output_item("t1", [{"type": "input_image", "image_url": "x"}])]},
-             "input[1].output"),
+             "input[1].output[0].type"),
             ({"input": [call_item(f"t{i}") for i in range(1025)]}, "input[1024]"),
             ({"input": [{"type": "reasoning", "content": "x"}]}, "input[0].content"),
             ({"input": [{"type": "reasoning", "content": [{"type": "summary_text", "text": "x"}]}]}, "input[0].content"),
