@@ -244,7 +244,7 @@ def test_bad_items_and_tools_name_the_field():
              "input[1].output[0].type"),
             ({"input": [call_item(f"t{i}") for i in range(1025)]}, "input[1024]"),
             ({"input": [{"type": "reasoning", "content": "x"}]}, "input[0].content"),
-            ({"input": [{"type": "reasoning", "content": [{"type": "summary_text", "text": "x"}]}]}, "input[0].content"),
+            ({"input": [{"type": "reasoning", "content": [{"type": "summary_text", "text": "x"}]}]}, "input[0].content[0].type"),
             ({"input": [{"type": "item_reference", "id": "x"}]}, "input[0].type"),
             ({"input": [{"type": "web_search_call", "id": "x"}]}, "input[0].type"),
             ({"tools": "x"}, "tools"), ({"tools": ["x"]}, "tools[0]"), ({"tools": [{}]}, "tools[0].type"),
