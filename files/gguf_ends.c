@@ -28,8 +28,8 @@ static const char *const names[] = {"<|im_end|>",
                                     "<end_of_utterance>",
                                     "<turn|>",
                                     "<|tool_response>",
-                                    "<\xef\xbd\x9c"
-                                    "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+                                    ("<\xef\xbd\x9c"
+                                     "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"),
                                     "[e~[",
                                     "<|fim_pad|>",
                                     "<fim-pad>",

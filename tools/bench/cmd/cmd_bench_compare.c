@@ -38,6 +38,7 @@ struct compare_options {
 struct side {
     struct engine_options *options; /* of this side alone */
     struct step_options *steps;     /* options->steps */
+    struct engine_placement placement; /* options->placement points here */
     char *words;                    /* a copy of --a or --b that its options point into */
     double *values[N_FIGURES];      /* [n_rounds] each */
 };
@@ -69,7 +70,9 @@ static int parse_side(const struct compare_options *o, int i, struct side *side,
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     *side->options = *o->engine;
     *side->steps = *o->engine->steps;
+    side->placement = *o->engine->placement;
     side->options->steps = side->steps;
+    side->options->placement = &side->placement;
     rows[engine_flags(side->options, rows)] = (struct cli_option){0};
     for (char *word = strtok_r(side->words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         if (argc == MAX_WORDS)
@@ -305,6 +308,7 @@ int bench_compare(int argc, char **argv)
 {
     struct engine_options engine;
     struct step_options step_options; /* engine.steps */
+    struct engine_placement placement = {0}; /* engine.placement */
     struct compare_options options = {.engine = &engine, .rate = INFINITY, .burstiness = 1, .n_rounds = 10};
     struct compare c = {.options = &options};
     struct cli_option rows[ENGINE_FLAGS_MAX + BENCH_INPUT_FLAGS_MAX + 12];
@@ -314,6 +318,7 @@ int bench_compare(int argc, char **argv)
     engine_options_default(&engine);
     step_options_default(&step_options);
     engine.steps = &step_options;
+    engine.placement = &placement;
     bench_input_options_default(&options.input);
     size_t n = own_flags(&options, rows);
     n += bench_input_flags(&options.input, rows + n);

@@ -172,6 +172,7 @@ int bench_latency(int argc, char **argv)
 {
     struct engine_options engine;
     struct step_options step_options; /* engine.steps */
+    struct engine_placement placement = {0}; /* engine.placement */
     struct latency_options options = {
         .engine = &engine, .batch_size = 8, .input_len = 32, .output_len = 128, .n_iters = 30, .n_warmup = 10};
     struct latency l = {.options = &options};
@@ -182,6 +183,7 @@ int bench_latency(int argc, char **argv)
     engine_options_default(&engine);
     step_options_default(&step_options);
     engine.steps = &step_options;
+    engine.placement = &placement;
     engine.prefix_caching = false; /* every iteration sends the same prompts */
     size_t n = own_flags(&options, rows);
     n += engine_flags(&engine, rows + n);

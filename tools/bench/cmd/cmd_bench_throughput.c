@@ -74,6 +74,7 @@ int bench_throughput(int argc, char **argv)
 {
     struct engine_options engine;
     struct step_options step_options; /* engine.steps */
+    struct engine_placement placement = {0}; /* engine.placement */
     struct throughput_options options = {.engine = &engine};
     struct throughput t = {.options = &options};
     struct cli_option rows[BENCH_INPUT_FLAGS_MAX + ENGINE_FLAGS_MAX + 4];
@@ -83,6 +84,7 @@ int bench_throughput(int argc, char **argv)
     engine_options_default(&engine);
     step_options_default(&step_options);
     engine.steps = &step_options;
+    engine.placement = &placement;
     bench_input_options_default(&options.input);
     size_t n = bench_input_flags(&options.input, rows);
     rows[n++] = (struct cli_option){.names = "Results:", .kind = CLI_GROUP};

@@ -507,6 +507,7 @@ int bench_steps(int argc, char **argv)
 {
     struct engine_options engine;
     struct step_options step_options; /* engine.steps */
+    struct engine_placement placement = {0}; /* engine.placement */
     struct steps_options options = {.engine = &engine, .seconds = 60};
     struct cli_option rows[ENGINE_FLAGS_MAX + 7];
     bool given[ENGINE_FLAGS_MAX] = {false};
@@ -514,6 +515,7 @@ int bench_steps(int argc, char **argv)
     engine_options_default(&engine);
     step_options_default(&step_options);
     engine.steps = &step_options;
+    engine.placement = &placement;
     size_t n = own_flags(&options, rows);
     const size_t n_own = n;
     n += engine_flags(&engine, rows + n);
