@@ -5,6 +5,7 @@
 
 mod bpe;
 mod bytelevel;
+mod charsmap;
 mod chat;
 mod cut;
 mod detok;

@@ -12,6 +12,7 @@ use tokenizers::{
 };
 
 use crate::bpe;
+use crate::charsmap;
 use crate::cut::Cuts;
 use crate::detok::Plan;
 use crate::error::{without_position, Error, Result, Status};
@@ -85,6 +86,9 @@ impl Vocabulary {
         let plan = Plan::new(decoder.as_ref());
         let added: Option<Vec<AddedToken>> = file.part("added_tokens")?;
 
+        if let Some(normalizer) = file.part("normalizer")? {
+            charsmap::check(&normalizer).map_err(|e| e.at("normalizer"))?;
+        }
         let mut tokenizer: Tokenizer = TokenizerBuilder::new()
             .with_model(model)
             .with_normalizer(file.part("normalizer")?)
