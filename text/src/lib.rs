@@ -5,7 +5,6 @@
 
 mod bpe;
 mod bytelevel;
-mod charsmap;
 mod chat;
 mod cut;
 mod detok;
@@ -19,6 +18,7 @@ mod json_ffi;
 mod load;
 mod marks;
 mod normal;
+mod normalizer;
 mod pieces;
 mod prefix;
 mod python_json;

@@ -12,12 +12,12 @@ use tokenizers::{
 };
 
 use crate::bpe;
-use crate::charsmap;
 use crate::cut::Cuts;
 use crate::detok::Plan;
 use crate::error::{without_position, Error, Result, Status};
 use crate::fit::Fit;
 use crate::marks::Specials;
+use crate::normalizer;
 use crate::python_json;
 
 pub type Tokenizer = TokenizerImpl<
@@ -87,7 +87,7 @@ impl Vocabulary {
         let added: Option<Vec<AddedToken>> = file.part("added_tokens")?;
 
         if let Some(normalizer) = file.part("normalizer")? {
-            charsmap::check(&normalizer).map_err(|e| e.at("normalizer"))?;
+            normalizer::check(&normalizer).map_err(|e| e.at("normalizer"))?;
         }
         let mut tokenizer: Tokenizer = TokenizerBuilder::new()
             .with_model(model)

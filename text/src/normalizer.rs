@@ -1,5 +1,6 @@
-//! Checks the character map of a SentencePiece normalizer before the tokenizers crate gets it. That crate trusts the
-//! map: it reserves as much memory as the map's first number says, and follows any index of the trie for each text.
+//! Checks what a normalizer puts in the place of characters, before the tokenizers crate gets it: how long it is, since
+//! each character of a text can become it, and the character map of SentencePiece. The crate trusts the map: it reserves
+//! as much memory as the map's first number says, and follows any index of the trie for each text.
 //!
 //! A map is a u32, the bytes of the trie; the trie, a double array of u32; and replacements that end with a NUL byte.
 
@@ -15,12 +16,16 @@ const MAX_REPLACEMENT: usize = 1024;
 /// The largest byte of a UTF-8 text.
 const LAST_BYTE: usize = 0xf4;
 
-/// Each map in a normalizer of tokenizer.json, at any depth.
+/// A normalizer of tokenizer.json, with its parts at any depth.
 pub fn check(normalizer: &Value) -> Result<()> {
     match normalizer {
         Value::Array(parts) => parts.iter().try_for_each(check),
         Value::Object(fields) => fields.iter().try_for_each(|(name, value)| match value {
             Value::String(text) if name == FIELD => check_text(text).map_err(|e| e.at(FIELD)),
+            // Replace and Prepend.
+            Value::String(text) if name == "content" || name == "prepend" => {
+                check_length(text.len()).map_err(|e| e.at(name))
+            }
             _ => check(value),
         }),
         _ => Ok(()),
@@ -47,8 +52,12 @@ fn check_text(text: &str) -> Result<()> {
         )));
     }
     let (trie, replacements) = rest.split_at(size);
-    let replacements = std::str::from_utf8(replacements)
-        .map_err(|e| Error::invalid(format!("replacements: not UTF-8 at byte {}", e.valid_up_to())))?;
+    let replacements = std::str::from_utf8(replacements).map_err(|e| {
+        Error::invalid(format!(
+            "replacements: not UTF-8 at byte {}",
+            e.valid_up_to()
+        ))
+    })?;
     let trie: Vec<usize> = trie.chunks_exact(4).map(word).collect();
     check_trie(&trie, replacements)
 }
@@ -60,7 +69,8 @@ fn children(unit: usize, at: usize) -> usize {
 
 /// Every unit that some text can reach.
 fn check_trie(trie: &[usize], replacements: &str) -> Result<()> {
-    let outside = |at: usize| Error::invalid(format!("its trie of {} units has no unit {at}", trie.len()));
+    let outside =
+        |at: usize| Error::invalid(format!("its trie of {} units has no unit {at}", trie.len()));
     let mut seen = vec![false; trie.len()];
     let mut open = vec![children(trie[0], 0)];
     while let Some(base) = open.pop() {
@@ -86,12 +96,22 @@ fn check_trie(trie: &[usize], replacements: &str) -> Result<()> {
 
 fn check_replacement(replacements: &str, from: usize) -> Result<()> {
     let rest = replacements.get(from..).ok_or_else(|| {
-        Error::invalid(format!("its trie names a replacement at byte {from}, where none begins"))
+        Error::invalid(format!(
+            "its trie names a replacement at byte {from}, where none begins"
+        ))
     })?;
-    let length = rest.bytes().take(MAX_REPLACEMENT + 1).take_while(|byte| *byte != 0).count();
-    if length > MAX_REPLACEMENT {
+    let length = rest
+        .bytes()
+        .take(MAX_REPLACEMENT + 1)
+        .take_while(|byte| *byte != 0)
+        .count();
+    check_length(length).map_err(|e| e.at(format!("replacement at byte {from}")))
+}
+
+fn check_length(n_bytes: usize) -> Result<()> {
+    if n_bytes > MAX_REPLACEMENT {
         return Err(Error::invalid(format!(
-            "the replacement at byte {from} has more than {MAX_REPLACEMENT} bytes"
+            "has more than {MAX_REPLACEMENT} bytes"
         )));
     }
     Ok(())
