@@ -180,7 +180,7 @@ static int read_gemma(const json_t *config, const struct architecture *arch, str
     if (scalar == 0)
         return QUIRE_OK;
     int status = quire_json_f64(config, CONFIG, "query_pre_attn_scalar", 1e-3, 1e6, &scalar, err);
-    if (status == QUIRE_OK)
+    if (status == QUIRE_OK && arch->default_softcap > 0) /* Gemma 3 has the field, but its attention does not use it */
         status = read_softcap(config, "attn_logit_softcapping", arch->default_softcap, &a->softcap, err);
     if (status == QUIRE_OK)
         status = read_softcap(config, "final_logit_softcapping", arch->default_logit_softcap,

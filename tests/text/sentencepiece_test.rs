@@ -195,6 +195,104 @@ fn hostile_files_are_refused() {
     }
 }
 
+/// A tokenizer.json whose normalizer has a map: its trie of 256 units, all zero but those given, and replacements.
+fn with_map(
+    units: &[(usize, u32)],
+    replacements: &[u8],
+    size: u32,
+) -> std::result::Result<Text, String> {
+    let mut map = vec![0; 4 + 4 * 256];
+    map[..4].copy_from_slice(&size.to_le_bytes());
+    for (at, unit) in units {
+        map[4 + 4 * at..][..4].copy_from_slice(&unit.to_le_bytes());
+    }
+    map.extend(replacements);
+    let file = std::fs::read_to_string(data("../fallback/tokenizer.json")).unwrap();
+    let mut file: Json = serde_json::from_str(&file).unwrap();
+    let part =
+        serde_json::json!({"type": "Precompiled", "precompiled_charsmap": base64::encode(map)});
+    file["normalizer"] = serde_json::json!({"type": "Sequence", "normalizers": [part]});
+    Text::made(&file.to_string(), "{}").map_err(|e| e.text)
+}
+
+/// 'a' becomes "b": unit 'a' has a leaf, and its children begin at 'a' ^ 1.
+#[test]
+fn a_map_of_characters_is_checked() {
+    const A: usize = b'a' as usize;
+    let unit = A as u32 | 1 << 8 | 1 << 10;
+    let text = with_map(&[(A, unit), (A ^ 1, 0)], b"b\0", 1024).unwrap();
+    let ids = |s: &str| text.vocabulary.encode(s, false).unwrap();
+    assert_eq!(ids("Th a"), ids("Th b"));
+    let long = [b'b'; 2000];
+    let outside = A as u32 | 1 << 10 | 1 << 20;
+    let cases: [(&[(usize, u32)], &[u8], u32, &str); 8] = [
+        (&[], b"", 0, "its trie cannot have 0 of 1024 bytes"),
+        (&[], b"", u32::MAX, "its trie cannot have 4294967295 of"),
+        (&[], b"", 1023, "its trie cannot have 1023 of"),
+        (
+            &[(0, 1 << 20)],
+            b"",
+            1024,
+            "its trie of 256 units has no unit 1024",
+        ),
+        (
+            &[(A, outside)],
+            b"",
+            1024,
+            "its trie of 256 units has no unit 1120",
+        ),
+        (
+            &[(A, unit), (A ^ 1, 9)],
+            b"b\0",
+            1024,
+            "its trie names a replacement at byte 9",
+        ),
+        (
+            &[(A, unit), (A ^ 1, 1)],
+            "é\0".as_bytes(),
+            1024,
+            "its trie names a replacement at byte 1",
+        ),
+        (
+            &[(A, unit)],
+            &long,
+            1024,
+            "replacement at byte 0: has more than 1024 bytes",
+        ),
+    ];
+    for (units, replacements, size, what) in cases {
+        let error = with_map(units, replacements, size)
+            .err()
+            .unwrap_or_default();
+        let field = "tokenizer.json: normalizer: precompiled_charsmap: ";
+        assert!(error.starts_with(&format!("{field}{what}")), "{error}");
+    }
+}
+
+#[test]
+fn a_normalizer_puts_no_long_text_for_a_character() {
+    let file = std::fs::read_to_string(data("../fallback/tokenizer.json")).unwrap();
+    let mut file: Json = serde_json::from_str(&file).unwrap();
+    for n in [1024, 1025] {
+        let long = "x".repeat(n);
+        for (field, part) in [
+            (
+                "content",
+                serde_json::json!({"type": "Replace", "pattern": {"String": "e"}, "content": long}),
+            ),
+            (
+                "prepend",
+                serde_json::json!({"type": "Prepend", "prepend": long}),
+            ),
+        ] {
+            file["normalizer"] = serde_json::json!({"type": "Sequence", "normalizers": [part]});
+            let error = Text::made(&file.to_string(), "{}").err().map(|e| e.text);
+            let expected = format!("tokenizer.json: normalizer: {field}: has more than 1024 bytes");
+            assert_eq!(error, (n > 1024).then_some(expected));
+        }
+    }
+}
+
 #[test]
 fn special_tokens_are_text_if_the_file_says_so() {
     let open = |config: &str| {

@@ -18,6 +18,7 @@ mod json_ffi;
 mod load;
 mod marks;
 mod normal;
+mod normalizer;
 mod pieces;
 mod prefix;
 mod python_json;

@@ -17,6 +17,7 @@ use crate::detok::Plan;
 use crate::error::{without_position, Error, Result, Status};
 use crate::fit::Fit;
 use crate::marks::Specials;
+use crate::normalizer;
 use crate::python_json;
 
 pub type Tokenizer = TokenizerImpl<
@@ -85,6 +86,9 @@ impl Vocabulary {
         let plan = Plan::new(decoder.as_ref());
         let added: Option<Vec<AddedToken>> = file.part("added_tokens")?;
 
+        if let Some(normalizer) = file.part("normalizer")? {
+            normalizer::check(&normalizer).map_err(|e| e.at("normalizer"))?;
+        }
         let mut tokenizer: Tokenizer = TokenizerBuilder::new()
             .with_model(model)
             .with_normalizer(file.part("normalizer")?)

@@ -302,6 +302,8 @@ static void factors_and_softcaps(void **state)
     must_describe(GEMMA2(",\"attn_logit_softcapping\":null,\"final_logit_softcapping\":null,\"sliding_window\":null"));
     assert_true(attention()->softcap == 0 && config_read->factors.logit_softcap == 0);
     assert_int_equal(window_of(0), 0);
+    must_describe(GEMMA3(",\"attn_logit_softcapping\":50,\"final_logit_softcapping\":30"));
+    assert_true(attention()->softcap == 0 && config_read->factors.logit_softcap == 30);
 }
 
 static void rope_in_both_layouts(void **state)
