@@ -40,6 +40,7 @@ pub fn add(environment: &mut Environment) {
     environment.add_filter("items", items);
     environment.add_filter("join", join);
     environment.add_filter("last", last);
+    environment.add_filter("list", |value: &Value| iterated(value).map(Value::from));
     environment.add_filter("max", |value: Value, args: Rest<ValueOrKwargs>| {
         extreme(&value, args, Ordering::Greater)
     });
@@ -69,6 +70,10 @@ pub fn add(environment: &mut Environment) {
         "sort",
         |state: &mut State, value: Value, args: Rest<ValueOrKwargs>| {
             let kwargs = named(args, &["reverse", "case_sensitive", "attribute"])?;
+            if kwargs.get::<Option<Value>>("attribute")?.is_none() {
+                let items = iterated(&value)?;
+                items.windows(2).try_for_each(|two| has_order(&two[0], &two[1]))?;
+            }
             filters::sort(state, value, kwargs)
         },
     );
@@ -309,6 +314,9 @@ fn python_int(text: &str, base: u32) -> Option<Value> {
 fn float(value: &Value, default: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
     let default = argument(default, &kwargs, "default")?.unwrap_or_else(|| Value::from(0.0));
     kwargs.assert_all_used()?;
+    if value.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
     Ok(to_float(value).map_or(default, Value::from))
 }
 
@@ -393,6 +401,20 @@ fn reverse(value: Value) -> Result<Value, Error> {
     }
 }
 
+/// Python orders numbers, strings and sequences, each among themselves.
+fn has_order(a: &Value, b: &Value) -> Result<(), Error> {
+    let class = |value: &Value| match value.kind() {
+        ValueKind::Bool | ValueKind::Number => Some(0),
+        ValueKind::String => Some(1),
+        ValueKind::Seq | ValueKind::Iterable => Some(2),
+        _ => None,
+    };
+    match (class(a), class(b)) {
+        (Some(a), Some(b)) if a == b => Ok(()),
+        _ => Err(wrong(format!("{} and {} have no order", a.kind(), b.kind()))),
+    }
+}
+
 /// The first of the largest or smallest items.
 fn extreme(value: &Value, args: Rest<ValueOrKwargs>, wanted: Ordering) -> Result<Value, Error> {
     let args = args.into_values();
@@ -408,6 +430,9 @@ fn extreme(value: &Value, args: Rest<ValueOrKwargs>, wanted: Ordering) -> Result
         };
         if let (Some(text), false) = (key.as_str(), case_sensitive) {
             key = Value::from(text.to_lowercase());
+        }
+        if let Some((_, best)) = &best {
+            has_order(best, &key)?;
         }
         if best
             .as_ref()
@@ -591,6 +616,7 @@ fn dict(from: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
         for item in from.try_iter()? {
             pairs.push(match from.kind() {
                 ValueKind::Map => (item.clone(), from.get_item(&item)?),
+                _ if iterated(&item)?.len() != 2 => return Err(wrong("dict: an item is no pair")),
                 _ => (item.get_item_by_index(0)?, item.get_item_by_index(1)?),
             });
         }

@@ -4,16 +4,39 @@ use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State};
 
 use super::arguments::divide;
+use super::filters::escape_text;
 use super::printf::{printf, Values};
 use super::python::wrong;
 use super::repr::write_text;
 
 pub fn add(environment: &mut Environment) {
+    environment.add_function("__add__", add_escaped);
     environment.add_function("__concat__", concat);
+    environment.add_function("__positive__", positive);
     environment.add_function("__modulo__", modulo);
     environment.add_function("__slice__", slice);
     environment.add_function("__iterated__", iterated);
     environment.add_function("__call__", call);
+}
+
+/// a + b where a template has escaped text: the other text is escaped then.
+fn add_escaped(state: &mut State, left: Value, right: Value) -> Result<Value, Error> {
+    if let (Some(a), Some(b), true) = (left.as_str(), right.as_str(), left.is_safe() || right.is_safe()) {
+        let escaped = |text: &str, is_safe: bool| if is_safe { text.to_owned() } else { escape_text(text) };
+        let text = escaped(a, left.is_safe()) + &escaped(b, right.is_safe());
+        return Ok(Value::from_safe_string(text));
+    }
+    let operands = Value::from_pairs([("a", left), ("b", right)]);
+    state.env().compile_expression("a + b")?.eval(operands)
+}
+
+/// +a
+fn positive(value: Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::Number => Ok(value),
+        ValueKind::Bool => Ok(integer(i128::from(value.is_true()))),
+        kind => Err(wrong(format!("+ of {kind}"))),
+    }
 }
 
 /// a ~ b ~ ...
@@ -71,7 +94,6 @@ fn slice(value: Value, start: Value, stop: Value, step: Value) -> Result<Value, 
     let items: Vec<Value> = match (&chars, value.kind()) {
         (Some(_), _) => Vec::new(),
         (None, ValueKind::Seq | ValueKind::Iterable) => value.try_iter()?.collect(),
-        (None, ValueKind::Undefined) => return Ok(Value::UNDEFINED),
         (None, kind) => return Err(wrong(format!("{kind} cannot be sliced"))),
     };
     let len = chars.as_ref().map_or(items.len(), Vec::len) as i64;

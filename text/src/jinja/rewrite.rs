@@ -3,7 +3,10 @@
 //!
 //! - `a % b` formats where a is a string;
 //! - `a ~ b` writes floats and containers as Python does;
-//! - `a[i:j:k]` includes no element too many for a negative k;
+//! - `a[i:j:k]` includes no element too many for a negative k, and fails for what has no elements;
+//! - `a + b` escapes the text that is added to escaped text, where the template has any;
+//! - `+a` fails for what is no number;
+//! - a string has `\U0001f642` and lines that a backslash joins;
 //! - `for x in "text"` knows how long the text is, and refuses None;
 //! - macros receive `varargs` and `kwargs`, and a default may name an earlier parameter.
 //!
@@ -15,6 +18,9 @@ use std::fmt::Write;
 
 use super::lexer::{parts, Kind, Part, Tag, Token};
 
+/// Filters that make escaped text.
+const ESCAPED: [&str; 5] = ["safe", "escape", "e", "forceescape", "xmlattr"];
+
 /// Of expressions in each other; a deeper one stays as it is.
 const MAX_DEPTH: usize = 100;
 
@@ -25,12 +31,15 @@ pub fn plain_line_ends(source: &str) -> String {
 
 pub fn rewrite(source: &str) -> String {
     let parts = parts(source);
-    let macros = macros_with_rest(&parts);
+    let names = Names {
+        macros: macros_with_rest(&parts),
+        escaped: parts.iter().any(escapes),
+    };
     let mut out = String::with_capacity(source.len() + source.len() / 4);
     for part in &parts {
         match part {
             Part::Text(text) => out.push_str(text),
-            Part::Tag(tag) => match rewrite_tag(tag, &macros) {
+            Part::Tag(tag) => match rewrite_tag(tag, &names) {
                 Some(text) => out.push_str(&text),
                 None => push_tag(tag, &mut out),
             },
@@ -71,12 +80,24 @@ fn macros_with_rest<'a>(parts: &'a [Part]) -> HashSet<&'a str> {
     found
 }
 
-fn rewrite_tag(tag: &Tag, macros: &HashSet<&str>) -> Option<String> {
+/// What the whole template names.
+struct Names<'a> {
+    macros: HashSet<&'a str>,
+    escaped: bool,
+}
+
+fn escapes(part: &Part) -> bool {
+    let Part::Tag(tag) = part else { return false };
+    let is_filter = |pair: &[Token]| pair[0].text == "|" && ESCAPED.contains(&pair[1].text);
+    tag.tokens.windows(2).any(is_filter)
+}
+
+fn rewrite_tag(tag: &Tag, names: &Names) -> Option<String> {
     let mut parser = Parser {
         tokens: &tag.tokens,
         at: 0,
         depth: 0,
-        macros,
+        names,
     };
     let mut out = String::from(tag.open);
     let mut behind = None;
@@ -97,11 +118,37 @@ fn rewrite_tag(tag: &Tag, macros: &HashSet<&str>) -> Option<String> {
     Some(out)
 }
 
+/// A string without the two escapes that the engine does not know.
+fn push_string(text: &str, out: &mut String) {
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let digits = escape.strip_prefix("\\U").and_then(|digits| digits.get(..8));
+        let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let skipped = match code.and_then(char::from_u32) {
+            // The character is itself no escape: a backslash or an end of the string would be.
+            Some(c) if !matches!(c, '\\' | '\'' | '"') => {
+                out.push(c);
+                10
+            }
+            _ if escape.starts_with("\\\n") => 2,
+            _ => {
+                let len = 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
+                out.push_str(&escape[..len]);
+                len
+            }
+        };
+        rest = &escape[skipped..];
+    }
+    out.push_str(rest);
+}
+
 struct Parser<'a> {
     tokens: &'a [Token<'a>],
     at: usize,
     depth: usize,
-    macros: &'a HashSet<&'a str>,
+    names: &'a Names<'a>,
 }
 
 impl<'a> Parser<'a> {
@@ -119,7 +166,10 @@ impl<'a> Parser<'a> {
         let token = self.tokens.get(self.at)?;
         self.at += 1;
         out.push_str(token.space);
-        out.push_str(token.text);
+        match token.kind {
+            Kind::String => push_string(token.text, out),
+            _ => out.push_str(token.text),
+        }
         Some(token.text)
     }
 
@@ -215,7 +265,7 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
-        if self.macros.contains(name) {
+        if self.names.macros.contains(name) {
             let comma = if earlier.is_empty() { "" } else { ", " };
             let _ = write!(out, "{comma}varargs=(), kwargs={{}}");
         }
@@ -292,7 +342,19 @@ impl<'a> Parser<'a> {
     }
 
     fn sum(&mut self) -> Option<String> {
-        self.chain(&["+", "-"], Parser::concat)
+        let mut out = self.concat()?;
+        loop {
+            if self.names.escaped && self.is("+") {
+                self.skip();
+                let right = self.concat()?;
+                out = format!(" __add__({out},{right})");
+            } else if self.is("+") || self.is("-") {
+                self.take(&mut out)?;
+                out.push_str(&self.concat()?);
+            } else {
+                return Some(out);
+            }
+        }
     }
 
     fn concat(&mut self) -> Option<String> {
@@ -343,15 +405,22 @@ impl<'a> Parser<'a> {
 
     fn unary(&mut self) -> Option<String> {
         let mut out = String::new();
+        let mut has_plus = false;
         loop {
             if self.is("+") {
                 self.skip();
+                has_plus = true;
             } else if !self.take_if("-", &mut out) {
                 break;
             }
         }
         let primary = self.primary()?;
-        out.push_str(&self.postfix(primary)?);
+        let operand = self.postfix(primary)?;
+        if has_plus {
+            let _ = write!(out, " __positive__({operand})");
+        } else {
+            out.push_str(&operand);
+        }
         self.filters(out)
     }
 
@@ -426,25 +495,23 @@ impl<'a> Parser<'a> {
             }
         }
         self.take(&mut plain)?;
-        match ends.as_slice() {
-            [start, stop, Some(step)] => {
-                let end =
-                    |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
-                Some(format!(
-                    " __slice__({of},{},{},{step})",
-                    end(start),
-                    end(stop)
-                ))
-            }
-            _ => Some(of + &plain),
+        if !(2..=3).contains(&ends.len()) {
+            return Some(of + &plain);
         }
+        let mut out = format!(" __slice__({of}");
+        for i in 0..3 {
+            out.push(',');
+            out.push_str(ends.get(i).and_then(Option::as_deref).unwrap_or("none"));
+        }
+        out.push(')');
+        Some(out)
     }
 
     fn call(&mut self, of: String) -> Option<String> {
         let (mut open, mut arguments) = (String::new(), String::new());
         self.take(&mut open)?;
         self.arguments(&mut arguments)?;
-        if !self.macros.contains(of.trim()) {
+        if !self.names.macros.contains(of.trim()) {
             return Some(of + &open + &arguments);
         }
         let comma = if arguments.trim() == ")" { "" } else { "," };
