@@ -183,3 +183,5 @@ def test_gguf_tensors_that_are_not_used(tmp_path):
     for name, what in (("blk.0.attn_rot_embd.weight", "rotary tables"), ("v.patch_embd.weight", "vision parts"),
                        ("anything", "unknown to this architecture"), ("nextn.pre_projection.weight", "unknown to this architecture")):
         must_take(file.write(tmp_path / "more.gguf", [*file.tensors, [name, *weight[1:]]]), what)
+    for dims, kind, size in (([0], 0, 0), ([3, 0], 0, 0), ([], 0, 4), ([1, 2, 3, 1], 0, 24), ([3], 26, 12), ([256], 16, 66)):
+        must_take(file.write(tmp_path / "more.gguf", [*file.tensors, ["anything", dims, kind, bytes(size)]]), "unknown to this architecture")
