@@ -233,6 +233,8 @@ static int open_files(struct checkpoint *st, const char *dir, const json_t *weig
         if (weight_map)
             keep_assigned(st, i, first, weight_map);
     }
+    if (weight_map && st->table.entries && st->table.n == 0)
+        return index_check(st, weight_map, err); /* none is where the index says */
     return table_finish(st, err);
 }
 
