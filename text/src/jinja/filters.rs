@@ -6,7 +6,8 @@ use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind, ValueOrKwargs};
 use minijinja::{filters, Environment, Error, ErrorKind, State};
 
 use super::arguments::{divide, Arguments};
-use super::methods::{capitalize, justify, title};
+use super::budget::{spend, MAX_TEXT};
+use super::methods::{capitalize, justify, replaced_bytes, title};
 use super::operations::integer;
 use super::printf::{printf, Values};
 use super::python::{strip_space, wrong, Digits};
@@ -223,6 +224,7 @@ fn indent(
         },
     };
     let source = text(value);
+    spend(replaced_bytes(&source, "\n", &unit).saturating_add(unit.len()))?;
     let mut out = String::with_capacity(source.len());
     for (i, line) in source.split('\n').enumerate() {
         if i > 0 {
@@ -360,7 +362,11 @@ fn join(
             out.push_str(&separator);
         }
         out.push_str(&text(&by_attribute(item, attribute.as_ref())?));
+        if out.len() > MAX_TEXT {
+            break;
+        }
     }
+    spend(out.len())?;
     Ok(out)
 }
 
@@ -476,6 +482,7 @@ fn replace(
         .transpose()?;
     kwargs.assert_all_used()?;
     let (value, old, new) = (text(value), text(old), text(new));
+    spend(replaced_bytes(&value, &old, &new))?;
     Ok(match count.map(usize::try_from) {
         Some(Ok(n)) => value.replacen(&old, &new, n),
         _ => value.replace(&old, &new),
@@ -576,7 +583,10 @@ fn wrap(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     args.end()?;
     let width = usize::try_from(width).ok().filter(|width| *width > 0);
     let width = width.ok_or_else(|| wrong("wordwrap: the width must be above 0"))?;
-    Ok(wordwrap(&text(value), width, break_words, on_hyphens).join(end.as_deref().unwrap_or("\n")))
+    let lines = wordwrap(&text(value), width, break_words, on_hyphens);
+    let end = end.as_deref().unwrap_or("\n");
+    spend(lines.len().saturating_mul(end.len()))?;
+    Ok(lines.join(end))
 }
 
 fn xmlattr(value: &Value, autospace: Option<bool>) -> Result<Value, Error> {

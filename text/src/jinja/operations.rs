@@ -4,13 +4,15 @@ use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State};
 
 use super::arguments::divide;
+use super::budget::{spend, MAX_TEXT};
 use super::filters::escape_text;
 use super::printf::{printf, Values};
 use super::python::wrong;
 use super::repr::write_text;
 
 pub fn add(environment: &mut Environment) {
-    environment.add_function("__add__", add_escaped);
+    environment.add_function("__sum__", sum);
+    environment.add_filter("__spent__", counted);
     environment.add_function("__concat__", concat);
     environment.add_function("__positive__", positive);
     environment.add_function("__modulo__", modulo);
@@ -19,15 +21,38 @@ pub fn add(environment: &mut Environment) {
     environment.add_function("__call__", call);
 }
 
-/// a + b where a template has escaped text: the other text is escaped then.
-fn add_escaped(state: &mut State, left: Value, right: Value) -> Result<Value, Error> {
-    if let (Some(a), Some(b), true) = (left.as_str(), right.as_str(), left.is_safe() || right.is_safe()) {
-        let escaped = |text: &str, is_safe: bool| if is_safe { text.to_owned() } else { escape_text(text) };
-        let text = escaped(a, left.is_safe()) + &escaped(b, right.is_safe());
-        return Ok(Value::from_safe_string(text));
+/// a + b + ...
+fn sum(state: &mut State, values: Rest<Value>) -> Result<Value, Error> {
+    let mut values = values.iter().cloned();
+    let first = values.next().unwrap_or_default();
+    let all = values.try_fold(first, |left, right| {
+        add_two(state, left, right).and_then(counted)
+    });
+    all.and_then(counted)
+}
+
+/// A text that is added to escaped text is escaped. What is neither text nor small numbers, the engine adds.
+fn add_two(state: &mut State, left: Value, right: Value) -> Result<Value, Error> {
+    if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
+        return Ok(match (left.is_safe(), right.is_safe()) {
+            (false, false) => Value::from([a, b].concat()),
+            (true, false) => Value::from_safe_string(a.to_owned() + &escape_text(b)),
+            (false, true) => Value::from_safe_string(escape_text(a) + b),
+            (true, true) => Value::from_safe_string([a, b].concat()),
+        });
+    }
+    let small = |value: &Value| value.as_i64().filter(|_| value.is_integer());
+    if let Some(n) = small(&left).zip(small(&right)).and_then(|(a, b)| a.checked_add(b)) {
+        return Ok(Value::from(n));
     }
     let operands = Value::from_pairs([("a", left), ("b", right)]);
     state.env().compile_expression("a + b")?.eval(operands)
+}
+
+/// The value, when its text is within the budget.
+fn counted(value: Value) -> Result<Value, Error> {
+    let bytes = value.as_str().map_or(0, str::len);
+    spend(bytes).map(|()| value)
 }
 
 /// +a
@@ -40,12 +65,15 @@ fn positive(value: Value) -> Result<Value, Error> {
 }
 
 /// a ~ b ~ ...
-fn concat(values: Rest<Value>) -> String {
+fn concat(values: Rest<Value>) -> Result<String, Error> {
     let mut out = String::new();
     for value in values.iter() {
         write_text(value, &mut out);
+        if out.len() > MAX_TEXT {
+            break;
+        }
     }
-    out
+    spend(out.len()).map(|()| out)
 }
 
 /// a % b: of a string, printf's formatting.

@@ -4,7 +4,8 @@
 //! - `a % b` formats where a is a string;
 //! - `a ~ b` writes floats and containers as Python does;
 //! - `a[i:j:k]` includes no element too many for a negative k, and fails for what has no elements;
-//! - `a + b` escapes the text that is added to escaped text, where the template has any;
+//! - `a + b` escapes the text that is added to escaped text;
+//! - what `+`, `*` and filters make counts against the budget of text;
 //! - `+a` fails for what is no number;
 //! - a string has `\U0001f642` and lines that a backslash joins;
 //! - `for x in "text"` knows how long the text is, and refuses None;
@@ -18,9 +19,6 @@ use std::fmt::Write;
 
 use super::lexer::{parts, Kind, Part, Tag, Token};
 
-/// Filters that make escaped text.
-const ESCAPED: [&str; 5] = ["safe", "escape", "e", "forceescape", "xmlattr"];
-
 /// Of expressions in each other; a deeper one stays as it is.
 const MAX_DEPTH: usize = 100;
 
@@ -31,15 +29,12 @@ pub fn plain_line_ends(source: &str) -> String {
 
 pub fn rewrite(source: &str) -> String {
     let parts = parts(source);
-    let names = Names {
-        macros: macros_with_rest(&parts),
-        escaped: parts.iter().any(escapes),
-    };
+    let macros = macros_with_rest(&parts);
     let mut out = String::with_capacity(source.len() + source.len() / 4);
     for part in &parts {
         match part {
             Part::Text(text) => out.push_str(text),
-            Part::Tag(tag) => match rewrite_tag(tag, &names) {
+            Part::Tag(tag) => match rewrite_tag(tag, &macros) {
                 Some(text) => out.push_str(&text),
                 None => push_tag(tag, &mut out),
             },
@@ -80,24 +75,12 @@ fn macros_with_rest<'a>(parts: &'a [Part]) -> HashSet<&'a str> {
     found
 }
 
-/// What the whole template names.
-struct Names<'a> {
-    macros: HashSet<&'a str>,
-    escaped: bool,
-}
-
-fn escapes(part: &Part) -> bool {
-    let Part::Tag(tag) = part else { return false };
-    let is_filter = |pair: &[Token]| pair[0].text == "|" && ESCAPED.contains(&pair[1].text);
-    tag.tokens.windows(2).any(is_filter)
-}
-
-fn rewrite_tag(tag: &Tag, names: &Names) -> Option<String> {
+fn rewrite_tag(tag: &Tag, macros: &HashSet<&str>) -> Option<String> {
     let mut parser = Parser {
         tokens: &tag.tokens,
         at: 0,
         depth: 0,
-        names,
+        macros,
     };
     let mut out = String::from(tag.open);
     let mut behind = None;
@@ -148,7 +131,7 @@ struct Parser<'a> {
     tokens: &'a [Token<'a>],
     at: usize,
     depth: usize,
-    names: &'a Names<'a>,
+    macros: &'a HashSet<&'a str>,
 }
 
 impl<'a> Parser<'a> {
@@ -265,7 +248,7 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
-        if self.names.macros.contains(name) {
+        if self.macros.contains(name) {
             let comma = if earlier.is_empty() { "" } else { ", " };
             let _ = write!(out, "{comma}varargs=(), kwargs={{}}");
         }
@@ -344,12 +327,14 @@ impl<'a> Parser<'a> {
     fn sum(&mut self) -> Option<String> {
         let mut out = self.concat()?;
         loop {
-            if self.names.escaped && self.is("+") {
-                self.skip();
-                let right = self.concat()?;
-                out = format!(" __add__({out},{right})");
-            } else if self.is("+") || self.is("-") {
-                self.take(&mut out)?;
+            if self.is("+") {
+                while self.is("+") {
+                    self.skip();
+                    out.push(',');
+                    out.push_str(&self.concat()?);
+                }
+                out = format!(" __sum__({out})");
+            } else if self.take_if("-", &mut out) {
                 out.push_str(&self.concat()?);
             } else {
                 return Some(out);
@@ -372,14 +357,18 @@ impl<'a> Parser<'a> {
 
     fn product(&mut self) -> Option<String> {
         let mut out = self.power()?;
+        let mut repeats = false;
         loop {
             if self.is("%") {
                 self.skip();
                 let right = self.power()?;
                 out = format!(" __modulo__({out},{right})");
             } else if self.is("*") || self.is("/") || self.is("//") {
+                repeats |= self.is("*");
                 self.take(&mut out)?;
                 out.push_str(&self.power()?);
+            } else if repeats {
+                return Some(format!(" __sum__({out})"));
             } else {
                 return Some(out);
             }
@@ -511,7 +500,7 @@ impl<'a> Parser<'a> {
         let (mut open, mut arguments) = (String::new(), String::new());
         self.take(&mut open)?;
         self.arguments(&mut arguments)?;
-        if !self.names.macros.contains(of.trim()) {
+        if !self.macros.contains(of.trim()) {
             return Some(of + &open + &arguments);
         }
         let comma = if arguments.trim() == ")" { "" } else { "," };
@@ -538,8 +527,10 @@ impl<'a> Parser<'a> {
 
     /// Filters, tests and calls behind an operand.
     fn filters(&mut self, mut out: String) -> Option<String> {
+        let mut filtered = false;
         loop {
             if self.is("|") {
+                filtered = true;
                 self.take(&mut out)?;
                 self.take(&mut out)?;
                 while self.take_if(".", &mut out) {
@@ -548,7 +539,12 @@ impl<'a> Parser<'a> {
                 if self.take_if("(", &mut out) {
                     self.arguments(&mut out)?;
                 }
-            } else if self.is("is") {
+                continue;
+            }
+            if std::mem::take(&mut filtered) {
+                out.push_str("|__spent__");
+            }
+            if self.is("is") {
                 self.test(&mut out)?;
             } else if self.is("(") {
                 out = self.call(out)?;
