@@ -233,9 +233,8 @@ static int size_tensor(const struct gguf *g, struct gguf_tensor *t, struct quire
     if (!type)
         return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': type: %u is unknown", g->name, t->name, t->type);
     for (uint32_t i = 0; i < GGUF_MAX_DIMS; i++)
-        if (t->size[i] == 0 || __builtin_mul_overflow(n, t->size[i], &n))
-            return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': dimensions: are zero or too large", g->name,
-                              t->name);
+        if (__builtin_mul_overflow(n, t->size[i], &n))
+            return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': dimensions: are too large", g->name, t->name);
     if (t->size[0] % type->columns != 0)
         return quire_fail(err, QUIRE_INVALID,
                           "%s: tensor '%s': dimensions: %llu columns are not a multiple of a block of %s (%u)", g->name,
@@ -252,8 +251,8 @@ static int read_tensor(const struct gguf *g, struct reader *r, struct gguf_tenso
     if (r->bad || name.n >= sizeof t->name || !is_printable(name))
         return quire_fail(err, QUIRE_INVALID, "%s: header: tensor %zu has an invalid name", g->name, g->n_tensors);
     memcpy(t->name, name.data, name.n);
-    if (t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS)
-        return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': n_dims: must be 1 to %d, got %u", g->name, t->name,
+    if (t->n_dims > GGUF_MAX_DIMS)
+        return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': n_dims: must be at most %d, got %u", g->name, t->name,
                           GGUF_MAX_DIMS, t->n_dims);
     for (uint32_t i = 0; i < GGUF_MAX_DIMS; i++)
         t->size[i] = i < t->n_dims ? take_u64(r) : 1;
@@ -294,7 +293,7 @@ static int place_tensors(struct gguf *g, const uint8_t *header_end, uint64_t ali
             return quire_fail(err, QUIRE_INVALID, "%s: tensor '%s': offset: overlaps tensor '%s'", g->name, t->name,
                               t[-1].name);
         covered = t->begin + t->n_bytes;
-        t->data = g->bytes + begin + t->begin;
+        t->data = g->bytes + (n_data ? begin + t->begin : g->n_bytes); /* a tensor of no bytes may be all there is */
     }
     return QUIRE_OK;
 }
@@ -555,9 +554,11 @@ int gguf_bool(const struct gguf *g, const char *key, bool *out, struct quire_err
     struct gguf_value v;
     if (!gguf_find(g, key, &v))
         return QUIRE_OK;
-    if (v.is_array || v.kind != GGUF_BOOL || v.data[0] > 1)
+    const bool is_bool = v.kind == GGUF_BOOL && !v.is_array;
+    const uint64_t bits = is_bool ? v.data[0] : is_integer(&v) ? bits_of(&v) : 2;
+    if (bits > 1)
         return wrong(g, key, "true or false", err);
-    *out = v.data[0] != 0;
+    *out = bits == 1;
     return QUIRE_OK;
 }
 
@@ -578,7 +579,8 @@ int gguf_array(const struct gguf *g, const char *key, enum gguf_kind kind, struc
     struct gguf_value v;
     if (!gguf_find(g, key, &v))
         return QUIRE_OK;
-    if (!v.is_array || v.kind != kind)
+    const bool is_kind = v.kind == kind || (kind == GGUF_I32 && v.kind == GGUF_U32); /* the same bits */
+    if (!v.is_array || !is_kind)
         return wrong(g, key, kind == GGUF_STRING ? "an array of strings" : "an array of numbers of its kind", err);
     *out = v;
     return QUIRE_OK;

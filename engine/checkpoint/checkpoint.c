@@ -202,16 +202,39 @@ static int index_check(const struct checkpoint *st, const json_t *weight_map, st
     return QUIRE_OK;
 }
 
-static int open_files(struct checkpoint *st, const char *dir, const char *listed_in, struct quire_error *err)
+/* Drops the tensors of a file that weight_map does not assign to it, from entry `first` on: what a merge left in its place, or
+ * another shard's. */
+static void keep_assigned(struct checkpoint *st, uint32_t file, size_t first, const json_t *weight_map)
 {
+    struct checkpoint_table *table = &st->table;
+    size_t n = first;
+    for (size_t i = first; i < table->n; i++) {
+        const char *shard = json_string_value(json_object_get(weight_map, table->entries[i].name));
+        if (shard && strcmp(shard, st->files[file].name) == 0)
+            table->entries[n++] = table->entries[i];
+        else
+            free(table->entries[i].name);
+    }
+    table->n = n;
+}
+
+/* weight_map: of an index, which then says what each file has, or NULL. */
+static int open_files(struct checkpoint *st, const char *dir, const json_t *weight_map, struct quire_error *err)
+{
+    const char *listed_in = weight_map ? INDEX_FILE : NULL;
     for (uint32_t i = 0; i < st->n_files; i++) {
         struct mapped_file *file = &st->files[i];
+        const size_t first = st->table.n;
         int status = map_file(dir, file, listed_in, err);
         if (status == QUIRE_OK)
             status = checkpoint_add_safetensors(&st->table, file->bytes, file->n_bytes, i, file->name, err);
         if (status != QUIRE_OK)
             return status;
+        if (weight_map)
+            keep_assigned(st, i, first, weight_map);
     }
+    if (weight_map && st->table.entries && st->table.n == 0)
+        return index_check(st, weight_map, err); /* none is where the index says */
     return table_finish(st, err);
 }
 
@@ -231,7 +254,7 @@ static int open_index(struct checkpoint *st, const char *dir, const char *index_
     if (status == QUIRE_OK)
         status = list_shards(st, weight_map, err);
     if (status == QUIRE_OK)
-        status = open_files(st, dir, INDEX_FILE, err);
+        status = open_files(st, dir, weight_map, err);
     if (status == QUIRE_OK)
         status = index_check(st, weight_map, err);
     json_decref(index);
@@ -499,8 +522,8 @@ int checkpoint_find(const struct checkpoint *st, const char *name, struct checkp
 /* ---- the digest ------------------------------------------------------------------------------ */
 
 #define DIGEST_PIECE_BYTES 4096u
-#define DIGEST_MAX_PIECES 8u       /* of one tensor */
-#define DIGEST_ALL_PIECES 4096u    /* about so many in all: 16 MiB are hashed in 0.1 s */
+#define DIGEST_MAX_PIECES 8u /* of one tensor */
+#define DIGEST_ALL_PIECES 4096u /* about so many in all: 16 MiB are hashed in 0.1 s */
 
 static uint64_t digest_pieces(const struct checkpoint *st)
 {

@@ -187,6 +187,17 @@ static const char *copy_of_embeddings(const struct look *l, const struct checkpo
     return is_same ? "a copy of the embeddings" : NULL;
 }
 
+/* Whether a name of a file is the architecture's, or one of llama.cpp's that it kept. */
+static bool is_known(const struct look *l, const char *name)
+{
+    static const char *const of_gguf[] = {"blk.", "enc.", "dec.",       "token_", "position_embd", "output",
+                                          "cls",  "rope", "per_layer_", "altup_", "dense_"};
+    for (size_t i = 0; checkpoint_is_gguf(l->checkpoint) && i < sizeof of_gguf / sizeof *of_gguf; i++)
+        if (begins_with(name, of_gguf[i]))
+            return true;
+    return model_knows_name(l->desc, name);
+}
+
 static const char *known_extra(const struct look *l, const struct checkpoint_tensor *t)
 {
     const char *what = checkpoint_extra(t->name);
@@ -243,7 +254,7 @@ int weights_unused(const struct checkpoint *checkpoint, const struct model_desc 
         if (is_used(&l, t.name))
             continue;
         const char *what = known_extra(&l, &t);
-        if (!what && (checkpoint_is_gguf(checkpoint) || model_knows_name(desc, t.name))) {
+        if (!what && is_known(&l, t.name)) {
             if (!ignore)
                 return refuse(&l, &t, err);
             what = WEIGHTS_IGNORED;

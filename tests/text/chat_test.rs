@@ -125,6 +125,33 @@ fn hostile_templates_end() {
     assert!(failure(nested).contains("nested too deeply"));
 }
 
+/// One instruction can double a text: what a rendering builds is bounded, and so is the time for it.
+#[test]
+fn templates_that_build_too_much_fail() {
+    let begin = std::time::Instant::now();
+    for step in [
+        "ns.x ~ ns.x", "ns.x + ns.x", "'%s%s' % (ns.x, ns.x)", "ns.x * 2", "ns.x.replace('a', 'a' * 999)", "ns.x | replace('a', 'a' * 999)",
+        "[ns.x, ns.x] | join", "''.join([ns.x, ns.x])", "'%s%s' | format(ns.x, ns.x)", "'{}{}'.format(ns.x, ns.x)", "(ns.x ~ '\"') | tojson | tojson",
+        "[ns.x, ns.x] | string", "[ns.x, ns.x] | tojson", "ns.x | indent(ns.x, true)",
+        "ns.x.join(ns.x)", "ns.x | join(ns.x)", "ns.x | wordwrap(1, wrapstring=ns.x)", "(ns.x, ns.x) | pprint", "dict(a=ns.x, b=ns.x) | xmlattr",
+    ] {
+        let source = format!("{{% set ns = namespace(x='aaaa') %}}{{% for i in range(9999) %}}{{% set ns.x = {step} %}}{{% endfor %}}");
+        let said = failure(&source);
+        assert!(said.contains("too much text"), "{step}: {said}");
+    }
+    for source in [
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x }}",
+        "{% set ns = namespace(x=[1]) %}{% for i in range(60) %}{% set ns.x = [ns.x, ns.x] %}{% endfor %}{{ ns.x | tojson }}",
+        "{% macro m(x, n) %}{{ m(x ~ x, n + 1) if n < 99 }}{% endmacro %}{{ m('aaaa', 0) }}",
+        "{% set ns = namespace(x='aaaa') %}{% for i in range(99) %}{% set y %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = y %}{% endfor %}",
+    ] {
+        assert!(render(source, &user(), &json!({})).is_err(), "{source}");
+    }
+    assert!(begin.elapsed().as_secs() < 120, "{:?}", begin.elapsed());
+    // The next rendering has a budget of its own.
+    assert_eq!(render("{{ 'a' + 'b' }}", &user(), &json!({})).unwrap(), "ab");
+}
+
 /// On a thread whose stack is deep enough a template is rendered there, and is as safe.
 #[test]
 fn deep_stacks_are_used() {

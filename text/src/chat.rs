@@ -318,6 +318,7 @@ impl Templates {
             .get_template(name)
             .map_err(|e| Error::new(Status::Internal, one_line(&e)))?;
         let mut out = Bounded(Vec::new());
+        jinja::budget::start();
         if let Err(e) = template.render_captured_to(Value::from_pairs(variables), &mut out) {
             return Err(Error::invalid(render_failure(&e)));
         }

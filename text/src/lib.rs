@@ -52,6 +52,9 @@ mod sentencepiece_test;
 #[cfg(test)]
 #[path = "../../tests/text/snippets_test.rs"]
 mod snippets_test;
+#[cfg(test)]
+#[path = "../../tests/text/templates_test.rs"]
+mod templates_test;
 
 use std::ffi::{c_char, c_int, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;

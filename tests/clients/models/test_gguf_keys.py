@@ -98,6 +98,11 @@ def test_numbers_of_any_width(tmp_path, model):
     heads = struct.unpack_from("<I", Gguf(model).keys["qwen2.attention.head_count_kv"], 4)[0]
     for value in (array(5, [heads] * 4), struct.pack("<Ih", 3, heads), struct.pack("<Iq", 11, heads)):
         assert told(Gguf(model).write(copy, **{"qwen2.attention.head_count_kv": value}))[:2] == before
+    kinds = Gguf(model).keys["tokenizer.ggml.token_type"]
+    for key, value in (("tokenizer.ggml.add_bos_token", struct.pack("<IB", 0, 0)), ("tokenizer.ggml.add_bos_token", struct.pack("<Iq", 11, 0)),
+                       ("tokenizer.ggml.token_type", struct.pack("<II", 9, 4) + kinds[8:])):
+        assert told(Gguf(model).write(copy, **{key: value}))[:2] == before
+    assert "add_bos_token: must be true or false" in quire("generate", Gguf(model).write(copy, **{"tokenizer.ggml.add_bos_token": u32(2)}), "x").stderr
     theta, = struct.unpack_from("<f", Gguf(model).keys["qwen2.rope.freq_base"], 4)
     assert told(Gguf(model).write(copy, **{"qwen2.rope.freq_base": struct.pack("<Id", 12, theta)}))[:2] == before
     for value, says in ((array(5, [heads, heads + 1]), "a non-negative integer"), (struct.pack("<Iq", 11, -1), "a non-negative")):

@@ -7,7 +7,7 @@ import pytest
 
 from conftest import MODEL, ROOT
 from test_commands import quire
-from test_unused import changed, inspected
+from test_unused import changed, inspected, tensors_of
 
 GOLDENS = ROOT / "tests" / "goldens" / "models"
 
@@ -46,6 +46,16 @@ def test_tensors_at_odd_bytes(tmp_path):
 def test_tensors_at_even_bytes(tmp_path, model, n_bytes, is_copied):
     """F32 at a multiple of 2 is copied; what lies on its boundary is used in place."""
     assert (inspected(shifted(changed(tmp_path, GOLDENS / model), n_bytes))[1]["regrouped_bytes"] > 0) == is_copied
+
+
+@pytest.mark.parametrize("name", ["anything", "lm_head.weight", "model.layers.77.input_layernorm.weight"])
+def test_a_tensor_that_the_index_does_not_assign(tmp_path, name):
+    copy, shard = changed(tmp_path, MODEL, {name: ("F32", [1], bytes(4))}), "model-00001-of-00001.safetensors"
+    index = {"weight_map": dict.fromkeys(tensors_of(MODEL / "model.safetensors"), shard)}
+    (copy / "model.safetensors").rename(copy / shard)
+    (copy / "model.safetensors.index.json").write_text(json.dumps(index))
+    assert answer(copy) == answer(MODEL)
+    assert inspected(copy)[1]["unused_tensors"] == []
 
 
 @pytest.mark.parametrize("change", [

@@ -175,9 +175,13 @@ def test_gguf_tensors_that_are_not_used(tmp_path):
     weight = ["?", [4], 0, struct.pack("<4f", 1, 2, 3, 4)]
     for name, ours in (("blk.7.attn_norm.weight", "model.layers.7.input_layernorm.weight"), ("blk.0.attn_q_norm.weight", "model.layers.0.self_attn.q_norm.weight"),
                        ("blk.0.ffn_gate_inp.weight", "model.layers.0.mlp.gate.weight"), ("rope_factors_long.weight",) * 2,
-                       ("cls.output.weight",) * 2, ("blk.0.attn_q.scale", "model.layers.0.self_attn.q_proj.scale"), ("anything",) * 2):
+                       ("cls.output.weight",) * 2, ("blk.0.attn_q.scale", "model.layers.0.self_attn.q_proj.scale"), ("dense_2.weight",) * 2,
+                       ("blk.0.attn_q.weight.lora_a",) * 2, ("token_types.weight",) * 2, ("blk.0.unknown",) * 2):
         path = file.write(tmp_path / "more.gguf", [*file.tensors, [name, *weight[1:]]])
         must_refuse(path, ours)
         assert ours in refusal(path)
-    for name, what in (("blk.0.attn_rot_embd.weight", "rotary tables"), ("v.patch_embd.weight", "vision parts")):
+    for name, what in (("blk.0.attn_rot_embd.weight", "rotary tables"), ("v.patch_embd.weight", "vision parts"),
+                       ("anything", "unknown to this architecture"), ("nextn.pre_projection.weight", "unknown to this architecture")):
         must_take(file.write(tmp_path / "more.gguf", [*file.tensors, [name, *weight[1:]]]), what)
+    for dims, kind, size in (([0], 0, 0), ([3, 0], 0, 0), ([], 0, 4), ([1, 2, 3, 1], 0, 24), ([3], 26, 12), ([256], 16, 66)):
+        must_take(file.write(tmp_path / "more.gguf", [*file.tensors, ["anything", dims, kind, bytes(size)]]), "unknown to this architecture")

@@ -13,7 +13,7 @@
 static void check_tensor(const struct gguf_tensor *t, const uint8_t *data, size_t n)
 {
     if (t->data < data || t->data > data + n || t->n_bytes > (size_t)(data + n - t->data) || !gguf_type_name(t->type) ||
-        t->n_dims < 1 || t->n_dims > GGUF_MAX_DIMS || t->name[sizeof t->name - 1])
+        t->n_dims > GGUF_MAX_DIMS || t->name[sizeof t->name - 1])
         abort();
 }
 

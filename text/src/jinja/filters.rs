@@ -6,7 +6,8 @@ use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind, ValueOrKwargs};
 use minijinja::{filters, Environment, Error, ErrorKind, State};
 
 use super::arguments::{divide, Arguments};
-use super::methods::{capitalize, justify, title};
+use super::budget::{spend, MAX_TEXT};
+use super::methods::{capitalize, justify, replaced_bytes, title};
 use super::operations::integer;
 use super::printf::{printf, Values};
 use super::python::{strip_space, wrong, Digits};
@@ -40,6 +41,7 @@ pub fn add(environment: &mut Environment) {
     environment.add_filter("items", items);
     environment.add_filter("join", join);
     environment.add_filter("last", last);
+    environment.add_filter("list", |value: &Value| iterated(value).map(Value::from));
     environment.add_filter("max", |value: Value, args: Rest<ValueOrKwargs>| {
         extreme(&value, args, Ordering::Greater)
     });
@@ -69,6 +71,10 @@ pub fn add(environment: &mut Environment) {
         "sort",
         |state: &mut State, value: Value, args: Rest<ValueOrKwargs>| {
             let kwargs = named(args, &["reverse", "case_sensitive", "attribute"])?;
+            if kwargs.get::<Option<Value>>("attribute")?.is_none() {
+                let items = iterated(&value)?;
+                items.windows(2).try_for_each(|two| has_order(&two[0], &two[1]))?;
+            }
             filters::sort(state, value, kwargs)
         },
     );
@@ -218,6 +224,7 @@ fn indent(
         },
     };
     let source = text(value);
+    spend(replaced_bytes(&source, "\n", &unit).saturating_add(unit.len()))?;
     let mut out = String::with_capacity(source.len());
     for (i, line) in source.split('\n').enumerate() {
         if i > 0 {
@@ -309,6 +316,9 @@ fn python_int(text: &str, base: u32) -> Option<Value> {
 fn float(value: &Value, default: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
     let default = argument(default, &kwargs, "default")?.unwrap_or_else(|| Value::from(0.0));
     kwargs.assert_all_used()?;
+    if value.is_undefined() {
+        return Err(Error::from(ErrorKind::UndefinedError));
+    }
     Ok(to_float(value).map_or(default, Value::from))
 }
 
@@ -352,7 +362,11 @@ fn join(
             out.push_str(&separator);
         }
         out.push_str(&text(&by_attribute(item, attribute.as_ref())?));
+        if out.len() > MAX_TEXT {
+            break;
+        }
     }
+    spend(out.len())?;
     Ok(out)
 }
 
@@ -393,6 +407,20 @@ fn reverse(value: Value) -> Result<Value, Error> {
     }
 }
 
+/// Python orders numbers, strings and sequences, each among themselves.
+fn has_order(a: &Value, b: &Value) -> Result<(), Error> {
+    let class = |value: &Value| match value.kind() {
+        ValueKind::Bool | ValueKind::Number => Some(0),
+        ValueKind::String => Some(1),
+        ValueKind::Seq | ValueKind::Iterable => Some(2),
+        _ => None,
+    };
+    match (class(a), class(b)) {
+        (Some(a), Some(b)) if a == b => Ok(()),
+        _ => Err(wrong(format!("{} and {} have no order", a.kind(), b.kind()))),
+    }
+}
+
 /// The first of the largest or smallest items.
 fn extreme(value: &Value, args: Rest<ValueOrKwargs>, wanted: Ordering) -> Result<Value, Error> {
     let args = args.into_values();
@@ -408,6 +436,9 @@ fn extreme(value: &Value, args: Rest<ValueOrKwargs>, wanted: Ordering) -> Result
         };
         if let (Some(text), false) = (key.as_str(), case_sensitive) {
             key = Value::from(text.to_lowercase());
+        }
+        if let Some((_, best)) = &best {
+            has_order(best, &key)?;
         }
         if best
             .as_ref()
@@ -451,6 +482,7 @@ fn replace(
         .transpose()?;
     kwargs.assert_all_used()?;
     let (value, old, new) = (text(value), text(old), text(new));
+    spend(replaced_bytes(&value, &old, &new))?;
     Ok(match count.map(usize::try_from) {
         Some(Ok(n)) => value.replacen(&old, &new, n),
         _ => value.replace(&old, &new),
@@ -551,7 +583,10 @@ fn wrap(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     args.end()?;
     let width = usize::try_from(width).ok().filter(|width| *width > 0);
     let width = width.ok_or_else(|| wrong("wordwrap: the width must be above 0"))?;
-    Ok(wordwrap(&text(value), width, break_words, on_hyphens).join(end.as_deref().unwrap_or("\n")))
+    let lines = wordwrap(&text(value), width, break_words, on_hyphens);
+    let end = end.as_deref().unwrap_or("\n");
+    spend(lines.len().saturating_mul(end.len()))?;
+    Ok(lines.join(end))
 }
 
 fn xmlattr(value: &Value, autospace: Option<bool>) -> Result<Value, Error> {
@@ -591,6 +626,7 @@ fn dict(from: Option<Value>, kwargs: Kwargs) -> Result<Value, Error> {
         for item in from.try_iter()? {
             pairs.push(match from.kind() {
                 ValueKind::Map => (item.clone(), from.get_item(&item)?),
+                _ if iterated(&item)?.len() != 2 => return Err(wrong("dict: an item is no pair")),
                 _ => (item.get_item_by_index(0)?, item.get_item_by_index(1)?),
             });
         }

@@ -9,6 +9,7 @@ use minijinja_contrib::pycompat;
 use regex_syntax::hir::ClassUnicode;
 
 use super::arguments::Arguments;
+use super::budget::{spend, MAX_TEXT};
 use super::python::{is_space, strip, wrong};
 use super::repr::{class, contains, is_printable};
 
@@ -20,6 +21,10 @@ pub fn method(
     args: &[Value],
 ) -> Result<Value, Error> {
     let mut arguments = Arguments::new(args);
+    if let (Some(text), "replace", [old, new, ..]) = (value.as_str(), name, args) {
+        let (old, new) = (old.as_str().unwrap_or_default(), new.as_str().unwrap_or_default());
+        spend(replaced_bytes(text, old, new))?;
+    }
     let result = match value.kind() {
         ValueKind::String => string(value.as_str().unwrap_or_default(), name, &mut arguments)?,
         ValueKind::Seq => sequence(value, name, &mut arguments)?,
@@ -27,10 +32,18 @@ pub fn method(
         ValueKind::Number => number(value, name),
         _ => None,
     };
-    match result {
-        Some(result) => arguments.end().map(|()| result),
-        None => pycompat::unknown_method_callback(state, value, name, args),
-    }
+    let result = match result {
+        Some(result) => arguments.end().map(|()| result)?,
+        None => pycompat::unknown_method_callback(state, value, name, args)?,
+    };
+    spend(result.as_str().map_or(0, str::len)).map(|()| result)
+}
+
+/// The bytes of a text in which all of old becomes new.
+pub fn replaced_bytes(text: &str, old: &str, new: &str) -> usize {
+    let more = new.len().saturating_sub(old.len());
+    let n = if more == 0 { 0 } else { text.matches(old).count() };
+    text.len().saturating_add(n.saturating_mul(more))
 }
 
 fn string(text: &str, name: &str, args: &mut Arguments) -> Result<Option<Value>, Error> {
@@ -93,6 +106,9 @@ fn join(separator: &str, items: &Value) -> Result<String, Error> {
             out.push_str(separator);
         }
         out.push_str(text);
+        if out.len() > MAX_TEXT {
+            break;
+        }
     }
     Ok(out)
 }

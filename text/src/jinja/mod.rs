@@ -3,6 +3,7 @@
 pub mod python;
 
 mod arguments;
+pub mod budget;
 mod filters;
 mod lexer;
 mod methods;
@@ -35,6 +36,8 @@ pub fn environment() -> Result<Environment<'static>, Error> {
     environment.set_fuel(Some(FUEL));
     environment.set_unknown_method_callback(methods::method);
     environment.set_formatter(|out, state, value| {
+        // A block of `set` keeps what it outputs.
+        budget::spend(value.as_str().map_or(0, str::len))?;
         let plain = matches!(state.auto_escape(), AutoEscape::None) || value.is_safe();
         let written = match value.as_str() {
             Some(text) if plain => out.write_str(text),

@@ -4,25 +4,76 @@ use minijinja::value::{Kwargs, Rest, Tuple, Value, ValueKind, ValueOrKwargs};
 use minijinja::{Environment, Error, State};
 
 use super::arguments::divide;
+use super::budget::{spend, MAX_TEXT};
+use super::filters::escape_text;
 use super::printf::{printf, Values};
 use super::python::wrong;
 use super::repr::write_text;
 
 pub fn add(environment: &mut Environment) {
+    environment.add_function("__sum__", sum);
+    environment.add_filter("__spent__", counted);
     environment.add_function("__concat__", concat);
+    environment.add_function("__positive__", positive);
     environment.add_function("__modulo__", modulo);
     environment.add_function("__slice__", slice);
     environment.add_function("__iterated__", iterated);
     environment.add_function("__call__", call);
 }
 
+/// a + b + ...
+fn sum(state: &mut State, values: Rest<Value>) -> Result<Value, Error> {
+    let mut values = values.iter().cloned();
+    let first = values.next().unwrap_or_default();
+    let all = values.try_fold(first, |left, right| {
+        add_two(state, left, right).and_then(counted)
+    });
+    all.and_then(counted)
+}
+
+/// A text that is added to escaped text is escaped. What is neither text nor small numbers, the engine adds.
+fn add_two(state: &mut State, left: Value, right: Value) -> Result<Value, Error> {
+    if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
+        return Ok(match (left.is_safe(), right.is_safe()) {
+            (false, false) => Value::from([a, b].concat()),
+            (true, false) => Value::from_safe_string(a.to_owned() + &escape_text(b)),
+            (false, true) => Value::from_safe_string(escape_text(a) + b),
+            (true, true) => Value::from_safe_string([a, b].concat()),
+        });
+    }
+    let small = |value: &Value| value.as_i64().filter(|_| value.is_integer());
+    if let Some(n) = small(&left).zip(small(&right)).and_then(|(a, b)| a.checked_add(b)) {
+        return Ok(Value::from(n));
+    }
+    let operands = Value::from_pairs([("a", left), ("b", right)]);
+    state.env().compile_expression("a + b")?.eval(operands)
+}
+
+/// The value, when its text is within the budget.
+fn counted(value: Value) -> Result<Value, Error> {
+    let bytes = value.as_str().map_or(0, str::len);
+    spend(bytes).map(|()| value)
+}
+
+/// +a
+fn positive(value: Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::Number => Ok(value),
+        ValueKind::Bool => Ok(integer(i128::from(value.is_true()))),
+        kind => Err(wrong(format!("+ of {kind}"))),
+    }
+}
+
 /// a ~ b ~ ...
-fn concat(values: Rest<Value>) -> String {
+fn concat(values: Rest<Value>) -> Result<String, Error> {
     let mut out = String::new();
     for value in values.iter() {
         write_text(value, &mut out);
+        if out.len() > MAX_TEXT {
+            break;
+        }
     }
-    out
+    spend(out.len()).map(|()| out)
 }
 
 /// a % b: of a string, printf's formatting.
@@ -71,7 +122,6 @@ fn slice(value: Value, start: Value, stop: Value, step: Value) -> Result<Value, 
     let items: Vec<Value> = match (&chars, value.kind()) {
         (Some(_), _) => Vec::new(),
         (None, ValueKind::Seq | ValueKind::Iterable) => value.try_iter()?.collect(),
-        (None, ValueKind::Undefined) => return Ok(Value::UNDEFINED),
         (None, kind) => return Err(wrong(format!("{kind} cannot be sliced"))),
     };
     let len = chars.as_ref().map_or(items.len(), Vec::len) as i64;

@@ -4,6 +4,7 @@ use minijinja::value::{Value, ValueKind};
 use minijinja::Error;
 
 use super::arguments::MAX_WIDTH;
+use super::budget::{spend, MAX_TEXT};
 use super::python::wrong;
 use super::repr::{repr, text};
 
@@ -69,8 +70,12 @@ pub fn printf(pattern: &str, mut values: Values) -> Result<String, Error> {
     while let Some(at) = rest.find('%') {
         out.push_str(&rest[..at]);
         rest = conversion(&rest[at + 1..], &mut values, &mut out)?;
+        if out.len() > MAX_TEXT {
+            break;
+        }
     }
     out.push_str(rest);
+    spend(out.len())?;
     if !values.all_taken() {
         return Err(wrong(
             "not all arguments were converted by the format string",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use minijinja::value::{Kwargs, Object, ObjectRepr, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
+use super::budget::{spend, MAX_TEXT};
 use crate::python_json::is_word;
 
 /// JSON that comes in is at most 128 deep; a template can nest deeper.
@@ -117,6 +118,7 @@ pub fn tojson(
     };
     let mut out = String::new();
     dumps.write(value, 0, &mut out)?;
+    spend(out.len())?;
     Ok(out)
 }
 
@@ -136,6 +138,9 @@ impl Dumps {
     fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         if depth > MAX_DEPTH {
             return Err(wrong("tojson: the value is nested too deeply"));
+        }
+        if out.len() > MAX_TEXT {
+            return spend(out.len());
         }
         match value.kind() {
             ValueKind::None => out.push_str("null"),

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use minijinja::value::{Value, ValueKind};
 use regex_syntax::hir::{Class, ClassUnicode, HirKind};
 
+use super::budget::{spend, MAX_TEXT};
 use super::python::{float_repr, Digits};
 
 /// Values in each other; what is deeper prints as "...".
@@ -15,6 +16,8 @@ const MAX_DEPTH: usize = 256;
 pub fn text(value: &Value) -> String {
     let mut out = String::new();
     write_text(value, &mut out);
+    // The next output or operation fails.
+    let _ = spend(out.len());
     out
 }
 
@@ -30,6 +33,7 @@ pub fn write_text(value: &Value, out: &mut String) {
 pub fn repr(value: &Value) -> String {
     let mut out = String::new();
     write(value, 0, &mut out);
+    let _ = spend(out.len());
     out
 }
 
@@ -37,6 +41,7 @@ fn write(value: &Value, depth: usize, out: &mut String) {
     let is_number = value.is_integer() || value.downcast_object_ref::<Digits>().is_some();
     match value.kind() {
         _ if depth > MAX_DEPTH => out.push_str("..."),
+        _ if out.len() > MAX_TEXT => {}
         ValueKind::None => out.push_str("None"),
         ValueKind::Bool => out.push_str(if value.is_true() { "True" } else { "False" }),
         ValueKind::Undefined => out.push_str("Undefined"),
@@ -66,6 +71,9 @@ fn write_items(value: &Value, ends: (&str, &str), depth: usize, out: &mut String
     };
     out.push_str(ends.0);
     for (i, item) in items.enumerate() {
+        if out.len() > MAX_TEXT {
+            return;
+        }
         if i > 0 {
             out.push_str(", ");
         }

@@ -3,7 +3,11 @@
 //!
 //! - `a % b` formats where a is a string;
 //! - `a ~ b` writes floats and containers as Python does;
-//! - `a[i:j:k]` includes no element too many for a negative k;
+//! - `a[i:j:k]` includes no element too many for a negative k, and fails for what has no elements;
+//! - `a + b` escapes the text that is added to escaped text;
+//! - what `+`, `*` and filters make counts against the budget of text;
+//! - `+a` fails for what is no number;
+//! - a string has `\U0001f642` and lines that a backslash joins;
 //! - `for x in "text"` knows how long the text is, and refuses None;
 //! - macros receive `varargs` and `kwargs`, and a default may name an earlier parameter.
 //!
@@ -97,6 +101,32 @@ fn rewrite_tag(tag: &Tag, macros: &HashSet<&str>) -> Option<String> {
     Some(out)
 }
 
+/// A string without the two escapes that the engine does not know.
+fn push_string(text: &str, out: &mut String) {
+    let mut rest = text;
+    while let Some(at) = rest.find('\\') {
+        let (before, escape) = rest.split_at(at);
+        out.push_str(before);
+        let digits = escape.strip_prefix("\\U").and_then(|digits| digits.get(..8));
+        let code = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+        let skipped = match code.and_then(char::from_u32) {
+            // The character is itself no escape: a backslash or an end of the string would be.
+            Some(c) if !matches!(c, '\\' | '\'' | '"') => {
+                out.push(c);
+                10
+            }
+            _ if escape.starts_with("\\\n") => 2,
+            _ => {
+                let len = 1 + escape[1..].chars().next().map_or(0, char::len_utf8);
+                out.push_str(&escape[..len]);
+                len
+            }
+        };
+        rest = &escape[skipped..];
+    }
+    out.push_str(rest);
+}
+
 struct Parser<'a> {
     tokens: &'a [Token<'a>],
     at: usize,
@@ -119,7 +149,10 @@ impl<'a> Parser<'a> {
         let token = self.tokens.get(self.at)?;
         self.at += 1;
         out.push_str(token.space);
-        out.push_str(token.text);
+        match token.kind {
+            Kind::String => push_string(token.text, out),
+            _ => out.push_str(token.text),
+        }
         Some(token.text)
     }
 
@@ -292,7 +325,21 @@ impl<'a> Parser<'a> {
     }
 
     fn sum(&mut self) -> Option<String> {
-        self.chain(&["+", "-"], Parser::concat)
+        let mut out = self.concat()?;
+        loop {
+            if self.is("+") {
+                while self.is("+") {
+                    self.skip();
+                    out.push(',');
+                    out.push_str(&self.concat()?);
+                }
+                out = format!(" __sum__({out})");
+            } else if self.take_if("-", &mut out) {
+                out.push_str(&self.concat()?);
+            } else {
+                return Some(out);
+            }
+        }
     }
 
     fn concat(&mut self) -> Option<String> {
@@ -310,14 +357,18 @@ impl<'a> Parser<'a> {
 
     fn product(&mut self) -> Option<String> {
         let mut out = self.power()?;
+        let mut repeats = false;
         loop {
             if self.is("%") {
                 self.skip();
                 let right = self.power()?;
                 out = format!(" __modulo__({out},{right})");
             } else if self.is("*") || self.is("/") || self.is("//") {
+                repeats |= self.is("*");
                 self.take(&mut out)?;
                 out.push_str(&self.power()?);
+            } else if repeats {
+                return Some(format!(" __sum__({out})"));
             } else {
                 return Some(out);
             }
@@ -343,15 +394,22 @@ impl<'a> Parser<'a> {
 
     fn unary(&mut self) -> Option<String> {
         let mut out = String::new();
+        let mut has_plus = false;
         loop {
             if self.is("+") {
                 self.skip();
+                has_plus = true;
             } else if !self.take_if("-", &mut out) {
                 break;
             }
         }
         let primary = self.primary()?;
-        out.push_str(&self.postfix(primary)?);
+        let operand = self.postfix(primary)?;
+        if has_plus {
+            let _ = write!(out, " __positive__({operand})");
+        } else {
+            out.push_str(&operand);
+        }
         self.filters(out)
     }
 
@@ -426,18 +484,16 @@ impl<'a> Parser<'a> {
             }
         }
         self.take(&mut plain)?;
-        match ends.as_slice() {
-            [start, stop, Some(step)] => {
-                let end =
-                    |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
-                Some(format!(
-                    " __slice__({of},{},{},{step})",
-                    end(start),
-                    end(stop)
-                ))
-            }
-            _ => Some(of + &plain),
+        if !(2..=3).contains(&ends.len()) {
+            return Some(of + &plain);
         }
+        let mut out = format!(" __slice__({of}");
+        for i in 0..3 {
+            out.push(',');
+            out.push_str(ends.get(i).and_then(Option::as_deref).unwrap_or("none"));
+        }
+        out.push(')');
+        Some(out)
     }
 
     fn call(&mut self, of: String) -> Option<String> {
@@ -471,8 +527,10 @@ impl<'a> Parser<'a> {
 
     /// Filters, tests and calls behind an operand.
     fn filters(&mut self, mut out: String) -> Option<String> {
+        let mut filtered = false;
         loop {
             if self.is("|") {
+                filtered = true;
                 self.take(&mut out)?;
                 self.take(&mut out)?;
                 while self.take_if(".", &mut out) {
@@ -481,7 +539,12 @@ impl<'a> Parser<'a> {
                 if self.take_if("(", &mut out) {
                     self.arguments(&mut out)?;
                 }
-            } else if self.is("is") {
+                continue;
+            }
+            if std::mem::take(&mut filtered) {
+                out.push_str("|__spent__");
+            }
+            if self.is("is") {
                 self.test(&mut out)?;
             } else if self.is("(") {
                 out = self.call(out)?;

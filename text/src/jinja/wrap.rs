@@ -17,15 +17,15 @@ pub fn wordwrap(text: &str, width: usize, break_words: bool, on_hyphens: bool) -
 }
 
 fn wrap(line: &str, width: usize, break_words: bool, on_hyphens: bool) -> Vec<String> {
-    let mut chunks: Vec<Vec<char>> = chunks(line, on_hyphens);
-    chunks.reverse();
-    let is_blank = |chunk: &Vec<char>| chunk.iter().all(|c| is_space(*c));
+    let all = chunks(line, on_hyphens);
+    let mut chunks: Vec<&[char]> = all.iter().rev().map(Vec::as_slice).collect();
+    let is_blank = |chunk: &&[char]| chunk.iter().all(|c| is_space(*c));
     let mut lines = Vec::new();
     while !chunks.is_empty() {
         if !lines.is_empty() && chunks.last().is_some_and(is_blank) {
             chunks.pop();
         }
-        let mut taken: Vec<Vec<char>> = Vec::new();
+        let mut taken: Vec<&[char]> = Vec::new();
         let mut len = 0;
         while let Some(chunk) = chunks.pop_if(|chunk| len + chunk.len() <= width) {
             len += chunk.len();
@@ -34,9 +34,9 @@ fn wrap(line: &str, width: usize, break_words: bool, on_hyphens: bool) -> Vec<St
         if chunks.last().is_some_and(|chunk| chunk.len() > width) {
             if break_words {
                 let chunk = chunks.pop().unwrap_or_default();
-                let end = long_word_end(&chunk, width - len, on_hyphens);
-                taken.push(chunk[..end].to_vec());
-                chunks.push(chunk[end..].to_vec());
+                let end = long_word_end(chunk, width - len, on_hyphens);
+                taken.push(&chunk[..end]);
+                chunks.push(&chunk[end..]);
             } else if taken.is_empty() {
                 taken.extend(chunks.pop());
             }
