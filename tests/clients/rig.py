@@ -5,6 +5,7 @@ method the request is a GET.
 """
 
 import json
+import random
 import socket
 import time
 import typing
@@ -77,6 +78,12 @@ def wait_until(condition, what="what the test waits for", seconds=60):
 
 
 def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """Below the ports that the system gives to outgoing connections, one of which could take it before the server does."""
+    while True:
+        port = random.randrange(10000, 30000)
+        with socket.socket() as s:
+            try:
+                s.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
