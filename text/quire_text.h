@@ -110,10 +110,11 @@ void quire_detok_close(struct quire_detok *detok);
 void quire_text_digest(const struct quire_text *text, uint8_t sha256[32]);
 
 /* SHA-256 over the files that decide what quire_text_open(model_dir) gives, in the order tokenizer.json (without it
- * tokenizer.model, added_tokens.json), tokenizer_config.json, chat_template.jinja, special_tokens_map.json, then name
- * and text of each additional chat template by name (absent ones skipped, each preceded by its length as 8
- * little-endian bytes): a front end and an engine compare it in HELLO. Parses nothing, so that an engine without text
- * work need not open the tokenizer. Errors as quire_text_open()'s of reading. */
+ * tokenizer.model, added_tokens.json), tokenizer_config.json, chat_template.jinja, special_tokens_map.json, then the
+ * name and the text of each additional chat template, sorted by name. The function skips absent files, and hashes the
+ * length of each present one, as 8 little-endian bytes, before its content. A front end and an engine compare the
+ * digest in HELLO. The function parses nothing, so that an engine without text work need not open the tokenizer.
+ * Errors as quire_text_open()'s of reading. */
 int quire_text_identity(const char *model_dir, uint8_t sha256[32], struct quire_error *err);
 
 #endif

@@ -37,7 +37,7 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
 void model_tensor_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, uint32_t index,
                        bool bare, char out[MODEL_NAME_BYTES]);
 
-/* The next part of the tensor that a row is a part of, up or down in the tensor; NULL: there is none. */
+/* A tensor with several parts has a row for each. Return the row of the next part above or below, or NULL. */
 const struct model_tensor *model_part_above(const struct model_tensor *row);
 const struct model_tensor *model_part_below(const struct model_tensor *row);
 /* Whether a row of several matrices may have a tensor for each. */

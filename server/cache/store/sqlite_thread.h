@@ -36,7 +36,7 @@ int sqlite_thread_start(const char *path, struct key256 identity, uint64_t max_b
                         struct quire_error *err);
 /* Waits until jobs are done, for at most wait_ms. Afterwards only the two functions below may be called. */
 void sqlite_thread_stop(struct sqlite_thread *t, uint32_t wait_ms);
-/* The next item that never came back; NULL: there is none. The bytes that a lookup found are freed. */
+/* Returns the next item that the thread did not hand back, or NULL. Frees the bytes that a lookup found. */
 struct item *sqlite_thread_left(struct sqlite_thread *t);
 void sqlite_thread_free(struct sqlite_thread *t);
 

@@ -356,7 +356,7 @@ static size_t own_flags(struct kernels_options *o, struct cli_option *out)
         {.names = "sampling", .kind = CLI_STRING, .target = &shape->sampling, .value = "KIND",
          .help = "What rows of sample ask for: greedy, temperature, top_p or full (default): top_k 50, top_p 0.9, 5 logprobs."},
         {.names = "heads", .kind = CLI_STRING, .target = &shape->heads, .value = "Q/KV", .help = "Heads of queries and of KV: 32/8."},
-        {.names = "experts", .kind = CLI_STRING, .target = &shape->experts, .value = "E/USED", .help = "Experts, and those that a token uses: 64/8. Of a mixture of experts, --rows is of one."},
+        {.names = "experts", .kind = CLI_STRING, .target = &shape->experts, .value = "E/USED", .help = "Number of experts, and of those that a token uses: 64/8. --rows is then the number of rows of one expert."},
         {.names = "head-dim", .kind = CLI_U32, .target = &shape->head_dim, .max = 256, .value = "N", .help = "Of attention's heads."},
         {.names = "seqs", .kind = CLI_STRING, .target = &shape->seqs, .value = "LIST",
          .help = "Sequences of the step, COUNTxTOKENS@POSITION: 64x1@4096 decodes 64 with 4096 tokens behind each,\n"
