@@ -12,7 +12,7 @@
 # NVIDIA's compiler, which is installed if need be: no kernel may spill), clients (the real openai-python, raw sockets
 # and, for the page at /ui, Chromium against build/quire), asan (the same tests as release under AddressSanitizer and UBSan, but for
 # the cpu backend's kernels), tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default
-# 1, in wide 3, with --all 60), wide (the tests labelled so of all builds, which the other parts leave out; the kernels under
+# 1, in wide 3, with one seed; with --all 60, with new seeds), wide (the tests labelled so of all builds, which the other parts leave out; the kernels under
 # both sanitizers; the bundle for a machine with a GPU; no kernel for GPUs may grow by 3 %).
 #
 # The sample of a long matrix is drawn by a seed from the commit, so that each commit runs another and all run in time;
@@ -171,25 +171,29 @@ run_asan() { # leaks count as failures; a start-up allocation of the C library i
 
 run_tsan() { timed "tsan, build" quire_build tsan ON suite && run_ctest tsan; }
 
-fuzz_one() { # program seconds: what it says is in its log
+fuzz_one() { # program seconds seed: what it says is in its log
     local name=${1##*/}
+    [ "$3" = 0 ] || rm -rf "build-fuzz/corpus/$name" # what an earlier search found would change what this seed tries
     mkdir -p "build-fuzz/corpus/$name"
-    "$1" -max_total_time="$2" -rss_limit_mb=2048 -timeout=10 -max_len=65536 -print_final_stats=0 -verbosity=0 \
+    "$1" -max_total_time="$2" -seed="$3" -rss_limit_mb=2048 -timeout=10 -max_len=65536 -print_final_stats=0 -verbosity=0 \
         -artifact_prefix="build-fuzz/$name-" "build-fuzz/corpus/$name" "tests/fuzz/corpus/${name#fuzz_}" >"build-fuzz/$name.log" 2>&1 ||
         echo "$name"
 }
 export -f fuzz_one
 
+# The same inputs each time, so that a failure is due to the change under test. --all and QUIRE_FUZZ_SECONDS search with
+# another seed each time (0), and keep what they find.
 run_fuzz() { # [seconds of each target]
-    local seconds=${QUIRE_FUZZ_SECONDS:-$([ -n "$whole" ] && echo 60 || echo "${1:-1}")} targets bad name
+    local seconds=${QUIRE_FUZZ_SECONDS:-$([ -n "$whole" ] && echo 60 || echo "${1:-1}")} seed=1 targets bad name
+    [ -z "$whole${QUIRE_FUZZ_SECONDS:-}" ] || seed=0
     timed "fuzz, build" quire_build fuzz ON fuzzers
     targets=$(find build-fuzz/tests/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable | sort)
     if [ -z "$targets" ]; then tally "fuzz (there are no targets)" 0 1; return; fi
-    fuzz_all() { echo "$targets" | xargs -P "$(nproc)" -I{} bash -c "fuzz_one {} $seconds"; }
+    fuzz_all() { echo "$targets" | xargs -P "$(nproc)" -I{} bash -c "fuzz_one {} $seconds $seed"; }
     timed "fuzz, tests" fuzz_all >build-fuzz/failed
     bad=$(cat build-fuzz/failed)
     for name in $bad; do tail -30 "build-fuzz/$name.log" >&2; done
-    tally "fuzz, $seconds s each" $(($(echo "$targets" | grep -c .) - $(echo "$bad" | grep -c .))) "$(echo "$bad" | grep -c .)"
+    tally "fuzz, $seconds s each${bad:+: $(echo $bad)}" $(($(echo "$targets" | grep -c .) - $(echo "$bad" | grep -c .))) "$(echo "$bad" | grep -c .)"
 }
 
 # The tests that the other parts leave out, of every build; client tests are marked.

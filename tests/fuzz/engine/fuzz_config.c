@@ -52,8 +52,9 @@ static void check(const struct model_config *d)
     if (d->tokens.bos < -1 || d->tokens.bos >= d->vocab_size || !(d->ropes[0].attention_factor > 0.0))
         abort();
     model_inv_freq(d->ropes, inv_freq);
+    /* LongRoPE divides by factors of at least 0.001; everything else only lowers frequencies. */
     for (uint32_t i = 0; i < d->ropes[0].dim / 2; i++)
-        if (d->is_encoder ? inv_freq[i] != 0.0f : !(inv_freq[i] > 0.0f && inv_freq[i] <= 1.0f))
+        if (d->is_encoder ? inv_freq[i] != 0.0f : !(inv_freq[i] > 0.0f && inv_freq[i] <= 1001.0f))
             abort();
 }
 
