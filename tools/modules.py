@@ -73,6 +73,14 @@ MODULES = {
     "server/front/observe/": "base/ request/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/output/json_out.",
     "server/front/": "base/ request/ speculation/ text/ server/http/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/observe/"
                      " server/front/api/api_error. server/front/output/json_out. server/front/tools/",
+    # The gateway. Its lower modules know neither a request nor a connection; the rest joins them.
+    "server/gateway/file/": "base/",
+    "server/gateway/route/": "base/ server/gateway/file/",
+    "server/gateway/target/": "base/",
+    "server/gateway/remote/": "base/",
+    "server/gateway/account/": "base/ server/http/ server/front/api/api_error. server/front/output/json_out. server/gateway/file/",
+    "server/gateway/": "base/ request/ text/ server/http/ server/wire/ server/front/tenant/ server/front/api/api_error. server/front/output/json_out."
+                       " server/gateway/file/ server/gateway/route/ server/gateway/target/ server/gateway/remote/ server/gateway/account/",
     # The program. A part sees no private header of the engine, of the front end or of another part, and no tool.
     "app/": "base/ request/ engine/ app/command/",
     "app/command/": "base/",

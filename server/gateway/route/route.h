@@ -1,0 +1,42 @@
+/* Which model answers a request: by name, alias, a tenant's override, or a rule over its prompt. Pure: no clock, no
+ * state. `quire route explain` prints the same decision.
+ *
+ * The rule of complexity: a prompt is split at white space into words, and compared in lower case. Fewer than 50 words
+ * and a simple indicator ("what is", "define", "list", "name", "yes or no", "true or false"): simple. Else a complex
+ * indicator ("analyze", "compare", "evaluate", "synthesize", "explain in detail", "step by step", "comprehensive") or
+ * more than 200 words: complex. Else moderate. Indicators are found as parts of words too, as the rule was published.
+ */
+#ifndef QUIRE_GATEWAY_ROUTE_H
+#define QUIRE_GATEWAY_ROUTE_H
+
+#include "server/gateway/file/models_file.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum route_complexity { ROUTE_SIMPLE, ROUTE_MODERATE, ROUTE_COMPLEX };
+
+struct route_reading {
+    enum route_complexity complexity;
+    uint32_t n_words;
+    const char *indicator; /* static; NULL: none decided */
+};
+void route_read(const char *prompt, size_t n_bytes, struct route_reading *out);
+
+/* Milliseconds to the whole answer, as measured at the moment; 0: not known. */
+struct route_latencies {
+    uint32_t (*of)(void *context, uint32_t model);
+    void *context;
+};
+
+struct route_choice {
+    uint32_t model; /* has targets */
+    char why[96];   /* "name", "alias", "override", "complexity: simple (9 words, \"what is\")", "latency: 120 ms" */
+};
+/* asked: NULL or "" means the first model. prompt: the text of the last user message; used by rules only. tenant: a name,
+ * or NULL. Returns false if no model has the name. */
+bool route_choose(const struct gateway_config *config, const char *asked, size_t n_asked, const char *tenant,
+                  const char *prompt, size_t n_prompt, const struct route_latencies *latencies, struct route_choice *out);
+
+#endif
