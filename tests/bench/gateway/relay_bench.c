@@ -65,9 +65,10 @@ static void no_delay(int fd)
 static void make_replies(void)
 {
     static char body[BUFFER_BYTES];
-    size_t n = (size_t)snprintf(body, sizeof body,
-                                "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1,\"model\":\"null\","
-                                "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
+    size_t n = (size_t)snprintf(
+        body, sizeof body,
+        "{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion\",\"created\":1,\"model\":\"null\","
+        "\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
     for (int i = 0; i < N_TOKENS; i++)
         n += (size_t)snprintf(body + n, sizeof body - n, "word ");
     n += (size_t)snprintf(body + n, sizeof body - n,
@@ -75,21 +76,25 @@ static void make_replies(void)
                           "\"total_tokens\":%d}}",
                           N_TOKENS, N_TOKENS + 20);
     n_whole = (size_t)snprintf(whole, sizeof whole,
-                               "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", n, body);
-    n_stream = (size_t)snprintf(stream, sizeof stream,
-                                "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+                               "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", n,
+                               body);
+    n_stream = (size_t)snprintf(
+        stream, sizeof stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
     for (int i = 0; i <= N_TOKENS + 1; i++) {
         char event[512];
-        int m = i < N_TOKENS ? snprintf(event, sizeof event,
-                                        "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,"
-                                        "\"model\":\"null\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word \"},"
-                                        "\"finish_reason\":null}]}\n\n")
-                : i == N_TOKENS ? snprintf(event, sizeof event,
-                                           "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,"
-                                           "\"model\":\"null\",\"choices\":[],\"usage\":{\"prompt_tokens\":20,"
-                                           "\"completion_tokens\":%d,\"total_tokens\":%d}}\n\n",
-                                           N_TOKENS, N_TOKENS + 20)
-                                : snprintf(event, sizeof event, "data: [DONE]\n\n");
+        int m = i < N_TOKENS
+                    ? snprintf(event, sizeof event,
+                               "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,"
+                               "\"model\":\"null\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"word \"},"
+                               "\"finish_reason\":null}]}\n\n")
+                : i == N_TOKENS
+                    ? snprintf(event, sizeof event,
+                               "data: {\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,"
+                               "\"model\":\"null\",\"choices\":[],\"usage\":{\"prompt_tokens\":20,"
+                               "\"completion_tokens\":%d,\"total_tokens\":%d}}\n\n",
+                               N_TOKENS, N_TOKENS + 20)
+                    : snprintf(event, sizeof event, "data: [DONE]\n\n");
         n_stream += (size_t)snprintf(stream + n_stream, sizeof stream - n_stream, "%x\r\n%s\r\n", (unsigned)m, event);
     }
     n_stream += (size_t)snprintf(stream + n_stream, sizeof stream - n_stream, "0\r\n\r\n");
@@ -176,8 +181,9 @@ static uint32_t n_samples;
 
 static void ask(struct connection *c)
 {
-    static const char body[] = "{\"model\":\"null\",\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about the sea and the "
-                               "ships that sail on it, please.\"}],\"max_tokens\":200";
+    static const char body[] =
+        "{\"model\":\"null\",\"messages\":[{\"role\":\"user\",\"content\":\"Tell me about the sea and the "
+        "ships that sail on it, please.\"}],\"max_tokens\":200";
     char request[1024];
     const char *end = asks_stream ? ",\"stream\":true}" : "}";
     const int n = snprintf(request, sizeof request,
@@ -259,9 +265,10 @@ static int run_client(const char *port, int n_connections, double seconds)
     qsort(samples, n_samples, sizeof *samples, compare);
     if (n_samples == 0)
         give_up("no reply");
-    printf("{\"requests_per_s\": %.1f, \"n\": %u, \"p50_us\": %.1f, \"p90_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f}\n",
-           n_samples / took_s, n_samples, (double)samples[n_samples / 2], (double)samples[(uint64_t)n_samples * 90 / 100],
-           (double)samples[(uint64_t)n_samples * 99 / 100], (double)samples[n_samples - 1]);
+    printf(
+        "{\"requests_per_s\": %.1f, \"n\": %u, \"p50_us\": %.1f, \"p90_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f}\n",
+        n_samples / took_s, n_samples, (double)samples[n_samples / 2], (double)samples[(uint64_t)n_samples * 90 / 100],
+        (double)samples[(uint64_t)n_samples * 99 / 100], (double)samples[n_samples - 1]);
     return 0;
 }
 
