@@ -200,6 +200,7 @@ static void files_that_are_wrong(void **state)
         {"models: {a: [}\n", "f.yaml:1:14: is not YAML: "},
         {"models:\n\ta: 1\n", "is not YAML"},
         {"models: {a: \"x\\0y\"}\n", "f.yaml:1:13: a text has a control character"},
+        {"models: {a: \"\\x9b31m\"}\n", "f.yaml:1:13: a text has a control character"},
         {"models: {a: |\n  x\n}\n", "f.yaml:"},
         {"models: {a: [[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]}", "is nested more than 16 levels deep"},
         {"models: {a: \x01}\n", "f.yaml:1:13: is not YAML"},
