@@ -15,12 +15,13 @@
 
 static void the_models_file(void **state)
 {
-    static const char text[] = "models:\n"
-                               "  a: {targets: [{model: ./m, options: {x: 1, y: true}}, {url: 'http://h'}, {url: 'http://h'}],"
-                               " aliases: [b, c], fallback: [d], price_per_1k: {input: 1, output: 2}}\n"
-                               "  d: {targets: [{engine: 'unix:/e'}]}\n"
-                               "  e: {route: latency, among: [a, d]}\n"
-                               "overrides: {t: {a: d}}\n";
+    static const char text[] =
+        "models:\n"
+        "  a: {targets: [{model: ./m, options: {x: 1, y: true}}, {url: 'http://h'}, {url: 'http://h'}],"
+        " aliases: [b, c], fallback: [d], price_per_1k: {input: 1, output: 2}}\n"
+        "  d: {targets: [{engine: 'unix:/e'}]}\n"
+        "  e: {route: latency, among: [a, d]}\n"
+        "overrides: {t: {a: d}}\n";
     long n = 0;
     (void)state;
     for (;; n++) {
@@ -70,7 +71,8 @@ static void accounts(void **state)
 static void usage(void **state)
 {
     struct usage_table t = {.n = 0};
-    const struct ledger_usage_row row = {.organisation = "o", .tenant = "t", .key = "", .model = "m", .layer = "", .sums = {.cost = 1}};
+    const struct ledger_usage_row row = {
+        .organisation = "o", .tenant = "t", .key = "", .model = "m", .layer = "", .sums = {.cost = 1}};
     (void)state;
     fault_at(0);
     assert_false(usage_table_add(&t, &row));
@@ -83,7 +85,8 @@ static void usage(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_models_file), cmocka_unit_test(accounts), cmocka_unit_test(usage)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_models_file), cmocka_unit_test(accounts),
+                                       cmocka_unit_test(usage)};
     if (quire_hash_init() != QUIRE_OK)
         return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
