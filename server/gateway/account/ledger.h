@@ -1,8 +1,8 @@
 /* The accounts of a gateway: keys, budgets, usage. In a SQLite file, or in memory without one. Loop's thread; SQLite
  * writes happen on a thread of the ledger, so that no request waits for a disk.
  *
- * Amounts are picodollars (models_file.h). A day is a day of UTC. Keys are stored as hashes only; a key's text is told
- * once, when it is issued.
+ * Amounts are picodollars (models_file.h). A day is a day of UTC. Keys are stored as hashes only; the reply that
+ * issues a key is the only place that has its text.
  */
 #ifndef QUIRE_GATEWAY_LEDGER_H
 #define QUIRE_GATEWAY_LEDGER_H
@@ -39,7 +39,7 @@ void ledger_money(uint64_t picodollars, char out[LEDGER_MONEY_BYTES]);
 bool ledger_asks_key(const struct ledger *l);
 /* The account of a key; NULL: unknown, expired or revoked. */
 struct ledger_account *ledger_find(struct ledger *l, const char *key, int64_t now_s);
-/* For requests without a key, and for tenants of --tenants. */
+/* For requests without a key, and for tenants of --tenants. NULL: no memory, or 65,536 names. */
 struct ledger_account *ledger_tenant(struct ledger *l, const char *tenant);
 const char *ledger_tenant_name(const struct ledger_account *a);
 
