@@ -1,0 +1,44 @@
+/* The answers that POST /complete gave: an exact cache in memory. The answer that was used least recently is dropped first;
+ * a use renews an answer's time. Pure: the caller provides the time. Loop's thread.
+ */
+#ifndef QUIRE_GATEWAY_ANSWERS_H
+#define QUIRE_GATEWAY_ANSWERS_H
+
+#include "base/hash.h"
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define ANSWERS_MAX_ENTRIES 4096
+#define ANSWERS_MAX_BYTES ((size_t)64 << 20)
+#define ANSWERS_TTL_MS ((uint64_t)3600 * 1000)
+
+struct answers;
+
+struct answer {
+    const char *text; /* n bytes */
+    size_t n;
+    const char *model;      /* that answered */
+    uint64_t cost;          /* picodollars: what a hit saves */
+    uint64_t input, output; /* tokens */
+};
+
+struct answers_stats {
+    uint64_t n_entries, n_expired, n_bytes, n_evicted;
+};
+
+/* Limits of 0 are the values above. */
+int answers_open(uint32_t max_entries, size_t max_bytes, uint64_t ttl_ms, struct answers **out,
+                 struct quire_error *err);
+void answers_close(struct answers *a); /* NULL is allowed */
+
+/* Returns NULL if there is no answer, or its time is over. Borrowed until the next call. */
+const struct answer *answers_find(struct answers *a, const struct key256 *key, uint64_t now_ms);
+/* Copies it, in place of an answer with the same key. An answer larger than a quarter of the limit is not kept. */
+void answers_add(struct answers *a, const struct key256 *key, const struct answer *answer, uint64_t now_ms);
+/* Returns the number of answers that were removed. */
+uint64_t answers_clear(struct answers *a);
+struct answers_stats answers_stats(const struct answers *a, uint64_t now_ms);
+
+#endif
