@@ -79,8 +79,12 @@ MODULES = {
     "server/gateway/target/": "base/",
     "server/gateway/remote/": "base/",
     "server/gateway/account/": "base/ server/http/ server/front/api/api_error. server/front/output/json_out. server/gateway/file/",
+    "server/gateway/upstream_json.": "base/ text/",
+    "server/gateway/messages/": "base/ text/ server/http/ server/front/api/api_error. server/front/output/json_out. server/gateway/upstream_json.",
+    "server/gateway/batcher/": "base/ text/ server/front/output/json_out. server/gateway/upstream_json.",
     "server/gateway/": "base/ request/ text/ server/http/ server/wire/ server/front/tenant/ server/front/api/api_error. server/front/output/json_out."
-                       " server/gateway/file/ server/gateway/route/ server/gateway/target/ server/gateway/remote/ server/gateway/account/",
+                       " server/gateway/file/ server/gateway/route/ server/gateway/target/ server/gateway/remote/ server/gateway/account/"
+                       " server/gateway/upstream_json. server/gateway/messages/ server/gateway/batcher/",
     # The program. A part sees no private header of the engine, of the front end or of another part, and no tool.
     "app/": "base/ request/ engine/ app/command/",
     "app/command/": "base/",
