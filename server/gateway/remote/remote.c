@@ -193,7 +193,7 @@ static int set_timer(CURLM *multi, long ms, void *context)
 
 /* ---- what libcurl receives ------------------------------------------------------------------ */
 
-static size_t on_header(char *line, size_t size, size_t n, void *context)
+static size_t on_head_line(char *line, size_t size, size_t n, void *context)
 {
     struct remote_call *c = context;
     long status = 0;
@@ -258,7 +258,7 @@ static bool set_constants(struct remote_call *c)
            curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_PRIVATE, (void *)c) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why) == CURLE_OK &&
-           curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header) == CURLE_OK &&
+           curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_head_line) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_HEADERDATA, c) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_WRITEDATA, c) == CURLE_OK;
@@ -394,6 +394,14 @@ const char *remote_header(const struct remote_call *c, const char *name)
 {
     struct curl_header *header;
     return curl_easy_header(c->easy, name, 0, CURLH_HEADER, -1, &header) == CURLHE_OK ? header->value : NULL;
+}
+
+void remote_headers(const struct remote_call *c, void (*on_header)(void *context, const char *name, const char *value),
+                    void *context)
+{
+    struct curl_header *h = NULL;
+    while ((h = curl_easy_nextheader(c->easy, CURLH_HEADER, -1, h)))
+        on_header(context, h->name, h->value);
 }
 
 /* ---- outside the callbacks ------------------------------------------------------------------ */
