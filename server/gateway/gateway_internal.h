@@ -34,7 +34,5 @@ struct gateway {
 /* Calls relay_tick() in so many milliseconds, if no earlier call is due. */
 void gateway_wants_tick(struct gateway *g, uint32_t ms);
 
-/* ---- door.c ---- */
-extern const struct http_handler gateway_handler; /* its context is the gateway */
 
 #endif
