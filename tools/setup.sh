@@ -9,7 +9,7 @@
 # what it installs before it does, asks nothing, does nothing twice, and changes no setting. Other scripts
 # source it and call quire_setup; afterwards QUIRE_CARGO and QUIRE_RUSTC name the Rust tools to build with.
 
-QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libssl-dev libjansson-dev libsodium-dev libhwloc-dev libcurl4-openssl-dev libsqlite3-dev libhiredis-dev ca-certificates"
+QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev libssl-dev libjansson-dev libsodium-dev libhwloc-dev libcurl4-openssl-dev libsqlite3-dev libhiredis-dev libyaml-dev ca-certificates"
 # What the build uses where it is there: brought with the rest to a machine that lacks some of it, asked of no other.
 QUIRE_PACKAGES_optional="libedit-dev"
 QUIRE_PACKAGES_demo="curl jq"

@@ -1,5 +1,6 @@
 #include "app/command/cli.h"
 
+#include "base/encoding/distance.h"
 #include "base/encoding/number.h"
 #include "base/log.h"
 
@@ -47,30 +48,6 @@ static const struct cli_option *find(const struct cli_command *command, const ch
     return NULL;
 }
 
-/* Levenshtein distance, for "did you mean". Names are short enough for the array. */
-static unsigned distance(const char *a, size_t n, const char *b, size_t m)
-{
-    unsigned row[65];
-    if (n > 64 || m > 64)
-        return 64;
-    for (size_t j = 0; j <= m; j++)
-        row[j] = (unsigned)j;
-    for (size_t i = 1; i <= n; i++) {
-        unsigned diagonal = row[0];
-        row[0] = (unsigned)i;
-        for (size_t j = 1; j <= m; j++) {
-            unsigned best = diagonal + (a[i - 1] != b[j - 1]);
-            if (row[j] + 1 < best)
-                best = row[j] + 1;
-            if (row[j - 1] + 1 < best)
-                best = row[j - 1] + 1;
-            diagonal = row[j];
-            row[j] = best;
-        }
-    }
-    return row[m];
-}
-
 static size_t count_options(const struct cli_command *command)
 {
     size_t n = 0;
@@ -90,7 +67,7 @@ static int unknown(const struct cli_command *command, const char *name, size_t n
     unsigned best = 4;
     for (const struct cli_option *o = command->options; o->names; o++) {
         size_t m = strcspn(o->names, ",");
-        unsigned d = o->kind == CLI_GROUP ? 64 : distance(name, n, o->names, m);
+        unsigned d = o->kind == CLI_GROUP ? 64 : quire_distance(name, n, o->names, m);
         if (d < best) {
             best = d;
             near = o->names;

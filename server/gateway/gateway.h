@@ -36,6 +36,9 @@ struct gateway_options {
     struct gateway_private engines;
     bool log_requests;
     const char *version;
+    /* Without a first byte of an upstream server's reply, or in silence within it, an attempt has failed after so long; 0:
+     * never */
+    uint32_t upstream_timeout_ms;
 };
 
 /* Takes a hold of config. */
@@ -45,7 +48,8 @@ void gateway_close(struct gateway *g); /* NULL is allowed */
 uint16_t gateway_port(const struct gateway *g);
 /* Another configuration for requests from now on. Targets of the same kind and place keep their state. */
 int gateway_use(struct gateway *g, const struct gateway_config *config, struct quire_error *err);
-/* As front_drain(). */
+/* As front_drain() and front_cancel(). */
 void gateway_drain(struct gateway *g, void (*on_idle)(void *context), void *context);
+void gateway_cancel(struct gateway *g);
 
 #endif

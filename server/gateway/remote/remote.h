@@ -31,13 +31,15 @@ struct remote_request {
     size_t n_body;
     uint32_t connect_ms, first_byte_ms, silence_ms; /* timeouts; 0: none */
     uint64_t max_reply_bytes;
-    /* Makes the connection instead of libcurl: a connected, non-blocking socket; -1: failed. NULL: TCP. */
+    /* Makes the connection instead of libcurl: a connected, non-blocking socket; -1: failed. NULL: TCP. Connections are
+     * reused by calls with the same pool, a name of fewer than 100 bytes; then the host of the URL is not resolved. */
     int (*connect)(void *context);
     void *connect_context;
+    const char *pool;
 };
 
 struct remote_events {
-    /* The reply's head has arrived. remote_header() reads it from here to the end. */
+    /* The reply's head has arrived. remote_header() reads it from here to the end, on_end included. */
     void (*on_head)(void *context, int status);
     void (*on_body)(void *context, const char *bytes, size_t n);
     /* The last call; the call is freed afterwards. why: for logs. */
@@ -52,9 +54,12 @@ int remote_begin(struct remote *r, const struct remote_request *request, const s
                  void *context, struct remote_call **out, struct quire_error *err);
 /* No event comes any more. May be called from within on_head and on_body. */
 void remote_cancel(struct remote_call *call);
-/* Stops reading the reply while a client reads slowly; the upstream sees a full window. */
+/* Stops reading the reply while a client reads slowly; the upstream sees a full window. Silence is not counted then. */
 void remote_pause(struct remote_call *call, bool pause);
 /* A header of the reply; NULL: absent. */
 const char *remote_header(const struct remote_call *call, const char *name);
+/* Calls on_header for each header of the reply. */
+void remote_headers(const struct remote_call *call, void (*on_header)(void *context, const char *name, const char *value),
+                    void *context);
 
 #endif

@@ -5,6 +5,10 @@
  * and a simple indicator ("what is", "define", "list", "name", "yes or no", "true or false"): simple. Else a complex
  * indicator ("analyze", "compare", "evaluate", "synthesize", "explain in detail", "step by step", "comprehensive") or
  * more than 200 words: complex. Else moderate. Indicators are found as parts of words too, as the rule was published.
+ *
+ * The rule was published in Python, and the result is equal to Python's for every text: words end where str.split() ends
+ * them, at Unicode's white space too. Lower case matters for A-Z only, because no other character becomes a letter of an
+ * indicator (U+0130 becomes an i with a combining dot after it, which no indicator has). A byte that is not UTF-8 is part of a word.
  */
 #ifndef QUIRE_GATEWAY_ROUTE_H
 #define QUIRE_GATEWAY_ROUTE_H
@@ -37,6 +41,7 @@ struct route_choice {
 /* asked: NULL or "" means the first model. prompt: the text of the last user message; used by rules only. tenant: a name,
  * or NULL. Returns false if no model has the name. */
 bool route_choose(const struct gateway_config *config, const char *asked, size_t n_asked, const char *tenant,
-                  const char *prompt, size_t n_prompt, const struct route_latencies *latencies, struct route_choice *out);
+                  const char *prompt, size_t n_prompt, const struct route_latencies *latencies,
+                  struct route_choice *out);
 
 #endif

@@ -1,0 +1,167 @@
+#include "server/gateway/door.h"
+
+#include "server/front/api/api_error.h"
+#include "server/front/tenant/tenants.h"
+#include "server/gateway/lists.h"
+#include "server/gateway/relay/relay.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+/* A reply of the gateway's own. */
+struct own_route {
+    const char *path;
+    void (*start)(struct gateway *g, struct http_exchange *x);
+    bool is_open;   /* needs no key */
+    bool is_urgent; /* is answered without a connection slot */
+};
+
+static const struct own_route own_routes[] = {
+    {"/health", list_health, true, true},       {"/health/ready", list_health, true, true},
+    {"/health/live", list_live, true, true},    {"/ping", list_health, true, true},
+    {"/version", list_version, false, false},   {"/v1/models", list_models, false, false},
+    {"/metrics", list_metrics, false, true},    {"/gateway/targets", list_targets, false, false},
+    {"/v1/models/", list_model, false, false}, /* longer paths: a name may have slashes */
+};
+
+/* ---- keys ----------------------------------------------------------------------------------- */
+
+bool door_asks_key(const struct gateway *g)
+{
+    return tenants_ask_key(g->options.tenants) || ledger_asks_key(g->options.ledger);
+}
+
+/* The key of "Authorization: Bearer KEY" or of "x-api-key: KEY"; NULL if both are missing or differ. */
+static const char *key_of(const struct http_exchange *x)
+{
+    const char *value = http_header(x, "Authorization"), *other = http_header(x, "x-api-key");
+    if (http_header_differs(x, "Authorization") || http_header_differs(x, "x-api-key"))
+        return NULL;
+    if (!value || strncasecmp(value, "Bearer ", 7) != 0)
+        return other;
+    const char *bearer = value + 7 + strspn(value + 7, " ");
+    return other && strcmp(bearer, other) != 0 ? NULL : bearer;
+}
+
+struct visitor {
+    struct ledger_account *account;
+    struct tenant *tenant; /* NULL: a key of the ledger */
+};
+
+static bool identify(struct gateway *g, const struct http_exchange *x, struct visitor *v, struct api_error *e)
+{
+    *v = (struct visitor){0};
+    if (!door_asks_key(g)) {
+        v->tenant = tenants_at(g->options.tenants, 0);
+        v->account = ledger_tenant(g->options.ledger, v->tenant->name);
+        return true;
+    }
+    const char *key = key_of(x);
+    if (key && tenants_ask_key(g->options.tenants))
+        v->tenant = tenants_find(g->options.tenants, key);
+    if (v->tenant)
+        v->account = ledger_tenant(g->options.ledger, v->tenant->name);
+    else if (key)
+        v->account = ledger_find(g->options.ledger, key, (int64_t)time(NULL));
+    if (v->account)
+        return true;
+    return api_fail(e, 401, NULL, "invalid_api_key",
+                    "the API key is missing or wrong: send one key, as \"Authorization: Bearer KEY\" or "
+                    "as \"x-api-key: KEY\"");
+}
+
+/* ---- dispatch ------------------------------------------------------------------------------- */
+
+static const struct own_route *own_route(const char *path)
+{
+    size_t n = strlen(path);
+    for (size_t i = 0; i < sizeof own_routes / sizeof *own_routes; i++) {
+        const size_t prefix = strlen(own_routes[i].path);
+        const bool is_prefix = own_routes[i].path[prefix - 1] == '/';
+        if (is_prefix ? n > prefix && memcmp(path, own_routes[i].path, prefix) == 0
+                      : (n == prefix || (n == prefix + 1 && path[prefix] == '/')) &&
+                            memcmp(path, own_routes[i].path, prefix) == 0)
+            return &own_routes[i];
+    }
+    return NULL;
+}
+
+static bool is_get(const struct http_exchange *x)
+{
+    return strcmp(http_method(x), "GET") == 0 || strcmp(http_method(x), "HEAD") == 0;
+}
+
+static bool check_route(const struct http_exchange *x, const char **allow, struct api_error *e)
+{
+    const char *method = http_method(x), *path = http_path(x);
+    const bool is_own = own_route(path) != NULL, is_relayed = relay_has_path(path);
+    *allow = NULL;
+    if ((is_own && is_get(x)) || (is_relayed && strcmp(method, "POST") == 0))
+        return true;
+    if (!is_own && !is_relayed)
+        return api_fail(e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
+    *allow = is_own ? "GET, HEAD" : "POST";
+    return api_fail(e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", path, method);
+}
+
+/* Key, route and method are known before the body arrives: requests that fail these checks are rejected here. */
+static void on_head(void *context, struct http_exchange *x)
+{
+    struct gateway *g = context;
+    struct api_error e;
+    struct visitor visitor;
+    const char *allow;
+    const struct own_route *own = own_route(http_path(x));
+    if (!(own && own->is_open) && !identify(g, x, &visitor, &e)) {
+        api_error_reply(x, &e);
+        return;
+    }
+    if (check_route(x, &allow, &e))
+        return;
+    if (allow)
+        http_add_header(x, "Allow", allow);
+    api_error_reply(x, &e);
+}
+
+/* Health and metrics are answered whatever the load. */
+static bool is_urgent(void *context, const struct http_exchange *x)
+{
+    (void)context;
+    const struct own_route *own = own_route(http_path(x));
+    return own && own->is_urgent && is_get(x);
+}
+
+static void on_request(void *context, struct http_exchange *x)
+{
+    struct gateway *g = context;
+    struct api_error e;
+    struct visitor visitor;
+    const struct own_route *own = own_route(http_path(x));
+    if (own) {
+        own->start(g, x);
+        return;
+    }
+    if (g->draining) {
+        api_fail(&e, 503, NULL, "server_draining", "the server is shutting down");
+        e.retry_ms = 1000;
+    } else if (identify(g, x, &visitor, &e)) { /* the key may have been revoked since the head */
+        relay_begin(g, x, visitor.account, visitor.tenant);
+        return;
+    }
+    api_error_reply(x, &e);
+}
+
+static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)
+{
+    struct api_error e;
+    (void)context;
+    const char *code = status == 413 ? "request_too_large" : status == 429 ? "rate_limit_exceeded" : "invalid_request";
+    api_fail(&e, status, NULL, code, "%s", reason);
+    if (status == 503 || status == 429)
+        e.retry_ms = 1000;
+    api_error_reply(x, &e);
+}
+
+const struct http_handler gateway_handler = {on_head, is_urgent, on_request, on_bad};

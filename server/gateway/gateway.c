@@ -1,0 +1,153 @@
+#include "server/gateway/gateway.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "server/gateway/door.h"
+#include "server/gateway/gateway_internal.h"
+#include "server/gateway/probe.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#define BACKLOG 4096
+
+static struct timeval tv_of(uint32_t ms)
+{
+    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+}
+
+/* ---- events --------------------------------------------------------------------------------- */
+
+void gateway_wants_tick(struct gateway *g, uint32_t ms)
+{
+    const uint64_t at_ms = quire_now_ms() + ms;
+    const struct timeval tv = tv_of(ms);
+    if (g->tick_ms > 0 && g->tick_ms <= at_ms)
+        return;
+    g->tick_ms = at_ms;
+    event_add(g->tick, &tv);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *context)
+{
+    struct gateway *g = context;
+    (void)fd;
+    (void)what;
+    g->tick_ms = 0;
+    const uint32_t ms = relay_tick(g);
+    if (ms > 0)
+        gateway_wants_tick(g, ms);
+}
+
+static void on_bury(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    relay_bury(context);
+}
+
+static void on_probe(evutil_socket_t fd, short what, void *context)
+{
+    struct gateway *g = context;
+    const struct timeval tv = tv_of(PROBE_MS);
+    (void)fd;
+    (void)what;
+    probe_targets(g);
+    event_add(g->probe, &tv);
+}
+
+/* ---- opening and closing -------------------------------------------------------------------- */
+
+static int open_parts(struct gateway *g, const struct gateway_config *config, struct quire_error *err)
+{
+    const struct gateway_options *o = &g->options;
+    const struct timeval tv = tv_of(PROBE_MS);
+    g->tick = evtimer_new(g->base, on_tick, g);
+    g->bury = evtimer_new(g->base, on_bury, g);
+    g->probe = evtimer_new(g->base, on_probe, g);
+    if (!g->tick || !g->bury || !g->probe)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    event_add(g->probe, &tv);
+    int status = pool_open(config, NULL, &g->pool, err);
+    if (status == QUIRE_OK)
+        status = remote_open(g->base, &g->remote, err);
+    if (status == QUIRE_OK)
+        status = http_server_open(g->base, o->host, o->port, BACKLOG, o->limits, &gateway_handler, g, &g->http, err);
+    return status;
+}
+
+int gateway_open(struct event_base *base, const struct gateway_options *options, const struct gateway_config *config,
+                 struct gateway **out, struct quire_error *err)
+{
+    *out = NULL;
+    struct gateway *g = calloc(1, sizeof *g);
+    if (!g)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    g->base = base;
+    g->options = *options;
+    g->created = (int64_t)time(NULL);
+    TAILQ_INIT(&g->relays);
+    TAILQ_INIT(&g->ended);
+    retry_budget_init(&g->retries);
+    int status = open_parts(g, config, err);
+    if (status != QUIRE_OK) {
+        gateway_close(g);
+        return status;
+    }
+    http_server_use_tls(g->http, options->tls);
+    if (!door_asks_key(g) && !http_server_is_local(g->http))
+        quire_log(QUIRE_LOG_WARN, "gateway",
+                  "every client that reaches %s port %u may use the models, because no key is required: use --api-key, "
+                  "--tenants or quire keys, or leave --host at 127.0.0.1",
+                  options->host ? options->host : "0.0.0.0", http_server_port(g->http));
+    *out = g;
+    return QUIRE_OK;
+}
+
+void gateway_close(struct gateway *g)
+{
+    if (!g)
+        return;
+    http_server_close(g->http); /* ends the relays of its exchanges */
+    relay_bury(g);
+    if (g->pool)
+        probes_end(g);
+    remote_close(g->remote);
+    pool_release(g->pool);
+    if (g->tick)
+        event_free(g->tick);
+    if (g->bury)
+        event_free(g->bury);
+    if (g->probe)
+        event_free(g->probe);
+    free(g);
+}
+
+uint16_t gateway_port(const struct gateway *g)
+{
+    return http_server_port(g->http);
+}
+
+int gateway_use(struct gateway *g, const struct gateway_config *config, struct quire_error *err)
+{
+    struct pool *pool;
+    int status = pool_open(config, g->pool, &pool, err);
+    if (status != QUIRE_OK)
+        return status;
+    probes_end(g); /* they belong to the old pool's targets */
+    pool_release(g->pool);
+    g->pool = pool;
+    return QUIRE_OK;
+}
+
+void gateway_drain(struct gateway *g, void (*on_idle)(void *context), void *context)
+{
+    g->draining = true;
+    http_server_on_idle(g->http, on_idle, context);
+    http_server_drain(g->http);
+}
+
+void gateway_cancel(struct gateway *g)
+{
+    relay_end_all(g, "the server is shutting down, and the request was not done in the time that was left");
+}

@@ -1,0 +1,314 @@
+#include "server/gateway/relay/attempt.h"
+
+#include "server/gateway/account/ledger.h"
+#include "server/gateway/relay/verdict.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define MAX_REPLY_BYTES ((uint64_t)64 << 20)
+#define MAX_ERROR_BYTES 65536 /* of an error's body */
+#define MAX_HELD_BYTES 262144 /* of a stream before its first token */
+#define CONNECT_MS 5000
+#define MAX_URL 2048
+
+/* ---- the request ---------------------------------------------------------------------------- */
+
+static bool is_engine(const struct attempt *a)
+{
+    return a->settings->kind != GATEWAY_TARGET_URL;
+}
+
+/* An upstream server's url ends where OpenAI's paths begin, mostly in /v1. Other paths are beside it. */
+static void put_url(const struct attempt *a, const char *path, char url[MAX_URL])
+{
+    if (is_engine(a)) {
+        snprintf(url, MAX_URL, "http://localhost%s", path);
+        return;
+    }
+    size_t n = strlen(a->settings->place);
+    if (strncmp(path, "/v1/", 4) == 0)
+        path += 3;
+    else if (n > 3 && strcmp(a->settings->place + n - 3, "/v1") == 0)
+        n -= 3;
+    snprintf(url, MAX_URL, "%.*s%s", (int)n, a->settings->place, path);
+}
+
+/* Header lines in one buffer, each with its NUL. */
+struct lines {
+    struct buffer text;
+    size_t at[16];
+    size_t n;
+};
+
+static void put_line(struct lines *l, const char *name, const char *value)
+{
+    if (!value || l->n == sizeof l->at / sizeof *l->at)
+        return;
+    l->at[l->n++] = l->text.n;
+    buffer_append(&l->text, name, strlen(name));
+    buffer_append(&l->text, ": ", 2);
+    buffer_append(&l->text, value, strlen(value) + 1);
+}
+
+/* An engine's front end knows the client's key: it is its tenant and its cache domain. An upstream server never sees it. */
+static void put_headers(const struct attempt *a, const struct http_exchange *x, struct lines *l)
+{
+    static const char *const for_engines[] = {"Authorization", "x-api-key", "cache-control", "x-quire-deadline-ms",
+                                              "x-quire-trace"};
+    static const char *const for_all[] = {"traceparent", "tracestate"};
+    put_line(l, "Content-Type", "application/json");
+    put_line(l, "x-request-id", http_request_id(x));
+    for (size_t i = 0; i < sizeof for_all / sizeof *for_all; i++)
+        put_line(l, for_all[i], http_header(x, for_all[i]));
+    for (size_t i = 0; i < sizeof for_engines / sizeof *for_engines && is_engine(a); i++)
+        put_line(l, for_engines[i], http_header(x, for_engines[i]));
+    if (is_engine(a) || !a->settings->key)
+        return;
+    char bearer[1024];
+    snprintf(bearer, sizeof bearer, "Bearer %s", a->settings->key);
+    put_line(l, "Authorization", bearer);
+}
+
+static int connect_engine(void *context)
+{
+    struct attempt *a = context;
+    return a->g->options.engines.connect ? a->g->options.engines.connect(a->g->options.engines.context, a->settings)
+                                         : -1;
+}
+
+/* ---- the reply ------------------------------------------------------------------------------ */
+
+/* Ends the attempt. The owner may free the attempt's owner in on_end. */
+static void end(struct attempt *a, enum remote_end how, const char *why)
+{
+    struct attempt_end out = {.reply = &a->reply};
+    struct verdict_reply r = {.status = a->status,
+                              .end = how,
+                              .why = why,
+                              .wrong = a->why,
+                              .retry_after = a->call ? remote_header(a->call, "Retry-After") : NULL,
+                              .target = a->settings->name,
+                              .is_engine = is_engine(a)};
+    if (!a->is_events && how == REMOTE_WHOLE && a->status > 0) {
+        events_read(a->reply.data ? a->reply.data : "", a->reply.n, &r.facts, &a->usage);
+        if (a->status == 200 && (!r.facts.is_json || r.facts.is_error))
+            snprintf(a->why, sizeof a->why, "%s%.200s",
+                     r.facts.is_json ? "an error with status 200: " : "its reply is not a JSON object",
+                     r.facts.is_json ? r.facts.message : "");
+    }
+    verdict_of(&r, &out);
+    a->has_ended = true;
+    a->events->on_end(a->context, &out);
+}
+
+/* Ends the attempt now, because of what arrived. */
+static void give_up(struct attempt *a, enum remote_end how, const char *why)
+{
+    struct remote_call *call = a->call;
+    end(a, how, why); /* reads the call's headers */
+    a->call = NULL;
+    remote_cancel(call);
+}
+
+static void on_head(void *context, int status)
+{
+    struct attempt *a = context;
+    const char *type = remote_header(a->call, "Content-Type"), *layer = remote_header(a->call, "x-quire-cache");
+    a->status = status;
+    a->is_events = status == 200 && type && strncasecmp(type, "text/event-stream", 17) == 0;
+    if (layer && is_engine(a))
+        snprintf(a->layer, sizeof a->layer, "%s", layer);
+    if (a->is_events && !a->request->is_stream)
+        snprintf(a->why, sizeof a->why, "it sent a stream that was not requested");
+}
+
+/* Appends an event with the request's cost in its usage. */
+static void put_with_cost(struct attempt *a, const char *name, const char *data, size_t n, const struct events_facts *facts)
+{
+    struct buffer with = {0};
+    attempt_put_cost(a, data, n, facts, &with);
+    events_put(&a->reply, name, with.data, with.n);
+    a->reply.failed |= with.failed;
+    buffer_free(&with);
+}
+
+static bool on_event(void *context, const char *data, size_t n, const char *name)
+{
+    struct attempt *a = context;
+    struct events_facts facts;
+    events_read(data, n, &facts, &a->usage);
+    if (!facts.is_json && !facts.is_done) {
+        snprintf(a->why, sizeof a->why, "its stream has an event that is not JSON");
+        return false;
+    }
+    if (facts.is_error) {
+        snprintf(a->why, sizeof a->why, "%.250s", facts.message);
+        return false;
+    }
+    a->is_done |= facts.is_done || facts.has_finish;
+    a->has_token |= facts.has_token;
+    a->n_events += facts.has_token;
+    if (facts.is_usage_only && a->adds_usage)
+        return true;
+    if (facts.n_usage > 0 && a->model->price.is_set && strcmp(name, "message_start") != 0)
+        put_with_cost(a, name, data, n, &facts);
+    else
+        events_put(&a->reply, name, data, n);
+    return true;
+}
+
+/* Passes on what is held, once the first token came. */
+static void pass(struct attempt *a)
+{
+    if (a->reply.n > 0)
+        a->events->on_text(a->context, a->reply.data, a->reply.n);
+    buffer_clear(&a->reply);
+}
+
+static void on_events(struct attempt *a, const char *bytes, size_t n)
+{
+    struct quire_error err;
+    if (!a->why[0] && events_push(&a->splitter, bytes, n, on_event, a, &err) != QUIRE_OK)
+        snprintf(a->why, sizeof a->why, "its stream cannot be read: %.200s", err.text);
+    if (!a->why[0] && !a->has_token && a->reply.n > MAX_HELD_BYTES)
+        snprintf(a->why, sizeof a->why, "its stream has %u bytes and no token", MAX_HELD_BYTES);
+    if (a->reply.failed)
+        snprintf(a->why, sizeof a->why, "out of memory");
+    if (a->has_token || a->is_done)
+        pass(a);
+    if (a->why[0])
+        give_up(a, REMOTE_INVALID, a->why);
+}
+
+static void on_body(void *context, const char *bytes, size_t n)
+{
+    struct attempt *a = context;
+    if (a->is_events) {
+        on_events(a, bytes, n);
+        return;
+    }
+    if (a->status != 200 && a->reply.n + n > MAX_ERROR_BYTES)
+        n = MAX_ERROR_BYTES - a->reply.n;
+    if (a->reply.n + n > MAX_REPLY_BYTES)
+        give_up(a, REMOTE_INVALID, "it is larger than 64 MiB");
+    else if (buffer_append(&a->reply, bytes, n) != QUIRE_OK)
+        give_up(a, REMOTE_INVALID, "out of memory");
+}
+
+static void on_end(void *context, enum remote_end how, const char *why)
+{
+    struct attempt *a = context;
+    if (a->is_events && how == REMOTE_WHOLE && !a->is_done)
+        snprintf(a->why, sizeof a->why, "its stream ended before the end of the answer");
+    if (a->is_events && a->is_done)
+        how = REMOTE_WHOLE; /* the answer is complete, however the connection ended */
+    if (a->is_events && how == REMOTE_WHOLE && !a->why[0])
+        pass(a);
+    end(a, how, why);
+    a->call = NULL;
+}
+
+/* ---- public --------------------------------------------------------------------------------- */
+
+void attempt_put_cost(const struct attempt *a, const char *data, size_t n, const struct events_facts *facts,
+                      struct buffer *out)
+{
+    char money[LEDGER_MONEY_BYTES];
+    const struct ledger_usage usage = {
+        .input = a->usage.input, .cached_input = a->usage.cached_input, .output = a->usage.output};
+    const size_t end_at = facts->usage_at + facts->n_usage - 1; /* the brace */
+    ledger_money(attempt_is_cached(a) ? 0 : ledger_cost(&a->model->price, &usage), money);
+    buffer_append(out, data, end_at);
+    buffer_append(out, ",\"cost\":", 8);
+    buffer_append(out, money, strlen(money));
+    buffer_append(out, data + end_at, n - end_at);
+}
+
+bool attempt_is_cached(const struct attempt *a)
+{
+    return strcmp(a->layer, "exact") == 0 || strcmp(a->layer, "semantic") == 0;
+}
+
+bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_request *request,
+                   const struct pool_model *model, uint32_t i, const struct attempt_events *events, void *context,
+                   struct api_error *e)
+{
+    static const struct remote_events calls = {on_head, on_body, on_end};
+    const struct relay_body *b = request->body;
+    const struct gateway_target *target = &model->model->targets[i];
+    const char *headers[16];
+    char url[MAX_URL], pool[40];
+    struct lines lines = {0};
+    struct quire_error err;
+    a->g = g;
+    a->events = events;
+    a->context = context;
+    a->model = model->model;
+    a->settings = target;
+    a->request = b;
+    a->adds_usage = b->is_stream && !b->wants_usage && (b->api == RELAY_CHAT || b->api == RELAY_COMPLETIONS);
+    const char *name = target->kind == GATEWAY_TARGET_URL && target->upstream_model ? target->upstream_model
+                                                                                    : a->model->name;
+    const struct relay_target_body how = {.model = name, .adds_usage = a->adds_usage, .max_tokens = a->model->max_tokens};
+    relay_body_write(b, &how, &a->body);
+    put_url(a, request->path, url);
+    snprintf(pool, sizeof pool, "target %p", (const void *)model->targets[i]); /* the same after a reload */
+    put_headers(a, request->x, &lines);
+    for (size_t k = 0; k < lines.n; k++)
+        headers[k] = lines.text.data + lines.at[k];
+    const uint32_t timeout_ms = is_engine(a) ? 0 : g->options.upstream_timeout_ms;
+    const struct remote_request q = {.method = "POST",
+                                     .url = url,
+                                     .headers = headers,
+                                     .n_headers = lines.n,
+                                     .body = a->body.data,
+                                     .n_body = a->body.n,
+                                     .connect_ms = CONNECT_MS,
+                                     .first_byte_ms = timeout_ms,
+                                     .silence_ms = timeout_ms,
+                                     .connect = is_engine(a) ? connect_engine : NULL,
+                                     .connect_context = a,
+                                     .pool = pool};
+    bool good = !a->body.failed && !lines.text.failed;
+    if (!good)
+        api_no_memory(e);
+    else if (remote_begin(g->remote, &q, &calls, a, &a->call, &err) != QUIRE_OK)
+        good = api_fail(e, 502, NULL, "upstream_unreachable", "target %.60s: %.200s", target->name, err.text);
+    buffer_free(&lines.text);
+    return good;
+}
+
+void attempt_cancel(struct attempt *a)
+{
+    if (a->call && !a->has_ended)
+        remote_cancel(a->call);
+    a->call = NULL;
+}
+
+void attempt_free(struct attempt *a)
+{
+    attempt_cancel(a);
+    buffer_free(&a->body);
+    buffer_free(&a->reply);
+    events_free(&a->splitter);
+    *a = (struct attempt){0};
+}
+
+static bool begins(const char *name, const char *with)
+{
+    return strncasecmp(name, with, strlen(with)) == 0;
+}
+
+static void copy_header(void *context, const char *name, const char *value)
+{
+    if (begins(name, "x-quire-") || begins(name, "x-ratelimit-"))
+        http_add_header(context, name, value);
+}
+
+void attempt_headers(const struct attempt *a, struct http_exchange *x)
+{
+    if (is_engine(a) && a->call)
+        remote_headers(a->call, copy_header, x);
+}

@@ -1,0 +1,54 @@
+/* A models file: it is taken and consistent, or the error says where and why in plain text. */
+#include "fuzz.h"
+
+#include "server/gateway/file/models_parse.h"
+#include "server/gateway/route/route.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t no_latency(void *context, uint32_t model)
+{
+    (void)context, (void)model;
+    return 0;
+}
+
+/* Every model ends at one that has targets. */
+static void check(const struct gateway_config *config)
+{
+    const struct route_latencies latencies = {no_latency, NULL};
+    if (config->n_models == 0 || config->n_models > GATEWAY_MAX_MODELS)
+        abort();
+    for (size_t i = 0; i < config->n_models; i++) {
+        const struct gateway_model *m = &config->models[i];
+        struct route_choice choice;
+        if (models_file_find(config, m->name, strlen(m->name)) != m)
+            abort();
+        if (!route_choose(config, m->name, strlen(m->name), "t", "What is it?", 11, &latencies, &choice) ||
+            choice.model >= config->n_models || config->models[choice.model].n_targets == 0)
+            abort();
+        for (uint32_t j = 0; j < m->n_fallback; j++)
+            if (m->fallback[j] >= config->n_models)
+                abort();
+        for (size_t j = 0; j < m->n_targets; j++)
+            if (!m->targets[j].name || !m->targets[j].place || m->targets[j].weight == 0)
+                abort();
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    const struct gateway_config *config;
+    struct quire_error err = {.text = ""};
+    if (models_file_parse((const char *)data, n, "f", &config, &err) == QUIRE_OK) {
+        check(config);
+        models_file_release(config);
+        return 0;
+    }
+    if (strncmp(err.text, "f:", 2) != 0)
+        abort();
+    for (const char *c = err.text; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            abort();
+    return 0;
+}
