@@ -38,8 +38,7 @@ static void drop(struct answers *a, struct entry *entry)
     free(entry);
 }
 
-int answers_open(uint32_t max_entries, size_t max_bytes, uint64_t ttl_ms, struct answers **out,
-                 struct quire_error *err)
+int answers_open(uint32_t max_entries, size_t max_bytes, uint64_t ttl_ms, struct answers **out, struct quire_error *err)
 {
     struct answers *a = calloc(1, sizeof *a);
     *out = a;

@@ -19,8 +19,8 @@ struct answers;
 struct answer {
     const char *text; /* n bytes */
     size_t n;
-    const char *model;      /* that answered */
-    uint64_t cost;          /* picodollars: what a hit saves */
+    const char *model; /* that answered */
+    uint64_t cost; /* picodollars: what a hit saves */
     uint64_t input, output; /* tokens */
 };
 

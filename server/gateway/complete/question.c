@@ -39,8 +39,9 @@ bool question_read(struct question *q, const char *body, size_t n, struct api_er
         return api_fail_status(e, status, NULL);
     bool ok = quire_value_kind(quire_doc_root(doc)) == QUIRE_OBJECT ||
               api_fail(e, 400, NULL, "invalid_value", "the body must be a JSON object");
-    ok = ok && read_text(doc, "prompt", &q->prompt, &q->n_prompt, e) && read_text(doc, "model", &q->model, &n_model, e) &&
-         read_bool(doc, "use_cache", &q->use_cache, e) && read_bool(doc, "stream", &q->is_stream, e);
+    ok = ok && read_text(doc, "prompt", &q->prompt, &q->n_prompt, e) &&
+         read_text(doc, "model", &q->model, &n_model, e) && read_bool(doc, "use_cache", &q->use_cache, e) &&
+         read_bool(doc, "stream", &q->is_stream, e);
     quire_doc_close(doc);
     return ok && (q->prompt || api_bad(e, "prompt", "is missing"));
 }
@@ -71,8 +72,8 @@ bool question_query(struct question *q, const char *query, struct api_error *e)
     *q = (struct question){.is_stream = true};
     if (!query_has_only(query, names, 3))
         return api_fail(e, 400, NULL, "invalid_value", "the query may have prompt, model and sentences only");
-    bool ok = query_text(query, "prompt", &q->prompt, &q->n_prompt, e) && query_text(query, "model", &q->model, &n, e) &&
-              query_text(query, "sentences", &sentences, &n, e);
+    bool ok = query_text(query, "prompt", &q->prompt, &q->n_prompt, e) &&
+              query_text(query, "model", &q->model, &n, e) && query_text(query, "sentences", &sentences, &n, e);
     if (ok && sentences && strcmp(sentences, "0") != 0 && strcmp(sentences, "1") != 0)
         ok = api_bad(e, "sentences", "must be 0 or 1");
     q->in_sentences = sentences && sentences[0] == '1';
