@@ -19,10 +19,10 @@ struct own_route {
 };
 
 static const struct own_route own_routes[] = {
-    {"/health", list_health, true, true},       {"/health/ready", list_health, true, true},
-    {"/health/live", list_live, true, true},    {"/ping", list_health, true, true},
-    {"/version", list_version, false, false},   {"/v1/models", list_models, false, false},
-    {"/metrics", list_metrics, false, true},    {"/gateway/targets", list_targets, false, false},
+    {"/health", list_health, true, true},      {"/health/ready", list_health, true, true},
+    {"/health/live", list_live, true, true},   {"/ping", list_health, true, true},
+    {"/version", list_version, false, false},  {"/v1/models", list_models, false, false},
+    {"/metrics", list_metrics, false, true},   {"/gateway/targets", list_targets, false, false},
     {"/v1/models/", list_model, false, false}, /* longer paths: a name may have slashes */
 };
 

@@ -1,6 +1,5 @@
 #include "server/gateway/gateway.h"
 
-#include "base/clock.h"
 #include "base/log.h"
 #include "server/gateway/door.h"
 #include "server/gateway/gateway_internal.h"
@@ -17,16 +16,6 @@ static struct timeval tv_of(uint32_t ms)
 }
 
 /* ---- events --------------------------------------------------------------------------------- */
-
-void gateway_wants_tick(struct gateway *g, uint32_t ms)
-{
-    const uint64_t at_ms = quire_now_ms() + ms;
-    const struct timeval tv = tv_of(ms);
-    if (g->tick_ms > 0 && g->tick_ms <= at_ms)
-        return;
-    g->tick_ms = at_ms;
-    event_add(g->tick, &tv);
-}
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
 {

@@ -30,9 +30,8 @@ struct gateway {
     bool draining;
 };
 
-/* ---- gateway.c ---- */
+/* ---- tick.c ---- */
 /* Calls relay_tick() in so many milliseconds, if no earlier call is due. */
 void gateway_wants_tick(struct gateway *g, uint32_t ms);
-
 
 #endif

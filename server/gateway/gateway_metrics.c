@@ -151,7 +151,8 @@ void list_metrics(struct gateway *g, struct http_exchange *x)
     put_counter(&o, p, "generated_tokens_total", "Generated tokens, as the targets report them.",
                 offsetof(struct pool_counts, n_output));
     put_money(&o, p, "cost_dollars_total", "Cost of the requests.", offsetof(struct pool_counts, cost));
-    put_money(&o, p, "saved_dollars_total", "Cost that cached answers have saved.", offsetof(struct pool_counts, saved));
+    put_money(&o, p, "saved_dollars_total", "Cost that cached answers have saved.",
+              offsetof(struct pool_counts, saved));
     put_targets(&o, p);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);

@@ -72,7 +72,8 @@ void list_model(struct gateway *g, struct http_exchange *x)
         put_model(&o, g, id, m->name);
         reply_json(x, 200, &o);
     } else {
-        api_fail(&e, 404, "model", "model_not_found", "the model '%.200s' does not exist: GET /v1/models lists all", id);
+        api_fail(&e, 404, "model", "model_not_found", "the model '%.200s' does not exist: GET /v1/models lists all",
+                 id);
         api_error_reply(x, &e);
     }
     free(id);

@@ -125,7 +125,8 @@ static bool open_model(struct pool_model *m, const struct pool *before)
     return true;
 }
 
-int pool_open(const struct gateway_config *config, const struct pool *before, struct pool **out, struct quire_error *err)
+int pool_open(const struct gateway_config *config, const struct pool *before, struct pool **out,
+              struct quire_error *err)
 {
     struct pool *p = *out = calloc(1, sizeof *p);
     if (!p)

@@ -56,7 +56,8 @@ struct pool {
 };
 
 /* Takes a hold of config. before: the pool whose targets continue, or NULL. *out has one holder. QUIRE_NO_MEMORY. */
-int pool_open(const struct gateway_config *config, const struct pool *before, struct pool **out, struct quire_error *err);
+int pool_open(const struct gateway_config *config, const struct pool *before, struct pool **out,
+              struct quire_error *err);
 struct pool *pool_hold(struct pool *p);
 void pool_release(struct pool *p); /* NULL is allowed */
 struct pool_target *pool_target_hold(struct pool_target *t);

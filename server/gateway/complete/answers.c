@@ -20,7 +20,7 @@ struct answers {
     size_t max_bytes, n_bytes;
     uint64_t ttl_ms, n_evicted;
     struct id_map by_key; /* by the first eight bytes of a key: a second key with the same ones replaces the first */
-    TAILQ_HEAD(entry_list, entry) entries; /* the most recently used is first */
+    TAILQ_HEAD(entry_list, entry) entries; /* the least recently used is first */
 };
 
 static uint64_t id_of(const struct key256 *key)
@@ -72,7 +72,7 @@ const struct answer *answers_find(struct answers *a, const struct key256 *key, u
         return NULL;
     entry->expires_ms = now_ms + a->ttl_ms;
     TAILQ_REMOVE(&a->entries, entry, link);
-    TAILQ_INSERT_HEAD(&a->entries, entry, link);
+    TAILQ_INSERT_TAIL(&a->entries, entry, link);
     return &entry->answer;
 }
 
@@ -93,7 +93,7 @@ static struct entry *entry_new(const struct key256 *key, const struct answer *an
 
 void answers_add(struct answers *a, const struct key256 *key, const struct answer *answer, uint64_t now_ms)
 {
-    struct entry *before = entry_of(a, key), *entry, *last;
+    struct entry *before = entry_of(a, key), *entry, *first;
     if (answer->n > a->max_bytes / 4 || !(entry = entry_new(key, answer)))
         return;
     if (before)
@@ -103,11 +103,11 @@ void answers_add(struct answers *a, const struct key256 *key, const struct answe
         free(entry);
         return;
     }
-    TAILQ_INSERT_HEAD(&a->entries, entry, link);
+    TAILQ_INSERT_TAIL(&a->entries, entry, link);
     a->n_bytes += entry->n_bytes;
-    while ((last = TAILQ_LAST(&a->entries, entry_list)) != entry &&
+    while ((first = TAILQ_FIRST(&a->entries)) != entry &&
            (a->n_bytes > a->max_bytes || a->by_key.n > a->max_entries)) {
-        drop(a, last);
+        drop(a, first);
         a->n_evicted++;
     }
 }

@@ -125,7 +125,8 @@ static void on_head(void *context, int status)
 }
 
 /* Appends an event with the request's cost in its usage. */
-static void put_with_cost(struct attempt *a, const char *name, const char *data, size_t n, const struct events_facts *facts)
+static void put_with_cost(struct attempt *a, const char *name, const char *data, size_t n,
+                          const struct events_facts *facts)
 {
     struct buffer with = {0};
     attempt_put_cost(a, data, n, facts, &with);
@@ -251,7 +252,8 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
     a->adds_usage = b->is_stream && !b->wants_usage && (b->api == RELAY_CHAT || b->api == RELAY_COMPLETIONS);
     const char *name = target->kind == GATEWAY_TARGET_URL && target->upstream_model ? target->upstream_model
                                                                                     : a->model->name;
-    const struct relay_target_body how = {.model = name, .adds_usage = a->adds_usage, .max_tokens = a->model->max_tokens};
+    const struct relay_target_body how = {
+        .model = name, .adds_usage = a->adds_usage, .max_tokens = a->model->max_tokens};
     relay_body_write(b, &how, &a->body);
     put_url(a, request->path, url);
     snprintf(pool, sizeof pool, "target %p", (const void *)model->targets[i]); /* the same after a reload */

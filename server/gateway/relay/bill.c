@@ -89,8 +89,16 @@ static void write_log(const struct relay *r, const struct bill *b, const struct 
     size_t n = 0;
     const struct gateway_model *model = r->candidates.n > 0 ? candidates_model(r)->model : NULL;
     ledger_money(b->cost, money);
-#define TEXT(key_, value) fields[n++] = (struct quire_log_field){.key = key_, .text = value}
-#define NUMBER(key_, value) fields[n++] = (struct quire_log_field){.key = key_, .number = (double)(value)}
+#define TEXT(key_, value) \
+    fields[n++] = (struct quire_log_field) \
+    { \
+        .key = key_, .text = value \
+    }
+#define NUMBER(key_, value) \
+    fields[n++] = (struct quire_log_field) \
+    { \
+        .key = key_, .number = (double)(value) \
+    }
     TEXT("request_id", r->request_id);
     TEXT("tenant", ledger_tenant_name(r->account));
     TEXT("route", r->path);
@@ -127,7 +135,8 @@ static void end_limits(struct relay *r, const struct bill *b)
 
 void bill_end(struct relay *r, const struct attempt *a, int status, const struct api_error *e)
 {
-    struct bill b = {.usage = usage_of(r, a), .seconds = (double)(quire_now_us() - r->begun_us) / 1e6, .status = status};
+    struct bill b = {
+        .usage = usage_of(r, a), .seconds = (double)(quire_now_us() - r->begun_us) / 1e6, .status = status};
     struct pool_counts *counts = r->candidates.n > 0 ? candidates_model(r)->counts : NULL;
     if (counts) {
         const struct gateway_model *model = candidates_model(r)->model;

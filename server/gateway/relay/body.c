@@ -40,8 +40,8 @@ static bool append_content(struct buffer *o, struct quire_value content)
     if (quire_value_kind(content) != QUIRE_ARRAY)
         return false;
     for (struct quire_value rest = content, part; quire_value_next(&rest, NULL, &part);) {
-        const struct quire_value inner =
-            quire_value_kind(part) == QUIRE_OBJECT ? quire_value_member(part, "text") : part;
+        const struct quire_value inner = quire_value_kind(part) == QUIRE_OBJECT ? quire_value_member(part, "text")
+                                                                                : part;
         if (quire_value_kind(inner) != QUIRE_STRING)
             continue;
         if (found)
@@ -90,8 +90,10 @@ static uint64_t integer(struct quire_value v)
 static void read_limit(struct relay_body *b, const struct quire_doc *doc)
 {
     static const char *const names[][2] = {
-        [RELAY_CHAT] = {"max_completion_tokens", "max_tokens"}, [RELAY_COMPLETIONS] = {"max_tokens", NULL},
-        [RELAY_RESPONSES] = {"max_output_tokens", NULL},        [RELAY_MESSAGES] = {"max_tokens", NULL},
+        [RELAY_CHAT] = {"max_completion_tokens", "max_tokens"},
+        [RELAY_COMPLETIONS] = {"max_tokens", NULL},
+        [RELAY_RESPONSES] = {"max_output_tokens", NULL},
+        [RELAY_MESSAGES] = {"max_tokens", NULL},
         [RELAY_OTHER] = {NULL, NULL},
     };
     for (size_t i = 0; i < 2 && names[b->api][i]; i++) {

@@ -35,12 +35,12 @@ struct relay_body {
     size_t inside; /* behind the opening brace */
     bool is_empty; /* {} */
     bool has_options; /* stream_options is an object with members */
-    char *asked;   /* the model's name, owned; NULL: absent or null */
+    char *asked; /* the model's name, owned; NULL: absent or null */
     size_t n_asked;
-    char *prompt;  /* the text of the last user message, owned; NULL: none, or nobody asked for it */
+    char *prompt; /* the text of the last user message, owned; NULL: none, or nobody asked for it */
     size_t n_prompt;
     bool is_stream, wants_usage; /* wants_usage: of a stream, the client said include_usage */
-    uint64_t n_max_tokens;       /* 0: not set */
+    uint64_t n_max_tokens; /* 0: not set */
     const char *max_tokens_name; /* static; the field that is set, else the one to set; NULL: the API has none */
     uint64_t n_choices;
 };
@@ -51,9 +51,9 @@ bool relay_body_read(struct relay_body *b, enum relay_api api, char *text, size_
 void relay_body_free(struct relay_body *b);
 
 struct relay_target_body {
-    const char *model;    /* the name that the target knows */
-    bool adds_usage;      /* stream_options.include_usage is set to true */
-    uint32_t max_tokens;  /* is set if the request sets none; 0: nothing */
+    const char *model; /* the name that the target knows */
+    bool adds_usage; /* stream_options.include_usage is set to true */
+    uint32_t max_tokens; /* is set if the request sets none; 0: nothing */
 };
 /* Appends the body for a target. Out of memory: out->failed. */
 void relay_body_write(const struct relay_body *b, const struct relay_target_body *how, struct buffer *out);

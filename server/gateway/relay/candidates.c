@@ -57,8 +57,8 @@ bool candidates_find(struct relay *r, struct api_error *e)
         not_found(r, e);
         return false;
     }
-    const struct gateway_model *asked =
-        r->body.n_asked > 0 ? models_file_find(config, r->body.asked, r->body.n_asked) : &config->models[0];
+    const struct gateway_model *asked = r->body.n_asked > 0 ? models_file_find(config, r->body.asked, r->body.n_asked)
+                                                            : &config->models[0];
     memcpy(r->candidates.why, choice.why, sizeof r->candidates.why);
     add(&r->candidates, choice.model);
     add_fallbacks(r, &config->models[choice.model]);
@@ -79,7 +79,7 @@ bool candidates_next(struct relay *r, const char *why)
         return false;
     struct pool_model *from = candidates_model(r);
     from->counts->n_fallbacks++;
-    snprintf(c->why, sizeof c->why, "fallback from %.50s: %.30s", from->model->name, why);
+    snprintf(c->why, sizeof c->why, "fallback from %.48s: %.28s", from->model->name, why);
     c->at++;
     r->tried = 0;
     return true;

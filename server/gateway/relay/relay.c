@@ -223,8 +223,7 @@ static int choose_target(struct relay *r)
 {
     for (;;) {
         struct pool_model *m = candidates_model(r);
-        const int i =
-            target_choose(m->states, (uint32_t)m->model->n_targets, r->tried, quire_now_ms(), &m->turn);
+        const int i = target_choose(m->states, (uint32_t)m->model->n_targets, r->tried, quire_now_ms(), &m->turn);
         if (i >= 0 || !candidates_next(r, why_next(r)))
             return i;
     }

@@ -39,7 +39,8 @@ static void no_reply(const struct verdict_reply *r, struct attempt_end *out)
     out->result = r->end == REMOTE_UNREACHED ? ATTEMPT_UNREACHED : ATTEMPT_FAILED;
     switch (r->end) {
     case REMOTE_UNREACHED:
-        api_fail(&out->e, 502, NULL, "upstream_unreachable", "target %.60s cannot be reached: %.200s", r->target, r->why);
+        api_fail(&out->e, 502, NULL, "upstream_unreachable", "target %.60s cannot be reached: %.200s", r->target,
+                 r->why);
         break;
     case REMOTE_TIMEOUT:
         api_fail(&out->e, 504, NULL, "upstream_timeout", "target %.60s: %.200s", r->target, r->why);
@@ -50,8 +51,9 @@ static void no_reply(const struct verdict_reply *r, struct attempt_end *out)
         break;
     case REMOTE_WHOLE:
     case REMOTE_CUT:
-        api_fail(&out->e, 502, NULL, "upstream_cut", "target %.60s ended the connection before the end of its reply%s%.150s",
-                 r->target, r->why[0] ? ": " : "", r->why);
+        api_fail(&out->e, 502, NULL, "upstream_cut",
+                 "target %.60s ended the connection before the end of its reply%s%.150s", r->target,
+                 r->why[0] ? ": " : "", r->why);
         break;
     }
 }
@@ -70,13 +72,16 @@ static void refused(const struct verdict_reply *r, struct attempt_end *out)
         api_fail(&out->e, r->status, NULL, own_code(r->facts.code), "%s", said);
         out->e.retry_ms = retry_ms(r->retry_after);
     } else if (r->status >= 300 && r->status < 400) {
-        api_fail(&out->e, 502, NULL, "upstream_redirect", "target %.60s redirects with status %d, which is not followed: "
-                 "correct its url", r->target, r->status);
+        api_fail(&out->e, 502, NULL, "upstream_redirect",
+                 "target %.60s redirects with status %d, which is not followed: "
+                 "correct its url",
+                 r->target, r->status);
     } else if (r->status == 401 || r->status == 403) {
         api_fail(&out->e, 502, NULL, "upstream_unauthorized",
                  "target %.60s refuses the gateway's key with status %d: %s", r->target, r->status, said);
     } else if (r->status >= 500 || !r->facts.is_error) {
-        api_fail(&out->e, 502, NULL, "upstream_error", "target %.60s failed with status %d: %s", r->target, r->status, said);
+        api_fail(&out->e, 502, NULL, "upstream_error", "target %.60s failed with status %d: %s", r->target, r->status,
+                 said);
     } else {
         out->result = is_too_long(&r->facts) ? ATTEMPT_TOO_LONG : ATTEMPT_REJECTED;
         api_fail(&out->e, r->status, NULL, "upstream_rejected", "%s", said);

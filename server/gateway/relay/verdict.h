@@ -9,14 +9,14 @@
 #include "server/gateway/remote/remote.h"
 
 struct verdict_reply {
-    int status;             /* 0: no head arrived */
+    int status; /* 0: no head arrived */
     enum remote_end end;
-    const char *why;        /* of a call that did not end whole */
-    const char *wrong;      /* the first thing wrong with what arrived; "" */
+    const char *why; /* of a call that did not end whole */
+    const char *wrong; /* the first thing wrong with what arrived; "" */
     const char *retry_after; /* the header, or NULL */
     struct events_facts facts; /* of a body that was read; zeroed otherwise */
-    const char *target;     /* its name, for messages */
-    bool is_engine;         /* our own front end: its errors pass as they are */
+    const char *target; /* its name, for messages */
+    bool is_engine; /* our own front end: its errors pass as they are */
 };
 
 /* Sets out->result, out->status, out->e and out->retry_ms. */

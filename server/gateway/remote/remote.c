@@ -3,6 +3,7 @@
 #include "base/clock.h"
 
 #include <curl/curl.h>
+#include <event2/event_struct.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,7 +161,8 @@ static int set_socket(CURL *easy, curl_socket_t fd, int what, void *context, voi
 {
     struct remote *r = context;
     struct watch *w = assigned;
-    const short events = (short)(EV_PERSIST | (what & CURL_POLL_IN ? EV_READ : 0) | (what & CURL_POLL_OUT ? EV_WRITE : 0));
+    const short events = (short)(EV_PERSIST | (what & CURL_POLL_IN ? EV_READ : 0) |
+                                 (what & CURL_POLL_OUT ? EV_WRITE : 0));
     (void)easy;
     if (w)
         event_del(&w->event);
@@ -310,8 +312,8 @@ static bool set_request(struct remote_call *c, const struct remote_request *q)
     else
         good = good && curl_easy_setopt(e, CURLOPT_HTTPGET, 1L) == CURLE_OK;
     const char *usual = has_body ? "POST" : "GET";
-    good = good && curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, strcmp(q->method, usual) == 0 ? NULL : q->method) ==
-                       CURLE_OK;
+    good = good &&
+           curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, strcmp(q->method, usual) == 0 ? NULL : q->method) == CURLE_OK;
     /* libcurl asks for a socket of a path, whose name keeps the pools apart. */
     good = good && curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, q->connect ? q->pool : NULL) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, q->connect ? open_socket : NULL) == CURLE_OK &&

@@ -59,7 +59,7 @@ void remote_pause(struct remote_call *call, bool pause);
 /* A header of the reply; NULL: absent. */
 const char *remote_header(const struct remote_call *call, const char *name);
 /* Calls on_header for each header of the reply. */
-void remote_headers(const struct remote_call *call, void (*on_header)(void *context, const char *name, const char *value),
-                    void *context);
+void remote_headers(const struct remote_call *call,
+                    void (*on_header)(void *context, const char *name, const char *value), void *context);
 
 #endif

@@ -34,7 +34,8 @@ static bool is_freer(const struct target_state *a, const struct target_state *b)
     return a->outstanding * b->weight < b->outstanding * a->weight;
 }
 
-int target_choose(const struct target_state *const *targets, uint32_t n, uint64_t tried, uint64_t now_ms, uint32_t *turn)
+int target_choose(const struct target_state *const *targets, uint32_t n, uint64_t tried, uint64_t now_ms,
+                  uint32_t *turn)
 {
     int best = -1;
     if (n == 0 || n > MAX_TARGETS)
@@ -100,7 +101,8 @@ static void note(struct target_state *t, bool failed)
 
 static bool must_open(const struct target_state *t)
 {
-    return t->n_in_a_row >= TARGET_TRIP_AFTER || (t->n_results == TARGET_RESULTS && n_failures(t) * 2 >= TARGET_RESULTS);
+    return t->n_in_a_row >= TARGET_TRIP_AFTER ||
+           (t->n_results == TARGET_RESULTS && n_failures(t) * 2 >= TARGET_RESULTS);
 }
 
 static void answered(struct target_state *t, bool is_trial, uint32_t latency_ms)
