@@ -2,6 +2,7 @@
 
 #include "server/front/api/api_error.h"
 #include "server/front/tenant/tenants.h"
+#include "server/gateway/complete/complete.h"
 #include "server/gateway/lists.h"
 #include "server/gateway/relay/relay.h"
 
@@ -72,6 +73,12 @@ static bool identify(struct gateway *g, const struct http_exchange *x, struct vi
                     "as \"x-api-key: KEY\"");
 }
 
+/* Browsers send the page's origin: a page that is open in a browser on this machine is no admin. */
+static bool is_admin(const struct gateway *g, const struct http_exchange *x, const struct visitor *v)
+{
+    return door_asks_key(g) ? v->tenant && v->tenant->admin : http_from_loopback(x) && !http_header(x, "origin");
+}
+
 /* ---- dispatch ------------------------------------------------------------------------------- */
 
 static const struct own_route *own_route(const char *path)
@@ -97,12 +104,13 @@ static bool check_route(const struct http_exchange *x, const char **allow, struc
 {
     const char *method = http_method(x), *path = http_path(x);
     const bool is_own = own_route(path) != NULL, is_relayed = relay_has_path(path);
+    const char *service = complete_method(path);
     *allow = NULL;
-    if ((is_own && is_get(x)) || (is_relayed && strcmp(method, "POST") == 0))
+    if ((service && strcmp(method, service) == 0) || (is_own && is_get(x)) || (is_relayed && strcmp(method, "POST") == 0))
         return true;
-    if (!is_own && !is_relayed)
+    if (!is_own && !is_relayed && !service)
         return api_fail(e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
-    *allow = is_own ? "GET, HEAD" : "POST";
+    *allow = is_own ? "GET, HEAD" : service ? service : "POST";
     return api_fail(e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", path, method);
 }
 
@@ -147,6 +155,10 @@ static void on_request(void *context, struct http_exchange *x)
         api_fail(&e, 503, NULL, "server_draining", "the server is shutting down");
         e.retry_ms = 1000;
     } else if (identify(g, x, &visitor, &e)) { /* the key may have been revoked since the head */
+        if (complete_method(http_path(x))) {
+            complete_start(g->complete, x, visitor.account, is_admin(g, x, &visitor));
+            return;
+        }
         relay_begin(g, x, visitor.account, visitor.tenant);
         return;
     }

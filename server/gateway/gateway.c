@@ -1,11 +1,13 @@
 #include "server/gateway/gateway.h"
 
 #include "base/log.h"
+#include "server/gateway/complete/complete.h"
 #include "server/gateway/door.h"
 #include "server/gateway/gateway_internal.h"
 #include "server/gateway/probe.h"
 
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #define BACKLOG 4096
@@ -47,6 +49,27 @@ static void on_probe(evutil_socket_t fd, short what, void *context)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
+/* A connection to the gateway itself. */
+static int connect_inside(void *context)
+{
+    struct gateway *g = context;
+    int fds[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
+        return -1;
+    if (http_server_adopt(g->inside, fds[1]) == QUIRE_OK)
+        return fds[0];
+    evutil_closesocket(fds[0]);
+    return -1;
+}
+
+static int open_service(struct gateway *g, struct quire_error *err)
+{
+    const struct complete_options o = {
+        .remote = g->remote, .ledger = g->options.ledger, .connect = connect_inside, .context = g};
+    int status = http_server_open_private(g->base, g->options.limits, &gateway_handler, g, &g->inside, err);
+    return status == QUIRE_OK ? complete_open(g->base, &o, &g->complete, err) : status;
+}
+
 static int open_parts(struct gateway *g, const struct gateway_config *config, struct quire_error *err)
 {
     const struct gateway_options *o = &g->options;
@@ -62,6 +85,8 @@ static int open_parts(struct gateway *g, const struct gateway_config *config, st
         status = remote_open(g->base, &g->remote, err);
     if (status == QUIRE_OK)
         status = http_server_open(g->base, o->host, o->port, BACKLOG, o->limits, &gateway_handler, g, &g->http, err);
+    if (status == QUIRE_OK)
+        status = open_service(g, err);
     return status;
 }
 
@@ -98,6 +123,8 @@ void gateway_close(struct gateway *g)
     if (!g)
         return;
     http_server_close(g->http); /* ends the relays of its exchanges */
+    complete_close(g->complete);
+    http_server_close(g->inside);
     relay_bury(g);
     if (g->pool)
         probes_end(g);
@@ -126,6 +153,7 @@ int gateway_use(struct gateway *g, const struct gateway_config *config, struct q
     probes_end(g); /* they belong to the old pool's targets */
     pool_release(g->pool);
     g->pool = pool;
+    complete_clear(g->complete);
     return QUIRE_OK;
 }
 

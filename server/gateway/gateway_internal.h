@@ -11,12 +11,15 @@
 #include <sys/queue.h>
 
 struct attempt;
+struct complete;
 struct relay;
 
 struct gateway {
     struct event_base *base;
     struct gateway_options options;
     struct http_server *http;
+    struct http_server *inside; /* without a listener: for requests of `complete` */
+    struct complete *complete;
     struct remote *remote;
     struct pool *pool; /* of the current configuration */
     struct retry_budget retries;
