@@ -100,6 +100,11 @@ MODULES = {
                   " server/cache/redis/url.h server/front/api/cors.h server/front/api/foreign.h server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
                   " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
+    "app/gateway/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/http/ server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h"
+                    " server/cache/stats_rows.h server/cache/latency.h server/cache/vector_stream.h server/cache/redis/url.h server/similar/"
+                    " server/front/observe/cache_metrics.h server/front/api/api_error. server/front/output/json_out."
+                    " server/gateway/gateway.h server/gateway/file/ server/gateway/account/ server/gateway/route/"
+                    " app/serve/ app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
     "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " engine/model/describe.h server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"

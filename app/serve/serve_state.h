@@ -15,11 +15,12 @@
 #include "server/cache/response_cache.h"
 
 struct serve {
+    const char *within; /* the target that it is within a gateway, for logs; NULL: a server of its own */
     struct serve_flags *flags;
     struct hub_model *model;
     struct serving_identity *identity;
 
-    struct event_base *base;
+    struct event_base *base; /* within a gateway: the gateway's, as tenants */
     struct serving_signals *signals;
     struct own_engine *engine; /* NULL with --engine and --restart */
     struct quire_text *text;

@@ -22,7 +22,8 @@ struct tls;
 
 /* How the gateway reaches a target that is an engine: a connected socket to its front. */
 struct gateway_private {
-    int (*connect)(void *context, const struct gateway_target *target); /* -1: unavailable now */
+    /* target: of model. -1: unavailable now. */
+    int (*connect)(void *context, const struct gateway_model *model, const struct gateway_target *target);
     void *context;
 };
 

@@ -74,8 +74,8 @@ static void put_headers(const struct attempt *a, const struct http_exchange *x, 
 static int connect_engine(void *context)
 {
     struct attempt *a = context;
-    return a->g->options.engines.connect ? a->g->options.engines.connect(a->g->options.engines.context, a->settings)
-                                         : -1;
+    const struct gateway_private *engines = &a->g->options.engines;
+    return engines->connect ? engines->connect(engines->context, a->model, a->settings) : -1;
 }
 
 /* ---- the reply ------------------------------------------------------------------------------ */
