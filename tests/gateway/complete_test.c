@@ -1,5 +1,5 @@
 /* The pure parts of POST /complete and GET /stream: sentences, cached answers, questions. */
-#include "server/gateway/complete/answers.h"
+#include "server/gateway/complete/answer_cache.h"
 #include "server/gateway/complete/question.h"
 #include "server/gateway/complete/sentences.h"
 
@@ -88,20 +88,21 @@ static struct key256 key_of(unsigned i)
     return quire_sha256(&i, sizeof i);
 }
 
-static void put(struct answers *a, unsigned i, size_t n, uint64_t now_ms)
+static void put(struct answer_cache *a, unsigned i, size_t n, uint64_t now_ms)
 {
     const struct key256 key = key_of(i);
     char *text = calloc(1, n + 1);
     memset(text, 'a' + (int)(i % 26), n);
-    const struct answer answer = {.text = text, .n = n, .model = "small", .cost = i, .input = 2, .output = 3};
-    answers_add(a, &key, &answer, now_ms);
+    const struct cached_completion answer = {
+        .text = text, .n = n, .model = "small", .cost = i, .input = 2, .output = 3};
+    answer_cache_add(a, &key, &answer, now_ms);
     free(text);
 }
 
-static bool has(struct answers *a, unsigned i, uint64_t now_ms)
+static bool has(struct answer_cache *a, unsigned i, uint64_t now_ms)
 {
     const struct key256 key = key_of(i);
-    const struct answer *answer = answers_find(a, &key, now_ms);
+    const struct cached_completion *answer = answer_cache_find(a, &key, now_ms);
     if (answer) {
         assert_int_equal(answer->cost, i);
         assert_string_equal(answer->model, "small");
@@ -112,55 +113,55 @@ static bool has(struct answers *a, unsigned i, uint64_t now_ms)
 
 static void answers_live_for_their_time(void **state)
 {
-    struct answers *a;
+    struct answer_cache *a;
     (void)state;
-    assert_int_equal(answers_open(0, 0, 1000, &a, NULL), QUIRE_OK);
+    assert_int_equal(answer_cache_open(0, 0, 1000, &a, NULL), QUIRE_OK);
     assert_false(has(a, 1, 0));
     put(a, 1, 10, 0);
     put(a, 2, 10, 0);
     assert_true(has(a, 1, 999)); /* renewed: until 1,999 */
     assert_true(has(a, 1, 1998));
     assert_false(has(a, 2, 1000));
-    const struct answers_stats s = answers_stats(a, 1000);
+    const struct answer_cache_stats s = answer_cache_stats(a, 1000);
     assert_int_equal(s.n_entries, 2);
     assert_int_equal(s.n_expired, 1);
     assert_false(has(a, 1, 2998));
-    assert_int_equal(answers_clear(a), 2);
-    assert_int_equal(answers_stats(a, 0).n_entries, 0);
-    assert_int_equal(answers_stats(a, 0).n_bytes, 0);
-    answers_close(a);
+    assert_int_equal(answer_cache_clear(a), 2);
+    assert_int_equal(answer_cache_stats(a, 0).n_entries, 0);
+    assert_int_equal(answer_cache_stats(a, 0).n_bytes, 0);
+    answer_cache_close(a);
 }
 
 static void the_least_recently_used_answer_is_dropped(void **state)
 {
-    struct answers *a;
+    struct answer_cache *a;
     (void)state;
-    assert_int_equal(answers_open(3, 0, 0, &a, NULL), QUIRE_OK);
+    assert_int_equal(answer_cache_open(3, 0, 0, &a, NULL), QUIRE_OK);
     for (unsigned i = 1; i <= 3; i++)
         put(a, i, 10, 0);
     assert_true(has(a, 1, 1));
     put(a, 4, 10, 1);
     assert_true(has(a, 1, 1) && !has(a, 2, 1) && has(a, 3, 1) && has(a, 4, 1));
     put(a, 3, 20, 1); /* replaced */
-    assert_int_equal(answers_stats(a, 1).n_entries, 3);
-    assert_int_equal(answers_stats(a, 1).n_evicted, 1);
-    answers_close(a);
+    assert_int_equal(answer_cache_stats(a, 1).n_entries, 3);
+    assert_int_equal(answer_cache_stats(a, 1).n_evicted, 1);
+    answer_cache_close(a);
 }
 
 static void answers_are_bounded(void **state)
 {
-    struct answers *a;
+    struct answer_cache *a;
     (void)state;
-    assert_int_equal(answers_open(0, 10000, 0, &a, NULL), QUIRE_OK);
+    assert_int_equal(answer_cache_open(0, 10000, 0, &a, NULL), QUIRE_OK);
     put(a, 1, 2501, 0);
     assert_false(has(a, 1, 0)); /* more than a quarter */
     srand(1);
     for (unsigned i = 0; i < 2000; i++) {
         put(a, (unsigned)rand() % 100, (size_t)(rand() % 2500), i);
-        assert_true(answers_stats(a, i).n_bytes <= 10000);
+        assert_true(answer_cache_stats(a, i).n_bytes <= 10000);
         assert_true(has(a, (unsigned)rand() % 100, i) || true);
     }
-    answers_close(a);
+    answer_cache_close(a);
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */

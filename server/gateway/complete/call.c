@@ -198,14 +198,14 @@ static bool is_hit(const struct remote_call *remote)
 
 static void keep(struct call *k, const struct completion *a, const char *model)
 {
-    const struct answer answer = {.text = a->content ? a->content : "",
-                                  .n = a->n_content,
-                                  .model = model,
-                                  .cost = a->picodollars,
-                                  .input = a->input,
-                                  .output = a->output};
+    const struct cached_completion answer = {.text = a->content ? a->content : "",
+                                             .n = a->n_content,
+                                             .model = model,
+                                             .cost = a->picodollars,
+                                             .input = a->input,
+                                             .output = a->output};
     if (k->is_kept)
-        answers_add(k->c->answers, &k->key, &answer, quire_now_ms());
+        answer_cache_add(k->c->answers, &k->key, &answer, quire_now_ms());
 }
 
 static void reply(struct call *k)

@@ -2,7 +2,7 @@
 #ifndef QUIRE_GATEWAY_COMPLETE_CALL_H
 #define QUIRE_GATEWAY_COMPLETE_CALL_H
 
-#include "server/gateway/complete/answers.h"
+#include "server/gateway/complete/answer_cache.h"
 #include "server/gateway/complete/complete.h"
 #include "server/gateway/complete/question.h"
 
@@ -13,7 +13,7 @@ struct call;
 struct complete {
     struct event_base *base;
     struct complete_options options;
-    struct answers *answers;
+    struct answer_cache *answers;
     uint64_t n_hits, n_engine_hits, n_misses;
     TAILQ_HEAD(call_list, call) calls;
     struct call_list ended; /* freed by `bury`, outside the callbacks in which they ended */

@@ -44,7 +44,7 @@ int complete_open(struct event_base *base, const struct complete_options *option
     c->tick = evtimer_new(base, on_tick, c);
     int status = c->bury && c->tick ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK)
-        status = answers_open(0, 0, 0, &c->answers, err);
+        status = answer_cache_open(0, 0, 0, &c->answers, err);
     if (status != QUIRE_OK) {
         complete_close(c);
         return status;
@@ -58,7 +58,7 @@ void complete_close(struct complete *c)
     if (!c)
         return;
     calls_end_all(c);
-    answers_close(c->answers);
+    answer_cache_close(c->answers);
     if (c->bury)
         event_free(c->bury);
     if (c->tick)
@@ -69,8 +69,8 @@ void complete_close(struct complete *c)
 /* ---- questions ------------------------------------------------------------------------------ */
 
 /* What the answer would have cost again is saved. */
-static void hit(struct complete *c, struct http_exchange *x, struct ledger_account *account, const struct answer *a,
-                uint64_t begun_us)
+static void hit(struct complete *c, struct http_exchange *x, struct ledger_account *account,
+                const struct cached_completion *a, uint64_t begun_us)
 {
     const struct completion_reply r = {
         .content = a->text, .n_content = a->n, .cost = "", .latency_us = quire_now_us() - begun_us};
@@ -93,7 +93,7 @@ static void refuse(struct http_exchange *x, struct question *q, const struct api
 static void start_complete(struct complete *c, struct http_exchange *x, struct ledger_account *account, bool may_clear)
 {
     const uint64_t begun_us = quire_now_us();
-    const struct answer *answer = NULL;
+    const struct cached_completion *answer = NULL;
     struct question q;
     struct key256 key;
     struct api_error e;
@@ -109,7 +109,7 @@ static void start_complete(struct complete *c, struct http_exchange *x, struct l
         return;
     }
     if (is_kept)
-        answer = answers_find(c->answers, &key, quire_now_ms());
+        answer = answer_cache_find(c->answers, &key, quire_now_ms());
     if (answer) {
         question_free(&q);
         hit(c, x, account, answer, begun_us);
@@ -141,7 +141,7 @@ static void put_number(struct buffer *o, const char *name, uint64_t value)
 
 static void start_stats(struct complete *c, struct http_exchange *x, struct ledger_account *account, bool may_clear)
 {
-    const struct answers_stats s = answers_stats(c->answers, quire_now_ms());
+    const struct answer_cache_stats s = answer_cache_stats(c->answers, quire_now_ms());
     const uint64_t n = c->n_hits + c->n_misses;
     struct buffer o = {0};
     char rate[40];
@@ -163,7 +163,7 @@ static void start_stats(struct complete *c, struct http_exchange *x, struct ledg
 
 uint64_t complete_clear(struct complete *c)
 {
-    return answers_clear(c->answers);
+    return answer_cache_clear(c->answers);
 }
 
 static void start_clear(struct complete *c, struct http_exchange *x, struct ledger_account *account, bool may_clear)

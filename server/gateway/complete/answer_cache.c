@@ -1,4 +1,4 @@
-#include "server/gateway/complete/answers.h"
+#include "server/gateway/complete/answer_cache.h"
 
 #include "base/id_map.h"
 
@@ -8,14 +8,14 @@
 
 struct entry {
     struct key256 key;
-    struct answer answer; /* its texts lie in bytes */
+    struct cached_completion answer; /* its texts lie in bytes */
     uint64_t expires_ms;
     size_t n_bytes; /* of all, as counted */
     TAILQ_ENTRY(entry) link;
     char bytes[];
 };
 
-struct answers {
+struct answer_cache {
     uint32_t max_entries;
     size_t max_bytes, n_bytes;
     uint64_t ttl_ms, n_evicted;
@@ -30,7 +30,7 @@ static uint64_t id_of(const struct key256 *key)
     return id;
 }
 
-static void drop(struct answers *a, struct entry *entry)
+static void drop(struct answer_cache *a, struct entry *entry)
 {
     id_map_remove(&a->by_key, id_of(&entry->key));
     TAILQ_REMOVE(&a->entries, entry, link);
@@ -38,34 +38,35 @@ static void drop(struct answers *a, struct entry *entry)
     free(entry);
 }
 
-int answers_open(uint32_t max_entries, size_t max_bytes, uint64_t ttl_ms, struct answers **out, struct quire_error *err)
+int answer_cache_open(uint32_t max_entries, size_t max_bytes, uint64_t ttl_ms, struct answer_cache **out,
+                      struct quire_error *err)
 {
-    struct answers *a = calloc(1, sizeof *a);
+    struct answer_cache *a = calloc(1, sizeof *a);
     *out = a;
     if (!a)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    a->max_entries = max_entries ? max_entries : ANSWERS_MAX_ENTRIES;
-    a->max_bytes = max_bytes ? max_bytes : ANSWERS_MAX_BYTES;
-    a->ttl_ms = ttl_ms ? ttl_ms : ANSWERS_TTL_MS;
+    a->max_entries = max_entries ? max_entries : ANSWER_CACHE_MAX_ENTRIES;
+    a->max_bytes = max_bytes ? max_bytes : ANSWER_CACHE_MAX_BYTES;
+    a->ttl_ms = ttl_ms ? ttl_ms : ANSWER_CACHE_TTL_MS;
     TAILQ_INIT(&a->entries);
     return QUIRE_OK;
 }
 
-void answers_close(struct answers *a)
+void answer_cache_close(struct answer_cache *a)
 {
     if (!a)
         return;
-    answers_clear(a);
+    answer_cache_clear(a);
     id_map_free(&a->by_key);
     free(a);
 }
 
-static struct entry *entry_of(const struct answers *a, const struct key256 *key)
+static struct entry *entry_of(const struct answer_cache *a, const struct key256 *key)
 {
     return (struct entry *)id_map_find(&a->by_key, id_of(key));
 }
 
-const struct answer *answers_find(struct answers *a, const struct key256 *key, uint64_t now_ms)
+const struct cached_completion *answer_cache_find(struct answer_cache *a, const struct key256 *key, uint64_t now_ms)
 {
     struct entry *entry = entry_of(a, key);
     if (!entry || memcmp(&entry->key, key, sizeof *key) != 0 || entry->expires_ms <= now_ms)
@@ -76,7 +77,7 @@ const struct answer *answers_find(struct answers *a, const struct key256 *key, u
     return &entry->answer;
 }
 
-static struct entry *entry_new(const struct key256 *key, const struct answer *answer)
+static struct entry *entry_new(const struct key256 *key, const struct cached_completion *answer)
 {
     const size_t n_model = strlen(answer->model) + 1, n_bytes = sizeof(struct entry) + answer->n + n_model;
     struct entry *entry = malloc(n_bytes);
@@ -91,7 +92,8 @@ static struct entry *entry_new(const struct key256 *key, const struct answer *an
     return entry;
 }
 
-void answers_add(struct answers *a, const struct key256 *key, const struct answer *answer, uint64_t now_ms)
+void answer_cache_add(struct answer_cache *a, const struct key256 *key, const struct cached_completion *answer,
+                      uint64_t now_ms)
 {
     struct entry *before = entry_of(a, key), *entry, *first;
     if (answer->n > a->max_bytes / 4 || !(entry = entry_new(key, answer)))
@@ -105,14 +107,13 @@ void answers_add(struct answers *a, const struct key256 *key, const struct answe
     }
     TAILQ_INSERT_TAIL(&a->entries, entry, link);
     a->n_bytes += entry->n_bytes;
-    while ((first = TAILQ_FIRST(&a->entries)) != entry &&
-           (a->n_bytes > a->max_bytes || a->by_key.n > a->max_entries)) {
+    while ((first = TAILQ_FIRST(&a->entries)) != entry && (a->n_bytes > a->max_bytes || a->by_key.n > a->max_entries)) {
         drop(a, first);
         a->n_evicted++;
     }
 }
 
-uint64_t answers_clear(struct answers *a)
+uint64_t answer_cache_clear(struct answer_cache *a)
 {
     uint64_t n = 0;
     struct entry *entry;
@@ -121,9 +122,9 @@ uint64_t answers_clear(struct answers *a)
     return n;
 }
 
-struct answers_stats answers_stats(const struct answers *a, uint64_t now_ms)
+struct answer_cache_stats answer_cache_stats(const struct answer_cache *a, uint64_t now_ms)
 {
-    struct answers_stats s = {.n_entries = a->by_key.n, .n_bytes = a->n_bytes, .n_evicted = a->n_evicted};
+    struct answer_cache_stats s = {.n_entries = a->by_key.n, .n_bytes = a->n_bytes, .n_evicted = a->n_evicted};
     const struct entry *entry;
     TAILQ_FOREACH(entry, &a->entries, link)
     {
