@@ -92,6 +92,8 @@ void http_server_on_idle(struct http_server *s, void (*on_idle)(void *context), 
 const char *http_method(const struct http_exchange *x);
 /* Percent-encoded bytes are decoded, but for %2F and %25; without query. */
 const char *http_path(const struct http_exchange *x);
+/* What follows the path's "?", with its escapes; "" without one. query.h reads its fields. */
+const char *http_query(const struct http_exchange *x);
 /* The first header of this name; NULL if absent. */
 const char *http_header(const struct http_exchange *x, const char *name);
 /* The next header of this name after `after`, a result of this function or of http_header(); NULL at the end. */

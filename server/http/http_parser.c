@@ -186,6 +186,11 @@ static enum http_parsed parse_request_line(struct http_parser *p, char *line)
     if (target[0] != '/' && strcmp(target, "*") != 0)
         return bad(p, 400, "the request's path does not begin with '/'");
     char *end = strpbrk(target, "?#");
+    p->query = "";
+    if (end && *end == '?') {
+        p->query = end + 1;
+        end[1 + strcspn(end + 1, "#")] = '\0';
+    }
     if (end)
         *end = '\0';
     return decode_path(p, target);

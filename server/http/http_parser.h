@@ -30,6 +30,7 @@ struct http_parser {
 
     /* Valid from HTTP_HEAD on until http_parser_reset. */
     const char *method, *path; /* path: decoded but for %2F and %25, without query and authority */
+    const char *query;         /* between "?" and "#", with its escapes; "" without one */
     const char *authority;     /* from an absolute-form target, which then replaces Host; otherwise NULL */
     struct http_header headers[HTTP_MAX_HEADERS];
     unsigned n_headers;

@@ -20,6 +20,12 @@ const char *http_path(const struct http_exchange *x)
     return x->connection->parser->path;
 }
 
+const char *http_query(const struct http_exchange *x)
+{
+    const char *query = x->connection->parser->query;
+    return query ? query : "";
+}
+
 const char *http_header(const struct http_exchange *x, const char *name)
 {
     return http_parser_header(x->connection->parser, name);

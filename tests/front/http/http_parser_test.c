@@ -1,4 +1,5 @@
 #include "server/http/http_parser.h"
+#include "server/http/query.h"
 #include "tests/front/front_unit_test.h"
 
 #include <stdio.h>
@@ -31,9 +32,9 @@ static void summarize(const char *text, size_t n, size_t step, char *out, size_t
     if (got == HTTP_BAD)
         snprintf(out, n_out, "bad %d %s", p.bad_status, p.bad_reason);
     else if (got == HTTP_DONE)
-        snprintf(out, n_out, "%s %s keep=%d heads=%d expect=%d body=%.*s rest=%zu host=%s", p.method, p.path,
+        snprintf(out, n_out, "%s %s keep=%d heads=%d expect=%d body=%.*s rest=%zu host=%s query=%s", p.method, p.path,
                  p.keep_alive, n_heads, p.expect_continue, (int)p.n_body, p.n_body ? p.body : "", n - at,
-                 http_parser_header(&p, "host") ? http_parser_header(&p, "host") : "none");
+                 http_parser_header(&p, "host") ? http_parser_header(&p, "host") : "none", p.query);
     else
         snprintf(out, n_out, "more");
     http_parser_reset(&p);
@@ -76,6 +77,44 @@ static void good_requests(void **state)
     CHECK("OPTIONS * HTTP/1.1\r\n" H "\r\n", "OPTIONS * keep=1");
     CHECK("BREW /pot HTTP/1.1\r\n" H "X:\r\n\r\n", "BREW /pot keep=1");
     CHECK("GET / HTTP/1.1\r\n" H "X: \xe2\x82\xac\r\n\r\n", "GET / keep=1");
+}
+
+static void queries(void **state)
+{
+    static const struct {
+        const char *query, *name, *value; /* value NULL: invalid; "-": absent */
+    } rows[] = {{"a=1&b=two+words", "a", "1"},
+                {"a=1&b=two+words", "b", "two words"},
+                {"a=%e4%BD%a0%26", "a", "\xe4\xbd\xa0&"},
+                {"a=1&a=2", "a", "1"},
+                {"ab=1&a", "a", ""},
+                {"a==&b", "a", "="},
+                {"", "a", "-"},
+                {"&&b=&", "a", "-"},
+                {"&&b=&", "b", ""},
+                {"a=%", "a", NULL},
+                {"a=%4", "a", NULL},
+                {"a=%zz", "a", NULL},
+                {"a=%00", "a", NULL},
+                {"a=%ff", "a", NULL},
+                {"a=%4&1=", "a", NULL}};
+    static const char *const known[] = {"a", "b"};
+    (void)state;
+    CHECK("GET /a?b=c&d HTTP/1.1\r\n" H "\r\n", "GET /a keep=1 heads=1 expect=0 body= rest=0 host=x query=b=c&d");
+    CHECK("GET http://h/a?b=c?d#e HTTP/1.1\r\n" H "\r\n",
+          "GET /a keep=1 heads=1 expect=0 body= rest=0 host=h query=b=c?d");
+    CHECK("GET /a#f?b HTTP/1.0\r\n\r\n", "GET /a keep=0 heads=1 expect=0 body= rest=0 host=none query=");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct buffer out = {0};
+        const enum query_result result = query_value(rows[i].query, rows[i].name, &out);
+        const bool is_absent = rows[i].value && strcmp(rows[i].value, "-") == 0;
+        assert_int_equal(result, is_absent ? QUERY_ABSENT : rows[i].value ? QUERY_FOUND : QUERY_INVALID);
+        if (result == QUERY_FOUND)
+            assert_string_equal(buffer_text(&out), rows[i].value);
+        buffer_free(&out);
+    }
+    assert_true(query_has_only("a=1&b&&", known, 2) && query_has_only("", known, 2));
+    assert_false(query_has_only("a=1&ab=1", known, 2));
 }
 
 static void targets(void **state)
@@ -206,8 +245,8 @@ static void bounds(void **state)
 int run_http_parser_tests(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_requests), cmocka_unit_test(targets), cmocka_unit_test(incomplete_requests),
-        cmocka_unit_test(bad_requests),  cmocka_unit_test(bounds),
+        cmocka_unit_test(good_requests),       cmocka_unit_test(targets),      cmocka_unit_test(queries),
+        cmocka_unit_test(incomplete_requests), cmocka_unit_test(bad_requests), cmocka_unit_test(bounds),
     };
     return cmocka_run_group_tests_name("http_parser", tests, NULL, NULL);
 }
