@@ -1,6 +1,6 @@
 #include "app/gateway/engines.h"
 
-#include "app/serve/serve_target.h"
+#include "app/gateway/serve_target.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -126,10 +126,10 @@ int engines_use(struct engines *e, const struct gateway_config *config, bool is_
 }
 
 /* target may be of a later configuration than the engine. */
-int engines_connect(void *context, const struct gateway_model *model, const struct gateway_target *target)
+const char *engines_socket(void *context, const struct gateway_model *model, const struct gateway_target *target)
 {
     const struct open_engine *o = find(context, model, target);
-    return o ? serve_target_connect(o->serve) : -1;
+    return o ? serve_target_socket(o->serve) : NULL;
 }
 
 bool engines_died(const struct engines *e)

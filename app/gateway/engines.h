@@ -18,7 +18,7 @@ int engines_begin(struct event_base *base, struct tenants *tenants, struct engin
  * process, which takes minutes to load, is rejected. Nothing changes on an error. */
 int engines_use(struct engines *e, const struct gateway_config *config, bool is_running, struct quire_error *err);
 /* For struct gateway_private; context: the struct engines. */
-int engines_connect(void *context, const struct gateway_model *model, const struct gateway_target *target);
+const char *engines_socket(void *context, const struct gateway_model *model, const struct gateway_target *target);
 /* After the loop: whether one in this process has failed. */
 bool engines_died(const struct engines *e);
 void engines_cancel(struct engines *e);

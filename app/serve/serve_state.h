@@ -1,4 +1,5 @@
-/* The running server: its parts, which the files of this folder open one by one. Private to app/serve. Main thread, on
+/* The running server: its parts, which the files of this folder open one by one. Private to app/serve, and to the
+ * part of app/gateway that opens the same. Main thread, on
  * the loop. */
 #ifndef QUIRE_APP_SERVE_SERVE_STATE_H
 #define QUIRE_APP_SERVE_SERVE_STATE_H

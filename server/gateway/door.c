@@ -57,7 +57,7 @@ static bool identify(struct gateway *g, const struct http_exchange *x, struct vi
     if (!door_asks_key(g)) {
         v->tenant = tenants_at(g->options.tenants, 0);
         v->account = ledger_tenant(g->options.ledger, v->tenant->name);
-        return true;
+        return v->account || api_no_memory(e);
     }
     const char *key = key_of(x);
     if (key && tenants_ask_key(g->options.tenants))
@@ -68,6 +68,8 @@ static bool identify(struct gateway *g, const struct http_exchange *x, struct vi
         v->account = ledger_find(g->options.ledger, key, (int64_t)time(NULL));
     if (v->account)
         return true;
+    if (v->tenant)
+        return api_no_memory(e);
     return api_fail(e, 401, NULL, "invalid_api_key",
                     "the API key is missing or wrong: send one key, as \"Authorization: Bearer KEY\" or "
                     "as \"x-api-key: KEY\"");

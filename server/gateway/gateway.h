@@ -20,10 +20,10 @@ struct gateway;
 struct tenants;
 struct tls;
 
-/* How the gateway reaches a target that is an engine: a connected socket to its front. */
+/* How the gateway reaches a target that is an engine: the name of its front's abstract Unix socket. */
 struct gateway_private {
-    /* target: of model. -1: unavailable now. */
-    int (*connect)(void *context, const struct gateway_model *model, const struct gateway_target *target);
+    /* target: of model. Borrowed until the gateway is closed. NULL: unavailable. */
+    const char *(*socket)(void *context, const struct gateway_model *model, const struct gateway_target *target);
     void *context;
 };
 

@@ -39,7 +39,7 @@ void ledger_money(uint64_t picodollars, char out[LEDGER_MONEY_BYTES]);
 bool ledger_asks_key(const struct ledger *l);
 /* The account of a key; NULL: unknown, expired or revoked. */
 struct ledger_account *ledger_find(struct ledger *l, const char *key, int64_t now_s);
-/* For requests without a key, and for tenants of --tenants. */
+/* For requests without a key, and for tenants of --tenants. NULL: no memory, or 65,536 names. */
 struct ledger_account *ledger_tenant(struct ledger *l, const char *tenant);
 const char *ledger_tenant_name(const struct ledger_account *a);
 

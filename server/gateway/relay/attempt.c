@@ -71,11 +71,10 @@ static void put_headers(const struct attempt *a, const struct http_exchange *x, 
     put_line(l, "Authorization", bearer);
 }
 
-static int connect_engine(void *context)
+static const char *socket_of(const struct attempt *a)
 {
-    struct attempt *a = context;
     const struct gateway_private *engines = &a->g->options.engines;
-    return engines->connect ? engines->connect(engines->context, a->model, a->settings) : -1;
+    return engines->socket ? engines->socket(engines->context, a->model, a->settings) : NULL;
 }
 
 /* ---- the reply ------------------------------------------------------------------------------ */
@@ -240,7 +239,7 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
     const struct relay_body *b = request->body;
     const struct gateway_target *target = &model->model->targets[i];
     const char *headers[16];
-    char url[MAX_URL], pool[40];
+    char url[MAX_URL];
     struct lines lines = {0};
     struct quire_error err;
     a->g = g;
@@ -256,10 +255,12 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
         .model = name, .adds_usage = a->adds_usage, .max_tokens = a->model->max_tokens};
     relay_body_write(b, &how, &a->body);
     put_url(a, request->path, url);
-    snprintf(pool, sizeof pool, "target %p", (const void *)model->targets[i]); /* the same after a reload */
     put_headers(a, request->x, &lines);
     for (size_t k = 0; k < lines.n; k++)
         headers[k] = lines.text.data + lines.at[k];
+    const char *socket = is_engine(a) ? socket_of(a) : NULL;
+    if (is_engine(a) && !socket)
+        return api_fail(e, 503, NULL, "engine_unavailable", "target %.60s has no engine", target->name);
     const uint32_t timeout_ms = is_engine(a) ? 0 : g->options.upstream_timeout_ms;
     const struct remote_request q = {.method = "POST",
                                      .url = url,
@@ -270,9 +271,7 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
                                      .connect_ms = CONNECT_MS,
                                      .first_byte_ms = timeout_ms,
                                      .silence_ms = timeout_ms,
-                                     .connect = is_engine(a) ? connect_engine : NULL,
-                                     .connect_context = a,
-                                     .pool = pool};
+                                     .socket = socket};
     bool good = !a->body.failed && !lines.text.failed;
     if (!good)
         api_no_memory(e);

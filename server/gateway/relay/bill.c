@@ -140,7 +140,9 @@ void bill_end(struct relay *r, const struct attempt *a, int status, const struct
     struct pool_counts *counts = r->candidates.n > 0 ? candidates_model(r)->counts : NULL;
     if (counts) {
         const struct gateway_model *model = candidates_model(r)->model;
-        const uint64_t price = model->price.is_set ? ledger_cost(&model->price, &b.usage) : 0;
+        struct ledger_usage asked = b.usage; /* as if no cache had answered */
+        asked.from_cache = false;
+        const uint64_t price = model->price.is_set ? ledger_cost(&model->price, &asked) : 0;
         if (b.usage.from_cache)
             b.saved = price;
         else

@@ -81,8 +81,10 @@ static void settle(struct relay *r, enum target_result result, uint32_t retry_ms
     const uint64_t now_ms = quire_now_ms();
     if (now->tokens == 0)
         return; /* settled before */
-    target_end(&now->target->state, now->tokens, now->is_trial, result, (uint32_t)(now_ms - now->begun_ms), retry_ms,
-               now_ms);
+    /* Only answers say how long a model takes to answer. */
+    const bool counts = result == TARGET_ANSWERED && r->body.api < RELAY_COUNT_TOKENS;
+    const uint32_t latency_ms = counts ? (uint32_t)(now_ms - now->begun_ms) + 1 : 0;
+    target_end(&now->target->state, now->tokens, now->is_trial, result, latency_ms, retry_ms, now_ms);
     now->tokens = 0;
 }
 

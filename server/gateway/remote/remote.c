@@ -24,8 +24,6 @@ struct remote_call {
     struct curl_slist *headers;
     struct remote_events events;
     void *context;
-    int (*connect)(void *context);
-    void *connect_context;
     int status;
     bool is_added;  /* to the multi handle */
     bool has_head;  /* on_head was called */
@@ -228,23 +226,6 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *context)
     return c->is_cancelled ? 0 : n * size;
 }
 
-static curl_socket_t open_socket(void *context, curlsocktype purpose, struct curl_sockaddr *address)
-{
-    struct remote_call *c = context;
-    (void)purpose;
-    (void)address;
-    const int fd = c->connect(c->connect_context);
-    return fd < 0 ? CURL_SOCKET_BAD : fd;
-}
-
-static int is_connected(void *context, curl_socket_t fd, curlsocktype purpose)
-{
-    (void)context;
-    (void)fd;
-    (void)purpose;
-    return CURL_SOCKOPT_ALREADY_CONNECTED;
-}
-
 /* ---- beginning ------------------------------------------------------------------------------ */
 
 /* The options that are the same for every call. */
@@ -314,12 +295,7 @@ static bool set_request(struct remote_call *c, const struct remote_request *q)
     const char *usual = has_body ? "POST" : "GET";
     good = good &&
            curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, strcmp(q->method, usual) == 0 ? NULL : q->method) == CURLE_OK;
-    /* libcurl asks for a socket of a path, whose name keeps the pools apart. */
-    good = good && curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, q->connect ? q->pool : NULL) == CURLE_OK &&
-           curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, q->connect ? open_socket : NULL) == CURLE_OK &&
-           curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c) == CURLE_OK &&
-           curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, q->connect ? is_connected : NULL) == CURLE_OK;
-    return good;
+    return good && curl_easy_setopt(e, CURLOPT_ABSTRACT_UNIX_SOCKET, q->socket) == CURLE_OK;
 }
 
 static void set_sweep(struct remote *r)
@@ -344,8 +320,6 @@ int remote_begin(struct remote *r, const struct remote_request *q, const struct 
     const uint64_t now = quire_now_ms();
     c->events = *events;
     c->context = context;
-    c->connect = q->connect;
-    c->connect_context = q->connect_context;
     c->status = 0;
     c->has_head = c->is_cancelled = c->is_paused = c->resumes = c->is_too_large = false;
     c->first_byte_ms = q->first_byte_ms;

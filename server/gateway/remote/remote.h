@@ -1,4 +1,4 @@
-/* HTTP(S) calls to upstream servers on the loop: libcurl's multi interface with reused connections. No redirect is
+/* HTTP(S) calls to upstream servers and to the front ends of engines on the loop: libcurl's multi interface with reused connections. No redirect is
  * followed, no proxy of the environment is used, only http and https are spoken, and names are resolved by libcurl's
  * threaded resolver. Loop's thread. Events come from the loop, never from within a call below.
  */
@@ -16,11 +16,11 @@ struct remote;
 struct remote_call;
 
 enum remote_end {
-    REMOTE_WHOLE,      /* the reply ended as its framing says */
-    REMOTE_UNREACHED,  /* no connection: nothing was sent */
-    REMOTE_TIMEOUT,    /* no first byte, or silence in the reply, for too long */
-    REMOTE_CUT,        /* the connection ended within the request or the reply */
-    REMOTE_INVALID,    /* not HTTP, or a reply larger than the limit */
+    REMOTE_WHOLE, /* the reply ended as its framing says */
+    REMOTE_UNREACHED, /* no connection: nothing was sent */
+    REMOTE_TIMEOUT, /* no first byte, or silence in the reply, for too long */
+    REMOTE_CUT, /* the connection ended within the request or the reply */
+    REMOTE_INVALID, /* not HTTP, or a reply larger than the limit */
 };
 
 struct remote_request {
@@ -31,11 +31,9 @@ struct remote_request {
     size_t n_body;
     uint32_t connect_ms, first_byte_ms, silence_ms; /* timeouts; 0: none */
     uint64_t max_reply_bytes;
-    /* Makes the connection instead of libcurl: a connected, non-blocking socket; -1: failed. NULL: TCP. Connections are
-     * reused by calls with the same pool, a name of fewer than 100 bytes; then the host of the URL is not resolved. */
-    int (*connect)(void *context);
-    void *connect_context;
-    const char *pool;
+    /* The name of an abstract Unix socket, without its leading NUL byte, to connect to instead of the URL's host; fewer
+     * than 100 bytes. NULL: TCP. */
+    const char *socket;
 };
 
 struct remote_events {

@@ -107,10 +107,10 @@ static bool must_open(const struct target_state *t)
 
 static void answered(struct target_state *t, bool is_trial, uint32_t latency_ms)
 {
-    const uint32_t ms = latency_ms > 0 ? latency_ms : 1;
     t->n_answered++;
-    /* Rounded up, so that a small average still moves. */
-    t->latency_ms = t->latency_ms == 0 ? ms : (uint32_t)(((uint64_t)t->latency_ms * 7 + ms + 7) / 8);
+    if (latency_ms > 0) /* rounded up, so that a small average still moves */
+        t->latency_ms = t->latency_ms == 0 ? latency_ms
+                                           : (uint32_t)(((uint64_t)t->latency_ms * 7 + latency_ms + 7) / 8);
     note(t, false);
     if (is_trial)
         close_breaker(t);

@@ -51,7 +51,8 @@ uint32_t target_returns_ms(const struct target_state *const *targets, uint32_t n
 
 /* Begins a request. Returns whether it is the trial of HALF_OPEN. */
 bool target_begin(struct target_state *t, uint64_t tokens, uint64_t now_ms);
-/* tokens, is_trial: of target_begin(). latency_ms: of TARGET_ANSWERED. retry_ms: of TARGET_OVERLOADED, 0: not said. */
+/* tokens, is_trial: of target_begin(). latency_ms: of TARGET_ANSWERED, 0: not
+ * counted. retry_ms: of TARGET_OVERLOADED, 0: not said. */
 void target_end(struct target_state *t, uint64_t tokens, bool is_trial, enum target_result result, uint32_t latency_ms,
                 uint32_t retry_ms, uint64_t now_ms);
 /* Whether a probe is due: the target is not CLOSED, and the last probe was TARGET_PROBE_MS ago. */

@@ -1,4 +1,4 @@
-#include "app/serve/serve_target.h"
+#include "app/gateway/serve_target.h"
 
 #include "app/companion/companion.h"
 #include "app/flags/engine_flags.h"
@@ -8,10 +8,15 @@
 #include "app/serve/serve_state.h"
 #include "server/front/front.h"
 
+#include <errno.h>
+#include <event2/listener.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#define BACKLOG 4096
 
 /* A server of its own, whose values live in this struct. */
 struct serve_target {
@@ -27,14 +32,36 @@ struct serve_target {
     struct hub_model model;
     struct serving_identity identity;
     struct serve serve;
+    struct evconnlistener *listener;
+    char socket[16];
 };
 
 /* Options of the gateway, or of the process. */
 static const char *const not_here[] = {
-    "host", "port", "ssl-certfile", "ssl-keyfile", "allowed-origins", "allowed-hosts", "api-key", "tenants", "warm",
-    "models", "metrics-listen", "tenant-metrics", "log-format", "served-model-name", "engine", "engine-key-file",
-    "max-connections", "max-connections-per-address", "trusted-proxies", "header-timeout", "body-timeout",
-    "keep-alive-timeout", "write-timeout", "shutdown-timeout",
+    "host",
+    "port",
+    "ssl-certfile",
+    "ssl-keyfile",
+    "allowed-origins",
+    "allowed-hosts",
+    "api-key",
+    "tenants",
+    "warm",
+    "models",
+    "metrics-listen",
+    "tenant-metrics",
+    "log-format",
+    "served-model-name",
+    "engine",
+    "engine-key-file",
+    "max-connections",
+    "max-connections-per-address",
+    "trusted-proxies",
+    "header-timeout",
+    "body-timeout",
+    "keep-alive-timeout",
+    "write-timeout",
+    "shutdown-timeout",
 };
 
 static bool is_here(const char *names)
@@ -111,6 +138,49 @@ static int parse(struct serve_target *t, const struct serve_target_options *o, s
     return status;
 }
 
+/* Clients are this process's own: a connection of another one is closed. */
+static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from,
+                      void *context)
+{
+    struct serve_target *t = context;
+    struct ucred peer;
+    socklen_t n = sizeof peer;
+    (void)listener;
+    (void)from;
+    (void)n_from;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.pid == getpid())
+        front_accept(t->serve.front, fd);
+    else
+        evutil_closesocket(fd);
+}
+
+/* The kernel chooses a free name of five digits. A socketpair would need no name, but libcurl 7.88 connects a socket that
+ * is connected already. */
+static int listen_within(struct serve_target *t, struct quire_error *err)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    socklen_t n = sizeof name;
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name.sun_family) != 0 ||
+        getsockname(fd, (struct sockaddr *)&name, &n) != 0) {
+        quire_fail(err, QUIRE_IO, "no abstract Unix socket can be opened: %s", strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return QUIRE_IO;
+    }
+    const size_t n_name = n - offsetof(struct sockaddr_un, sun_path) - 1;
+    if (n_name >= sizeof t->socket) {
+        close(fd);
+        return quire_fail(err, QUIRE_INTERNAL, "the kernel's name of a socket has %zu bytes", n_name);
+    }
+    memcpy(t->socket, name.sun_path + 1, n_name);
+    t->listener = evconnlistener_new(t->serve.base, on_accept, t, LEV_OPT_CLOSE_ON_FREE, BACKLOG, fd);
+    if (t->listener)
+        return QUIRE_OK;
+    close(fd);
+    return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+}
+
 int serve_target_open(struct event_base *base, const struct serve_target_options *o, struct serve_target **out,
                       struct quire_error *err)
 {
@@ -133,6 +203,8 @@ int serve_target_open(struct event_base *base, const struct serve_target_options
     if (status == QUIRE_OK && t->serve.engine)
         status = own_engine_log(t->serve.engine, !t->says.disable_log_stats, err);
     if (status == QUIRE_OK)
+        status = listen_within(t, err);
+    if (status == QUIRE_OK)
         return QUIRE_OK;
     t->watching.fails = true;
     serve_target_close(t);
@@ -140,15 +212,9 @@ int serve_target_open(struct event_base *base, const struct serve_target_options
     return status;
 }
 
-int serve_target_connect(struct serve_target *t)
+const char *serve_target_socket(const struct serve_target *t)
 {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
-        return -1;
-    if (front_accept(t->serve.front, ends[1]) == QUIRE_OK)
-        return ends[0];
-    close(ends[0]);
-    return -1;
+    return t->socket;
 }
 
 bool serve_target_died(const struct serve_target *t)
@@ -166,6 +232,8 @@ void serve_target_close(struct serve_target *t)
 {
     if (!t)
         return;
+    if (t->listener)
+        evconnlistener_free(t->listener);
     serve_close(&t->serve);
     free(t->flags.engine_argv);
     free(t);
