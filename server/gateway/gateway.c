@@ -5,9 +5,9 @@
 #include "server/gateway/door.h"
 #include "server/gateway/gateway_internal.h"
 #include "server/gateway/probe.h"
+#include "server/http/local_listener.h"
 
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <time.h>
 
 #define BACKLOG 4096
@@ -49,25 +49,22 @@ static void on_probe(evutil_socket_t fd, short what, void *context)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
-/* A connection to the gateway itself. */
-static int connect_inside(void *context)
+static void on_inside(void *context, int fd)
 {
     struct gateway *g = context;
-    int fds[2];
-    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) != 0)
-        return -1;
-    if (http_server_adopt(g->inside, fds[1]) == QUIRE_OK)
-        return fds[0];
-    evutil_closesocket(fds[0]);
-    return -1;
+    http_server_adopt(g->inside, fd);
 }
 
 static int open_service(struct gateway *g, struct quire_error *err)
 {
-    const struct complete_options o = {
-        .remote = g->remote, .ledger = g->options.ledger, .connect = connect_inside, .context = g};
+    struct complete_options o = {.remote = g->remote, .ledger = g->options.ledger};
     int status = http_server_open_private(g->base, g->options.limits, &gateway_handler, g, &g->inside, err);
-    return status == QUIRE_OK ? complete_open(g->base, &o, &g->complete, err) : status;
+    if (status == QUIRE_OK)
+        status = local_listener_open(g->base, on_inside, g, &g->inside_listener, err);
+    if (status != QUIRE_OK)
+        return status;
+    o.socket = local_listener_name(g->inside_listener);
+    return complete_open(g->base, &o, &g->complete, err);
 }
 
 static int open_parts(struct gateway *g, const struct gateway_config *config, struct quire_error *err)
@@ -124,6 +121,7 @@ void gateway_close(struct gateway *g)
         return;
     http_server_close(g->http); /* ends the relays of its exchanges */
     complete_close(g->complete);
+    local_listener_close(g->inside_listener);
     http_server_close(g->inside);
     relay_bury(g);
     if (g->pool)

@@ -18,7 +18,8 @@ struct gateway {
     struct event_base *base;
     struct gateway_options options;
     struct http_server *http;
-    struct http_server *inside; /* without a listener: for requests of `complete` */
+    struct http_server *inside; /* for requests of `complete` */
+    struct local_listener *inside_listener;
     struct complete *complete;
     struct remote *remote;
     struct pool *pool; /* of the current configuration */

@@ -321,9 +321,7 @@ static bool begin_remote(struct call *k, struct quire_error *err)
                                            .body = k->body.data,
                                            .n_body = k->body.n,
                                            .max_reply_bytes = k->q.is_stream ? 0 : MAX_REPLY_BYTES,
-                                           .connect = k->c->options.connect,
-                                           .connect_context = k->c->options.context,
-                                           .pool = "complete"};
+                                           .socket = k->c->options.socket};
     int status = lines.failed || k->body.failed ? QUIRE_NO_MEMORY : QUIRE_OK;
     if (status == QUIRE_OK)
         status = remote_begin(k->c->options.remote, &request, &events, k, &k->remote, err);

@@ -20,8 +20,7 @@ struct remote;
 struct complete_options {
     struct remote *remote; /* outlives the service */
     struct ledger *ledger; /* outlives the service */
-    int (*connect)(void *context); /* a connected, non-blocking socket to the gateway; -1: failed */
-    void *context;
+    const char *socket; /* the name of an abstract Unix socket of the gateway; outlives the service */
 };
 
 int complete_open(struct event_base *base, const struct complete_options *options, struct complete **out,

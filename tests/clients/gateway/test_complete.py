@@ -131,11 +131,11 @@ def test_a_body_that_is_no_object_is_rejected(gateway, body):
 def test_errors_of_the_gateway_pass(gateway, upstream):
     reply = rig.ask(gateway, "/complete", {"prompt": "a", "model": "nothing"})
     assert reply.status == 404 and reply.json()["error"]["code"] == "model_not_found"
+    upstream.mode = "html_502"
+    assert rig.ask(gateway, "/complete", {"prompt": "a"}).status == 502
     upstream.mode = "429"
     reply = rig.ask(gateway, "/complete", {"prompt": "a"})
     assert reply.status == 429 and reply.headers["Retry-After"]
-    upstream.mode = "html_502"
-    assert rig.ask(gateway, "/complete", {"prompt": "a"}).status == 502
     assert rig.ask(gateway, "/complete").status == 405
     assert rig.stats(gateway)["total_entries"] == 0
 
