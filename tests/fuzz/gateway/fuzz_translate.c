@@ -1,7 +1,7 @@
 /* The gateway's translation. The first byte selects: a body of Messages, a whole reply, or a stream of an upstream server
  * in pieces of that size. A body that is accepted becomes valid JSON; a stream becomes events whose blocks begin and end
  * in turn, and does not depend on the pieces. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include "server/gateway/messages/translate.h"
 #include "server/gateway/relay/events.h"
