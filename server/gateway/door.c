@@ -108,7 +108,8 @@ static bool check_route(const struct http_exchange *x, const char **allow, struc
     const bool is_own = own_route(path) != NULL, is_relayed = relay_has_path(path);
     const char *service = complete_method(path);
     *allow = NULL;
-    if ((service && strcmp(method, service) == 0) || (is_own && is_get(x)) || (is_relayed && strcmp(method, "POST") == 0))
+    if ((service && strcmp(method, service) == 0) || (is_own && is_get(x)) ||
+        (is_relayed && strcmp(method, "POST") == 0))
         return true;
     if (!is_own && !is_relayed && !service)
         return api_fail(e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);

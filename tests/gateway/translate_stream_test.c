@@ -82,7 +82,7 @@ static void run_row(const struct stream_row *row)
     translate_stream_begin(&t, "r1", "mine", row->is_eager);
     for (size_t i = 0; ok && i < 8 && row->chunks[i]; i++)
         ok = translate_stream_event(&t, row->chunks[i], strlen(row->chunks[i]), &events, &e);
-    ok = ok && translate_stream_end(&t, !row->is_cut, &events, &e);
+    ok = ok && translate_stream_end(&t, !row->is_cut, NULL, &events, &e);
     buffer_text(&events);
     show(&out, &events);
     if (!ok) {

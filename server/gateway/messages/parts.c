@@ -107,7 +107,7 @@ void part_read_usage(struct quire_value usage, struct part_usage *out)
         out->cached_input = out->input;
 }
 
-void part_put_usage(struct buffer *o, const struct part_usage *usage)
+void part_put_usage(struct buffer *o, const struct part_usage *usage, const char *cost)
 {
     json_out_raw(o, "\"usage\":{\"input_tokens\":");
     json_out_u64(o, usage->input - usage->cached_input);
@@ -115,6 +115,10 @@ void part_put_usage(struct buffer *o, const struct part_usage *usage)
     json_out_u64(o, usage->cached_input);
     json_out_raw(o, ",\"output_tokens\":");
     json_out_u64(o, usage->output);
+    if (cost) {
+        json_out_raw(o, ",\"cost\":");
+        json_out_raw(o, cost);
+    }
     json_out_raw(o, "}");
 }
 

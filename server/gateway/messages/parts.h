@@ -55,8 +55,8 @@ struct part_usage {
     uint64_t input, cached_input, output;
 };
 void part_read_usage(struct quire_value usage, struct part_usage *out);
-/* "usage":{…} */
-void part_put_usage(struct buffer *o, const struct part_usage *usage);
+/* "usage":{…}. cost: a number; NULL: none. */
+void part_put_usage(struct buffer *o, const struct part_usage *usage, const char *cost);
 /* "stop_reason":"…","stop_sequence":… ; stop: a string as written, or empty. */
 void part_put_stop(struct buffer *o, const char *reason, struct quire_value stop);
 /* {"id":"msg_…",…,"model":"…" without the closing brace */

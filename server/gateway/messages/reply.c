@@ -98,7 +98,7 @@ static void put_message(struct buffer *o, struct quire_value root, struct quire_
                   stopped ? stop : (struct quire_value){0});
     json_out_raw(o, ",");
     part_read_usage(part_member(root, "usage"), &usage);
-    part_put_usage(o, &usage);
+    part_put_usage(o, &usage, NULL);
     json_out_raw(o, "}");
 }
 

@@ -50,7 +50,7 @@ static void begin_message(struct translate_stream *t, struct buffer *o)
     json_out_raw(o, ",\"message\":");
     part_put_head(o, t->id, t->model);
     json_out_raw(o, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
-    part_put_usage(o, &usage);
+    part_put_usage(o, &usage, NULL);
     json_out_raw(o, "}");
     end_event(o);
     begin_event(o, "ping");
@@ -271,7 +271,8 @@ bool translate_stream_event(struct translate_stream *t, const char *data, size_t
     return ok && (!o->failed || api_no_memory(e));
 }
 
-bool translate_stream_end(struct translate_stream *t, bool is_done, struct buffer *o, struct api_error *e)
+bool translate_stream_end(struct translate_stream *t, bool is_done, const char *cost, struct buffer *o,
+                          struct api_error *e)
 {
     const struct part_usage usage = usage_of(t);
     if (t->has_ended)
@@ -289,7 +290,7 @@ bool translate_stream_end(struct translate_stream *t, bool is_done, struct buffe
                   t->stop_reason[0] ? t->stop_reason : part_stop_reason((struct quire_value){0}, t->n_tool_blocks > 0),
                   (struct quire_value){t->stop_sequence, t->stop_sequence ? strlen(t->stop_sequence) : 0});
     json_out_raw(o, "},");
-    part_put_usage(o, &usage);
+    part_put_usage(o, &usage, cost);
     end_event(o);
     begin_event(o, "message_stop");
     end_event(o);

@@ -64,9 +64,10 @@ void translate_stream_begin(struct translate_stream *t, const char *id, const ch
  * much: the caller sends translate_stream_error() and ends the reply. */
 bool translate_stream_event(struct translate_stream *t, const char *data, size_t n, struct buffer *o,
                             struct api_error *e);
-/* The upstream's stream has ended. is_done: by [DONE]. Appends the last events; returns false if the stream was cut: no
- * [DONE], and no choice had finished. */
-bool translate_stream_end(struct translate_stream *t, bool is_done, struct buffer *o, struct api_error *e);
+/* The upstream's stream has ended. is_done: by [DONE]. cost: a number for usage.cost; NULL: none. Appends the last events;
+ * returns false if the stream was cut: no [DONE], and no choice had finished. */
+bool translate_stream_end(struct translate_stream *t, bool is_done, const char *cost, struct buffer *o,
+                          struct api_error *e);
 /* The last event of a stream that failed. */
 void translate_stream_error(const struct translate_stream *t, const struct api_error *why, struct buffer *o);
 void translate_stream_free(struct translate_stream *t);

@@ -1,7 +1,7 @@
 /* The gateway's translation. The first byte selects: a body of Messages, a whole reply, or a stream of an upstream server
  * in pieces of that size. A body that is accepted becomes valid JSON; a stream becomes events whose blocks begin and end
  * in turn, and does not depend on the pieces. */
-#include "tests/fuzz/fuzz.h"
+#include "../fuzz.h"
 
 #include "server/gateway/messages/translate.h"
 #include "server/gateway/relay/events.h"
@@ -97,7 +97,7 @@ static struct run stream(const char *bytes, size_t n, size_t step, bool is_eager
         if (events_push(&s, bytes + at, n - at < step ? n - at : step, on_event, &r, NULL) != QUIRE_OK)
             abort();
     if (!r.failed)
-        r.failed = !translate_stream_end(&r.t, r.is_done, &r.out, &e);
+        r.failed = !translate_stream_end(&r.t, r.is_done, NULL, &r.out, &e);
     check_events(&r);
     events_free(&s);
     translate_stream_free(&r.t);
