@@ -61,7 +61,7 @@ def test_a_message(client, upstream):
     assert message.id.startswith("msg_")
     usage = message.usage
     assert (usage.input_tokens, usage.cache_read_input_tokens, usage.cache_creation_input_tokens, usage.output_tokens) == (6, 4, 0, 8)
-    assert usage.model_extra["cost"] == (10 * 0.001 + 8 * 0.002) / 1000
+    assert usage.model_extra["cost"] == 0.000026
     assert upstream.path == "/v1/chat/completions"
     assert upstream.bodies == [{"model": "up", "max_tokens": 100, "temperature": 0.5, "stop": ["x"],
                                 "messages": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hello"}]}]
