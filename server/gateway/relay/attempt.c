@@ -138,6 +138,13 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
 {
     struct attempt *a = context;
     struct events_facts facts;
+    if (!name[0] && repeat_is(&a->repeat, data, n)) {
+        a->n_events++;
+        buffer_append(&a->reply, "data: ", 6);
+        buffer_append(&a->reply, data, n);
+        buffer_append(&a->reply, "\n\n", 2);
+        return true;
+    }
     events_read(data, n, &facts, &a->usage);
     if (!facts.is_json && !facts.is_done) {
         snprintf(a->why, sizeof a->why, "its stream has an event that is not JSON");
@@ -149,6 +156,7 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
     }
     a->is_done |= facts.is_done || facts.has_finish;
     a->has_token |= facts.has_token;
+    repeat_learn(&a->repeat, data, n, &facts);
     a->n_events += facts.has_token;
     if (facts.is_usage_only && a->adds_usage)
         return true;
@@ -294,6 +302,7 @@ void attempt_free(struct attempt *a)
     buffer_free(&a->body);
     buffer_free(&a->reply);
     events_free(&a->splitter);
+    repeat_free(&a->repeat);
     *a = (struct attempt){0};
 }
 

@@ -12,6 +12,7 @@
 #include "server/gateway/gateway_internal.h"
 #include "server/gateway/relay/body.h"
 #include "server/gateway/relay/events.h"
+#include "server/gateway/relay/repeat.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -55,6 +56,7 @@ struct attempt {
     struct buffer body;       /* for the target: the call borrows it */
     struct buffer reply;      /* a whole reply, or what a stream holds back */
     struct events_splitter splitter;
+    struct repeat repeat;
     struct events_usage usage;
     int status;
     bool is_events;    /* the reply is a stream */
