@@ -23,6 +23,7 @@ struct ledger_key {
     struct ledger_key_row row;
     struct payer payer;
     struct ledger_account account;
+    bool is_changing; /* a rotation is being written */
 };
 
 /* A tenant or an organisation. */
