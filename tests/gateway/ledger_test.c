@@ -47,7 +47,8 @@ static void cost_to_the_last_digit(void **state)
     for (int i = 0; i < 1000; i++) {
         struct ledger_usage u;
         seed = seed * 6364136223846793005u + 1442695040888963407u;
-        u = (struct ledger_usage){.input = seed >> 44, .cached_input = (seed >> 20) & 0xFFF, .output = (seed >> 8) & 0xFFF};
+        u = (struct ledger_usage){
+            .input = seed >> 44, .cached_input = (seed >> 20) & 0xFFF, .output = (seed >> 8) & 0xFFF};
         if (u.cached_input > u.input)
             u.cached_input = u.input;
         sum += (unsigned __int128)(u.input - u.cached_input) * 150000 + u.cached_input * 20000 + u.output * 600000;
@@ -67,8 +68,14 @@ static void money_as_text(void **state)
     static const struct {
         uint64_t pico;
         const char *text;
-    } rows[] = {{0, "0"}, {1, "0.000000000001"}, {DOLLAR, "1"}, {10 * DOLLAR, "10"}, {DOLLAR / 2, "0.5"},
-                {1234567890123, "1.234567890123"}, {UINT64_MAX, "18446744.073709551615"}, {100000000000, "0.1"}};
+    } rows[] = {{0, "0"},
+                {1, "0.000000000001"},
+                {DOLLAR, "1"},
+                {10 * DOLLAR, "10"},
+                {DOLLAR / 2, "0.5"},
+                {1234567890123, "1.234567890123"},
+                {UINT64_MAX, "18446744.073709551615"},
+                {100000000000, "0.1"}};
     char text[LEDGER_MONEY_BYTES];
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -156,7 +163,8 @@ static void the_file(void **state)
     /* Another process would not see what this one spends. */
     const pid_t child = fork();
     if (child == 0)
-        _exit(ledger_open(base, path, &second, &err) == QUIRE_IO && strstr(err.text, "is open in another process") ? 0 : 1);
+        _exit(ledger_open(base, path, &second, &err) == QUIRE_IO && strstr(err.text, "is open in another process") ? 0
+                                                                                                                   : 1);
     int how;
     assert_true(waitpid(child, &how, 0) == child && WIFEXITED(how) && WEXITSTATUS(how) == 0);
     ledger_close(l);
@@ -174,9 +182,10 @@ static void files_that_are_no_ledgers(void **state)
     assert_int_equal(ledger_open(base, path, &l, &err), QUIRE_IO);
     assert_non_null(strstr(err.text, path));
     assert_null(l);
-    snprintf(command, sizeof command,
-             "rm -f %s* && python3 -c \"import sqlite3; d = sqlite3.connect('%s'); d.execute('create table t(x)'); d.commit()\"",
-             path, path);
+    snprintf(
+        command, sizeof command,
+        "rm -f %s* && python3 -c \"import sqlite3; d = sqlite3.connect('%s'); d.execute('create table t(x)'); d.commit()\"",
+        path, path);
     assert_int_equal(system(command), 0);
     assert_int_equal(ledger_open(base, path, &l, &err), QUIRE_IO);
     assert_non_null(strstr(err.text, "belongs to another program"));

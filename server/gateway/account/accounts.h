@@ -14,30 +14,31 @@
 
 struct ledger_key;
 struct ledger_account {
-    struct payer *payer;     /* the key, or the tenant without one */
+    struct payer *payer; /* the key, or the tenant without one */
     struct payer *tenant;
-    struct ledger_key *key;  /* NULL: a tenant without one */
+    struct ledger_key *key; /* NULL: a tenant without one */
 };
 
 struct ledger_key {
     struct ledger_key_row row;
     struct payer payer;
     struct ledger_account account;
+    bool is_changing; /* a rotation is being written */
 };
 
 /* A tenant or an organisation. */
 struct named_payer {
     struct payer payer;
     struct ledger_account account; /* of a tenant */
-    uint32_t n_keys;               /* of a tenant */
+    uint32_t n_keys; /* of a tenant */
     struct named_payer *next;
 };
 
 struct accounts { /* zero it to begin, and fill compare_key */
-    struct key256 compare_key;     /* keys are compared as hashes with this secret of the process */
-    struct ledger_key **keys;      /* in order of creation */
+    struct key256 compare_key; /* keys are compared as hashes with this secret of the process */
+    struct ledger_key **keys; /* in order of creation */
     size_t n_keys, capacity;
-    struct id_map by_id, by_hash;  /* of keys */
+    struct id_map by_id, by_hash; /* of keys */
     struct named_payer *buckets[ACCOUNTS_BUCKETS];
     size_t n_payers;
 };
@@ -48,7 +49,8 @@ struct named_payer *accounts_payer(struct accounts *a, enum payer_kind kind, con
 /* Calls `each` for all tenants and organisations. */
 void accounts_each_payer(struct accounts *a, void (*each)(void *context, struct payer *p), void *context);
 /* Puts a tenant below an organisation. False: it has keys of another one, whose name is in *other. */
-bool accounts_join(struct accounts *a, struct named_payer *tenant, struct named_payer *organisation, const char **other);
+bool accounts_join(struct accounts *a, struct named_payer *tenant, struct named_payer *organisation,
+                   const char **other);
 
 /* Adds a key; its tenant is made if it is new. QUIRE_NO_MEMORY, QUIRE_EXHAUSTED. */
 int accounts_add_key(struct accounts *a, const struct ledger_key_row *row);

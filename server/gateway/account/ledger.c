@@ -58,7 +58,8 @@ static int load(struct ledger *l, struct ledger_db *db, struct quire_error *err)
     if (code == SQLITE_OK)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_IO, "--ledger: cannot be loaded: %s",
-                      code == SQLITE_ABORT ? "it has too many or invalid keys, or memory is exhausted" : sqlite3_errstr(code));
+                      code == SQLITE_ABORT ? "it has too many or invalid keys, or memory is exhausted"
+                                           : sqlite3_errstr(code));
 }
 
 int ledger_open(struct event_base *base, const char *path, struct ledger **out, struct quire_error *err)

@@ -27,7 +27,9 @@ static const char schema[] =
     "COMMIT;";
 
 #define MOST "9223372036854775807" /* SQLite's largest integer: beyond it sums become floating-point numbers */
-#define SUM(column) column " = CASE WHEN " column " > " MOST " - excluded." column " THEN " MOST " ELSE " column " + excluded." column " END"
+#define SUM(column) \
+    column " = CASE WHEN " column " > " MOST " - excluded." column " THEN " MOST " ELSE " column " + excluded." column \
+           " END"
 
 static const char *const texts[LEDGER_N_STATEMENTS] = {
     [LEDGER_BEGIN] = "BEGIN IMMEDIATE",
@@ -39,15 +41,16 @@ static const char *const texts[LEDGER_N_STATEMENTS] = {
     [LEDGER_USED] = "UPDATE keys SET used = max(used, ?2) WHERE id = ?1",
     [LEDGER_PUT_BUDGET] = "INSERT OR REPLACE INTO budgets VALUES(?1, ?2, ?3)",
     [LEDGER_ADD_USAGE] = "INSERT INTO usage VALUES(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)"
-                         " ON CONFLICT DO UPDATE SET " SUM("requests") ", " SUM("input") ", " SUM("cached_input") ", " SUM(
-                             "output") ", " SUM("cost") ", " SUM("saved"),
+                         " ON CONFLICT DO UPDATE SET " SUM("requests") ", " SUM("input") ", " SUM(
+                             "cached_input") ", " SUM("output") ", " SUM("cost") ", " SUM("saved"),
     [LEDGER_KEYS] = "SELECT id, name, tenant, organisation, hash, old_hash, old_until, created, used, revoked FROM keys"
                     " ORDER BY created, id",
     [LEDGER_BUDGETS] = "SELECT kind, name, budget FROM budgets",
     [LEDGER_SPENT] = "SELECT day, organisation, tenant, key, '', '', 0, 0, 0, 0, cost, 0 FROM usage WHERE day = ?1",
-    [LEDGER_USAGE] = "SELECT day, organisation, tenant, key, model, layer, requests, input, cached_input, output, cost, saved"
-                     " FROM usage WHERE day BETWEEN ?1 AND ?2 AND (?3 = '' OR organisation = ?3) AND (?4 = '' OR tenant = ?4)"
-                     " AND (?5 = '' OR key = ?5) ORDER BY day, organisation, tenant, key, model, layer",
+    [LEDGER_USAGE] =
+        "SELECT day, organisation, tenant, key, model, layer, requests, input, cached_input, output, cost, saved"
+        " FROM usage WHERE day BETWEEN ?1 AND ?2 AND (?3 = '' OR organisation = ?3) AND (?4 = '' OR tenant = ?4)"
+        " AND (?5 = '' OR key = ?5) ORDER BY day, organisation, tenant, key, model, layer",
 };
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -80,7 +83,8 @@ static const char *check(sqlite3 *db)
     if (n_tables > 0 && version != VERSION)
         return "has another version; name another file";
     snprintf(mark, sizeof mark, "PRAGMA application_id=%d; PRAGMA user_version=%d;", APPLICATION, VERSION);
-    if (sqlite3_exec(db, mark, NULL, NULL, NULL) != SQLITE_OK || sqlite3_exec(db, schema, NULL, NULL, NULL) != SQLITE_OK)
+    if (sqlite3_exec(db, mark, NULL, NULL, NULL) != SQLITE_OK ||
+        sqlite3_exec(db, schema, NULL, NULL, NULL) != SQLITE_OK)
         return sqlite3_errcode(db) == SQLITE_BUSY ? "is open in another process; each gateway needs a file of its own"
                                                   : sqlite3_errmsg(db);
     return NULL;
@@ -104,8 +108,8 @@ static const char *open_file(struct ledger_db *d, const char *path)
     const char *why = path ? make_private(path) : NULL;
     if (why)
         return why;
-    if (sqlite3_open_v2(path ? path : ":memory:", &d->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX,
-                        NULL) != SQLITE_OK)
+    if (sqlite3_open_v2(path ? path : ":memory:", &d->db,
+                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         return d->db ? sqlite3_errmsg(d->db) : "out of memory";
     sqlite3_busy_timeout(d->db, 2000); /* a process that ends is still writing its last usage */
     why = check(d->db);
@@ -118,8 +122,7 @@ static const char *open_file(struct ledger_db *d, const char *path)
 int ledger_db_open(struct ledger_db *d, const char *path, struct quire_error *err)
 {
     const char *why = open_file(d, path);
-    const int status =
-        why ? quire_fail(err, QUIRE_IO, "--ledger %s: %s", path ? path : "(memory)", why) : QUIRE_OK;
+    const int status = why ? quire_fail(err, QUIRE_IO, "--ledger %s: %s", path ? path : "(memory)", why) : QUIRE_OK;
     if (why)
         ledger_db_close(d);
     return status;
@@ -276,7 +279,8 @@ int ledger_db_keys(struct ledger_db *d, bool (*each)(void *context, const struct
     return code == SQLITE_DONE ? SQLITE_OK : code;
 }
 
-int ledger_db_budgets(struct ledger_db *d, bool (*each)(void *context, enum payer_kind kind, const char *name, uint64_t budget),
+int ledger_db_budgets(struct ledger_db *d,
+                      bool (*each)(void *context, enum payer_kind kind, const char *name, uint64_t budget),
                       void *context)
 {
     sqlite3_stmt *s = d->statements[LEDGER_BUDGETS];
@@ -312,7 +316,8 @@ static int read_usage(sqlite3_stmt *s, bool (*each)(void *context, const struct 
             .key = names[2],
             .model = names[3],
             .layer = names[4],
-            .sums = {column_u64(s, 6), column_u64(s, 7), column_u64(s, 8), column_u64(s, 9), column_u64(s, 10), column_u64(s, 11)},
+            .sums = {column_u64(s, 6), column_u64(s, 7), column_u64(s, 8), column_u64(s, 9), column_u64(s, 10),
+                     column_u64(s, 11)},
         };
         if (!each(context, &row)) {
             code = SQLITE_ABORT;

@@ -73,7 +73,8 @@ int ledger_db_add_usage(struct ledger_db *d, const struct ledger_usage_row *row)
 
 /* Calls `each` for every row; it returns false to stop. */
 int ledger_db_keys(struct ledger_db *d, bool (*each)(void *context, const struct ledger_key_row *key), void *context);
-int ledger_db_budgets(struct ledger_db *d, bool (*each)(void *context, enum payer_kind kind, const char *name, uint64_t budget),
+int ledger_db_budgets(struct ledger_db *d,
+                      bool (*each)(void *context, enum payer_kind kind, const char *name, uint64_t budget),
                       void *context);
 /* What was spent on a day, by key, tenant and organisation. */
 int ledger_db_spent(struct ledger_db *d, int64_t day, bool (*each)(void *context, const struct ledger_usage_row *row),

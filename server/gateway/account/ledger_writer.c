@@ -172,7 +172,8 @@ static void destroy(struct ledger_writer *w)
     free(w);
 }
 
-int ledger_writer_start(struct event_base *base, struct ledger_db *db, struct ledger_writer **out, struct quire_error *err)
+int ledger_writer_start(struct event_base *base, struct ledger_db *db, struct ledger_writer **out,
+                        struct quire_error *err)
 {
     struct ledger_writer *w = calloc(1, sizeof *w);
     pthread_condattr_t clock;

@@ -26,7 +26,8 @@ struct ledger_job {
 };
 
 /* Takes over db. */
-int ledger_writer_start(struct event_base *base, struct ledger_db *db, struct ledger_writer **out, struct quire_error *err);
+int ledger_writer_start(struct event_base *base, struct ledger_db *db, struct ledger_writer **out,
+                        struct quire_error *err);
 /* Writes what is pending, ends the thread, and calls `done` of the jobs that are left. NULL is allowed. */
 void ledger_writer_stop(struct ledger_writer *w);
 

@@ -58,8 +58,9 @@ bool payer_admit(struct payer *p, int64_t now_s, struct api_error *e)
         return true;
     renewal(p, now_s, at);
     ledger_money(p->budget, money);
-    api_fail(e, 429, NULL, "insufficient_quota", "the budget of %s %s for a day, %s dollars, is used up; it is renewed at %s",
-             payer_kind_name(p->kind), p->name, money, at);
+    api_fail(e, 429, NULL, "insufficient_quota",
+             "the budget of %s %s for a day, %s dollars, is used up; it is renewed at %s", payer_kind_name(p->kind),
+             p->name, money, at);
     const int64_t left_s = (p->day + 1) * PAYER_DAY_S - now_s;
     /* A clock that was set back by days must not overflow the field. */
     e->retry_ms = left_s < 2 * PAYER_DAY_S ? (uint32_t)left_s * 1000 : 2u * PAYER_DAY_S * 1000;
@@ -76,7 +77,7 @@ bool payer_warns(struct payer *p, int64_t now_s, char *out, size_t n)
         return false;
     ledger_money(p->spent, spent);
     ledger_money(p->budget, budget);
-    snprintf(out, n, "%s %s has used %u %% of its budget for today: %s of %s dollars", payer_kind_name(p->kind), p->name,
-             percent, spent, budget);
+    snprintf(out, n, "%s %s has used %u %% of its budget for today: %s of %s dollars", payer_kind_name(p->kind),
+             p->name, percent, spent, budget);
     return true;
 }

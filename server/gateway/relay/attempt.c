@@ -170,6 +170,13 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
 {
     struct attempt *a = context;
     struct events_facts facts;
+    if (!name[0] && repeat_is(&a->repeat, data, n)) {
+        a->n_events++;
+        buffer_append(&a->reply, "data: ", 6);
+        buffer_append(&a->reply, data, n);
+        buffer_append(&a->reply, "\n\n", 2);
+        return true;
+    }
     events_read(data, n, &facts, &a->usage);
     if (!facts.is_json && !facts.is_done) {
         snprintf(a->why, sizeof a->why, "its stream has an event that is not JSON");
@@ -184,6 +191,7 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
     a->n_events += facts.has_token;
     if (a->dialect.is_on)
         return translate(a, data, n, facts.is_done);
+    repeat_learn(&a->repeat, data, n, &facts);
     if (!facts.is_usage_only || !a->adds_usage)
         put_event(a, name, data, n, &facts);
     return true;
@@ -340,6 +348,7 @@ void attempt_free(struct attempt *a)
     buffer_free(&a->reply);
     events_free(&a->splitter);
     dialect_free(&a->dialect);
+    repeat_free(&a->repeat);
     *a = (struct attempt){0};
 }
 

@@ -13,6 +13,7 @@
 #include "server/gateway/relay/body.h"
 #include "server/gateway/relay/dialect.h"
 #include "server/gateway/relay/events.h"
+#include "server/gateway/relay/repeat.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,6 +58,7 @@ struct attempt {
     struct buffer reply;      /* a whole reply, or what a stream holds back */
     struct events_splitter splitter;
     struct dialect dialect;
+    struct repeat repeat;
     struct events_usage usage;
     int status;
     bool is_events;    /* the reply is a stream */
