@@ -25,6 +25,9 @@ static const struct {
     {"sim", command_sim, "simulate scheduling policies on a trace, on a virtual clock"},
     {"replay", command_replay, "recompute the answers of a recording and compare every bit"},
     {"cache", command_cache, "pin prefixes in a running server's cache, fill it, or read its statistics"},
+    {"check", command_check, "check the models file of a gateway"},
+    {"route", command_route, "print how a gateway's route reads a prompt"},
+    {"keys", command_keys, "issue, rotate, revoke and list the keys of a running gateway"},
     {"bench", command_bench, "measure an engine, a server or the kernels"},
     {"version", command_version, "print the version"},
 };

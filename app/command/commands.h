@@ -19,6 +19,9 @@ int command_replay(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_pull(int argc, char **argv);
 int command_cache(int argc, char **argv);
+int command_check(int argc, char **argv);
+int command_route(int argc, char **argv);
+int command_keys(int argc, char **argv);
 int command_rank(void); /* rank 0 of an engine with several ranks starts it */
 /* For a command with an engine: returns whether a launcher started this process as another rank. It then runs as a rank
  * until its end, and *code is its status. Also returns true if the environment is invalid. */

@@ -1,9 +1,13 @@
 #include "server/gateway/door.h"
 
 #include "server/front/api/api_error.h"
+#include "server/front/api/cors.h"
+#include "server/front/api/foreign.h"
 #include "server/front/tenant/tenants.h"
+#include "server/gateway/account/account.h"
 #include "server/gateway/complete/complete.h"
 #include "server/gateway/lists.h"
+#include "server/gateway/pass.h"
 #include "server/gateway/relay/relay.h"
 
 #include <stdio.h>
@@ -75,10 +79,22 @@ static bool identify(struct gateway *g, const struct http_exchange *x, struct vi
                     "as \"x-api-key: KEY\"");
 }
 
-/* Browsers send the page's origin: a page that is open in a browser on this machine is no admin. */
+static struct page_rules rules_of(const struct gateway *g)
+{
+    struct page_rules rules = g->options.pages;
+    rules.asks_key = door_asks_key(g);
+    rules.is_local = http_server_is_local(g->http);
+    rules.has_tls = http_server_has_tls(g->http);
+    return rules;
+}
+
+/* Whether an admin: a key that the tenants' file marks so; without such keys, a client on this machine that is no web page
+ * and shows no key. */
 static bool is_admin(const struct gateway *g, const struct http_exchange *x, const struct visitor *v)
 {
-    return door_asks_key(g) ? v->tenant && v->tenant->admin : http_from_loopback(x) && !http_header(x, "origin");
+    if (tenants_ask_key(g->options.tenants))
+        return v->tenant && v->tenant->admin;
+    return http_from_loopback(x) && !http_header(x, "origin") && !key_of(x);
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------- */
@@ -108,6 +124,8 @@ static bool check_route(const struct http_exchange *x, const char **allow, struc
     const bool is_own = own_route(path) != NULL, is_relayed = relay_has_path(path);
     const char *service = complete_method(path);
     *allow = NULL;
+    if (account_has_path(path) || pass_access(method, path) != PASS_NONE) /* accounts check the method themselves */
+        return true;
     if ((service && strcmp(method, service) == 0) || (is_own && is_get(x)) ||
         (is_relayed && strcmp(method, "POST") == 0))
         return true;
@@ -115,6 +133,19 @@ static bool check_route(const struct http_exchange *x, const char **allow, struc
         return api_fail(e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
     *allow = is_own ? "GET, HEAD" : service ? service : "POST";
     return api_fail(e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", path, method);
+}
+
+/* Routes of accounts are open to an admin on this machine even if all keys are the ledger's. */
+static bool may_enter(struct gateway *g, const struct http_exchange *x, struct visitor *v, struct api_error *e)
+{
+    const enum pass_access access = pass_access(http_method(x), http_path(x));
+    const bool is_known = access == PASS_OPEN || identify(g, x, v, e);
+    if (access == PASS_ADMIN && is_known && !is_admin(g, x, v))
+        return api_fail(
+            e, 403, NULL, "permission_denied",
+            "this route is for admins: a key that the tenants' file marks with \"admin\", or without keys a "
+            "client on this machine");
+    return is_known || (account_has_path(http_path(x)) && is_admin(g, x, v));
 }
 
 /* Key, route and method are known before the body arrives: requests that fail these checks are rejected here. */
@@ -125,7 +156,12 @@ static void on_head(void *context, struct http_exchange *x)
     struct visitor visitor;
     const char *allow;
     const struct own_route *own = own_route(http_path(x));
-    if (!(own && own->is_open) && !identify(g, x, &visitor, &e)) {
+    const struct page_rules rules = rules_of(g);
+    if (cors_begin(&rules, x))
+        return;
+    /* For an unanswered preflight, the missing CORS headers are the answer; this check does not apply. */
+    if ((strcmp(http_method(x), "OPTIONS") != 0 && !foreign_may(&rules, x, &e)) ||
+        (!(own && own->is_open) && !may_enter(g, x, &visitor, &e))) {
         api_error_reply(x, &e);
         return;
     }
@@ -148,7 +184,7 @@ static void on_request(void *context, struct http_exchange *x)
 {
     struct gateway *g = context;
     struct api_error e;
-    struct visitor visitor;
+    struct visitor visitor = {0};
     const struct own_route *own = own_route(http_path(x));
     if (own) {
         own->start(g, x);
@@ -157,12 +193,13 @@ static void on_request(void *context, struct http_exchange *x)
     if (g->draining) {
         api_fail(&e, 503, NULL, "server_draining", "the server is shutting down");
         e.retry_ms = 1000;
-    } else if (identify(g, x, &visitor, &e)) { /* the key may have been revoked since the head */
-        if (complete_method(http_path(x))) {
+    } else if (may_enter(g, x, &visitor, &e)) { /* the key may have been revoked since the head */
+        if (complete_method(http_path(x)))
             complete_start(g->complete, x, visitor.account, is_admin(g, x, &visitor));
-            return;
-        }
-        relay_begin(g, x, visitor.account, visitor.tenant);
+        else if (pass_access(http_method(x), http_path(x)) != PASS_NONE)
+            pass_begin(g, x);
+        else if (!account_route(g->options.ledger, x, is_admin(g, x, &visitor), visitor.account))
+            relay_begin(g, x, visitor.account, visitor.tenant);
         return;
     }
     api_error_reply(x, &e);
@@ -171,7 +208,8 @@ static void on_request(void *context, struct http_exchange *x)
 static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)
 {
     struct api_error e;
-    (void)context;
+    const struct page_rules rules = rules_of(context);
+    cors_headers(&rules, x);
     const char *code = status == 413 ? "request_too_large" : status == 429 ? "rate_limit_exceeded" : "invalid_request";
     api_fail(&e, status, NULL, code, "%s", reason);
     if (status == 503 || status == 429)

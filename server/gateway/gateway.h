@@ -8,6 +8,7 @@
 #define QUIRE_GATEWAY_H
 
 #include "base/status.h"
+#include "server/front/api/cors.h"
 #include "server/gateway/account/ledger.h"
 #include "server/gateway/file/models_file.h"
 #include "server/http/http.h"
@@ -32,6 +33,7 @@ struct gateway_options {
     uint16_t port;    /* 0: any; gateway_port() returns it */
     const struct tls *tls; /* NULL: plain HTTP */
     const struct http_limits *limits;
+    struct page_rules pages; /* origins and hosts; the rest is set by gateway_open() */
     struct tenants *tenants; /* never NULL; outlives the gateway */
     struct ledger *ledger;   /* never NULL; outlives the gateway */
     struct gateway_private engines;

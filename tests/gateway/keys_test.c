@@ -33,7 +33,8 @@ static void on_request(void *context, struct http_exchange *x)
 {
     const char *key = http_header(x, "x-key");
     (void)context;
-    struct ledger_account *account = key ? ledger_find(ledger, key, (int64_t)time(NULL)) : ledger_tenant(ledger, "default");
+    struct ledger_account *account = key ? ledger_find(ledger, key, (int64_t)time(NULL))
+                                         : ledger_tenant(ledger, "default");
     if (!account_route(ledger, x, http_header(x, "x-admin") != NULL, account))
         http_reply(x, 404, NULL, NULL, 0);
 }
@@ -119,9 +120,15 @@ static void open_all(void)
 static int begin(void **state)
 {
     static const struct http_handler handler = {on_head, is_urgent, on_request, on_bad};
-    static const struct http_limits limits = {.max_head_bytes = 65536, .max_body_bytes = 1 << 20, .max_all_bodies_bytes = 1 << 24,
-                                              .max_pending_bytes = 1 << 24, .max_connections = 16, .head_timeout_ms = 10000,
-                                              .body_timeout_ms = 10000, .idle_timeout_ms = 10000, .write_timeout_ms = 10000};
+    static const struct http_limits limits = {.max_head_bytes = 65536,
+                                              .max_body_bytes = 1 << 20,
+                                              .max_all_bodies_bytes = 1 << 24,
+                                              .max_pending_bytes = 1 << 24,
+                                              .max_connections = 16,
+                                              .head_timeout_ms = 10000,
+                                              .body_timeout_ms = 10000,
+                                              .idle_timeout_ms = 10000,
+                                              .write_timeout_ms = 10000};
     struct quire_error err;
     (void)state;
     strcpy(folder, "/tmp/quire-keys-XXXXXX");
@@ -201,7 +208,8 @@ static void issued_rotated_revoked(void **state)
 
     reply = ask_json(EVHTTP_REQ_GET, "/admin/keys", NULL, "admin");
     assert_null(strstr(last.text, "sk-quire"));
-    const json_t *key = json_array_get(json_object_get(reply, "data"), strstr(last.text, "CI of acme") < strstr(last.text, other_id) ? 0 : 1);
+    const json_t *key = json_array_get(json_object_get(reply, "data"),
+                                       strstr(last.text, "CI of acme") < strstr(last.text, other_id) ? 0 : 1);
     assert_string_equal(json_string_value(json_object_get(key, "organisation")), "acme");
     assert_true(json_real_value(json_object_get(key, "budget")) == 2.5);
     assert_true(json_integer_value(json_object_get(key, "revoked")) >= now_s);
@@ -229,11 +237,15 @@ static void requests_that_are_wrong(void **state)
         {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":7}", "admin", 400, "name: must be a text"},
         {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"\"}", "admin", 400, "name: must be a text"},
         {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"a\\nb\"}", "admin", 400, "control characters"},
-        {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"tenent\":\"y\"}", "admin", 400, "\\\"tenent\\\" is not a field"},
-        {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"tenant\":\"a b\"}", "admin", 400, "tenant: must be 1 to 64"},
+        {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"tenent\":\"y\"}", "admin", 400,
+         "\\\"tenent\\\" is not a field"},
+        {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"tenant\":\"a b\"}", "admin", 400,
+         "tenant: must be 1 to 64"},
         {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"budget\":-1}", "admin", 400, "budget: must be an amount"},
-        {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"budget\":\"1e3\"}", "admin", 400, "budget: must be an amount"},
-        {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"budget\":1e300}", "admin", 400, "budget: must be an amount"},
+        {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"budget\":\"1e3\"}", "admin", 400,
+         "budget: must be an amount"},
+        {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"budget\":1e300}", "admin", 400,
+         "budget: must be an amount"},
         {EVHTTP_REQ_POST, "/admin/keys", "{\"name\":\"x\",\"budget\":true}", "admin", 400, "budget: must be an amount"},
         {EVHTTP_REQ_DELETE, "/admin/keys/key_0123456789abcdef", NULL, "admin", 404, "there is no key"},
         {EVHTTP_REQ_DELETE, "/admin/keys/../../x", NULL, "admin", 404, "no route"},
@@ -272,7 +284,8 @@ static void requests_that_are_wrong(void **state)
 
 static void charge(const char *key, const char *model, uint64_t cost, uint64_t saved, const char *layer, int64_t at_s)
 {
-    const struct ledger_usage usage = {.input = 10, .cached_input = 4, .output = 5, .from_cache = layer != NULL, .cache_layer = layer};
+    const struct ledger_usage usage = {
+        .input = 10, .cached_input = 4, .output = 5, .from_cache = layer != NULL, .cache_layer = layer};
     struct ledger_account *a = key ? ledger_find(ledger, key, at_s) : ledger_tenant(ledger, "default");
     ledger_charge(ledger, a, model, cost, saved, &usage, at_s);
 }
@@ -324,12 +337,13 @@ static void usage(void **state)
     /* What was charged before is listed, though a thread writes it. */
     ask(EVHTTP_REQ_GET, "/usage?from=2024-10-04&to=2024-10-05&format=csv", NULL, text, 200);
     assert_string_equal(last.type, "text/csv; charset=utf-8");
-    snprintf(expected, sizeof expected,
-             "day,organisation,tenant,key,model,cache_layer,requests,input_tokens,cached_input_tokens,output_tokens,cost,saved\r\n"
-             "2024-10-04,\"o\",\"t\",\"%s\",\"m\",\"\",2,20,8,10,0.000000000003,0\r\n"
-             "2024-10-04,\"o\",\"t\",\"%s\",\"m\",\"memory\",1,10,4,5,0,0.000000000007\r\n"
-             "2024-10-05,\"o\",\"t\",\"%s\",\"'@n\",\"\",1,10,4,5,0.000000000005,0\r\n",
-             id, id, id);
+    snprintf(
+        expected, sizeof expected,
+        "day,organisation,tenant,key,model,cache_layer,requests,input_tokens,cached_input_tokens,output_tokens,cost,saved\r\n"
+        "2024-10-04,\"o\",\"t\",\"%s\",\"m\",\"\",2,20,8,10,0.000000000003,0\r\n"
+        "2024-10-04,\"o\",\"t\",\"%s\",\"m\",\"memory\",1,10,4,5,0,0.000000000007\r\n"
+        "2024-10-05,\"o\",\"t\",\"%s\",\"'@n\",\"\",1,10,4,5,0.000000000005,0\r\n",
+        id, id, id);
     assert_string_equal(last.text, expected);
     json_t *all = ask_json(EVHTTP_REQ_GET, "/usage?from=2024-10-04&to=2024-10-04", NULL, "admin");
     assert_int_equal(json_array_size(json_object_get(all, "data")), 3);

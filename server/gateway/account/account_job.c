@@ -42,7 +42,8 @@ bool account_job_succeeded(struct account_job *j, int code)
     struct api_error e;
     if (code == SQLITE_OK)
         return true;
-    api_fail(&e, 503, NULL, "ledger_unavailable", "the ledger's file cannot be read or written: %s", sqlite3_errstr(code));
+    api_fail(&e, 503, NULL, "ledger_unavailable", "the ledger's file cannot be read or written: %s",
+             sqlite3_errstr(code));
     e.retry_ms = 1000;
     if (j->x)
         api_error_reply(j->x, &e);

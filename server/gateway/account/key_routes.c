@@ -122,7 +122,8 @@ static bool read_issue(struct account_job *j, const json_t *body, struct api_err
         return false;
     if (a->n_keys >= ACCOUNTS_MAX_KEYS)
         return api_fail(e, 400, NULL, "too_many_keys", "at most %d keys", ACCOUNTS_MAX_KEYS);
-    struct named_payer *t = accounts_payer(a, PAYER_TENANT, tenant), *o = accounts_payer(a, PAYER_ORGANISATION, organisation);
+    struct named_payer *t = accounts_payer(a, PAYER_TENANT, tenant),
+                       *o = accounts_payer(a, PAYER_ORGANISATION, organisation);
     if (!t || !o)
         return api_no_memory(e);
     if (!accounts_join(a, t, o, &other))
@@ -332,7 +333,8 @@ static void budget_saved(struct ledger_job *job, int code)
     account_job_free(j);
 }
 
-static bool read_budget(struct account_job *j, const json_t *body, const char *kind, const char *name, struct api_error *e)
+static bool read_budget(struct account_job *j, const json_t *body, const char *kind, const char *name,
+                        struct api_error *e)
 {
     while (j->kind < PAYER_KINDS && strcmp(payer_kind_name(j->kind), kind) != 0)
         j->kind++;
@@ -345,7 +347,8 @@ static bool read_budget(struct account_job *j, const json_t *body, const char *k
     if (!account_body_dollars(body, "budget", &j->has_budget, &j->budget, e))
         return false;
     if (!find_payer(j->ledger, j->kind, name))
-        return j->kind == PAYER_KEY ? api_fail(e, 404, NULL, "not_found", "there is no key %.40s", name) : api_no_memory(e);
+        return j->kind == PAYER_KEY ? api_fail(e, 404, NULL, "not_found", "there is no key %.40s", name)
+                                    : api_no_memory(e);
     snprintf(j->name, sizeof j->name, "%s", name);
     return true;
 }

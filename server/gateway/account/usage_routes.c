@@ -142,7 +142,8 @@ static void csv_row(struct buffer *o, const char *day, const struct ledger_usage
 
 static void json_sums(struct buffer *o, const struct ledger_sums *sums)
 {
-    static const char *const names[] = {"\"requests\":", ",\"input_tokens\":", ",\"cached_input_tokens\":", ",\"output_tokens\":"};
+    static const char *const names[] = {
+        "\"requests\":", ",\"input_tokens\":", ",\"cached_input_tokens\":", ",\"output_tokens\":"};
     const uint64_t counts[] = {sums->requests, sums->input, sums->cached_input, sums->output};
     char money[LEDGER_MONEY_BYTES];
     for (size_t i = 0; i < 4; i++) {
@@ -184,9 +185,12 @@ static uint64_t sum(uint64_t a, uint64_t b)
 static void count(struct totals *t, const struct ledger_usage_row *row)
 {
     struct ledger_sums *s = &t->sums;
-    *s = (struct ledger_sums){sum(s->requests, row->sums.requests), sum(s->input, row->sums.input),
-                              sum(s->cached_input, row->sums.cached_input), sum(s->output, row->sums.output),
-                              sum(s->cost, row->sums.cost), sum(s->saved, row->sums.saved)};
+    *s = (struct ledger_sums){sum(s->requests, row->sums.requests),
+                              sum(s->input, row->sums.input),
+                              sum(s->cached_input, row->sums.cached_input),
+                              sum(s->output, row->sums.output),
+                              sum(s->cost, row->sums.cost),
+                              sum(s->saved, row->sums.saved)};
     size_t i = 0;
     while (i < t->n_layers && strcmp(t->layers[i], row->layer) != 0)
         i++;

@@ -17,8 +17,8 @@ static struct quire_value text_of(const struct quire_doc *doc)
         !quire_value_next(&rest, NULL, &choice) || quire_value_kind(choice) != QUIRE_OBJECT)
         return none;
     const struct quire_value delta = quire_value_member(choice, "delta");
-    const struct quire_value text =
-        quire_value_kind(delta) == QUIRE_OBJECT ? quire_value_member(delta, "content") : quire_value_member(choice, "text");
+    const struct quire_value text = quire_value_kind(delta) == QUIRE_OBJECT ? quire_value_member(delta, "content")
+                                                                            : quire_value_member(choice, "text");
     return quire_value_kind(text) == QUIRE_STRING && text.n > 2 ? text : none;
 }
 
