@@ -5,6 +5,7 @@
 #include "server/front/api/foreign.h"
 #include "server/front/tenant/tenants.h"
 #include "server/gateway/account/account.h"
+#include "server/gateway/complete/complete.h"
 #include "server/gateway/lists.h"
 #include "server/gateway/pass.h"
 #include "server/gateway/relay/relay.h"
@@ -121,14 +122,16 @@ static bool check_route(const struct http_exchange *x, const char **allow, struc
 {
     const char *method = http_method(x), *path = http_path(x);
     const bool is_own = own_route(path) != NULL, is_relayed = relay_has_path(path);
+    const char *service = complete_method(path);
     *allow = NULL;
     if (account_has_path(path) || pass_access(method, path) != PASS_NONE) /* accounts check the method themselves */
         return true;
-    if ((is_own && is_get(x)) || (is_relayed && strcmp(method, "POST") == 0))
+    if ((service && strcmp(method, service) == 0) || (is_own && is_get(x)) ||
+        (is_relayed && strcmp(method, "POST") == 0))
         return true;
-    if (!is_own && !is_relayed)
+    if (!is_own && !is_relayed && !service)
         return api_fail(e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
-    *allow = is_own ? "GET, HEAD" : "POST";
+    *allow = is_own ? "GET, HEAD" : service ? service : "POST";
     return api_fail(e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", path, method);
 }
 
@@ -177,6 +180,16 @@ static bool is_urgent(void *context, const struct http_exchange *x)
     return own && own->is_urgent && is_get(x);
 }
 
+static void dispatch(struct gateway *g, struct http_exchange *x, const struct visitor *v)
+{
+    if (complete_method(http_path(x)))
+        complete_start(g->complete, x, v->account, is_admin(g, x, v));
+    else if (pass_access(http_method(x), http_path(x)) != PASS_NONE)
+        pass_begin(g, x);
+    else if (!account_route(g->options.ledger, x, is_admin(g, x, v), v->account))
+        relay_begin(g, x, v->account, v->tenant);
+}
+
 static void on_request(void *context, struct http_exchange *x)
 {
     struct gateway *g = context;
@@ -191,10 +204,7 @@ static void on_request(void *context, struct http_exchange *x)
         api_fail(&e, 503, NULL, "server_draining", "the server is shutting down");
         e.retry_ms = 1000;
     } else if (may_enter(g, x, &visitor, &e)) { /* the key may have been revoked since the head */
-        if (pass_access(http_method(x), http_path(x)) != PASS_NONE)
-            pass_begin(g, x);
-        else if (!account_route(g->options.ledger, x, is_admin(g, x, &visitor), visitor.account))
-            relay_begin(g, x, visitor.account, visitor.tenant);
+        dispatch(g, x, &visitor);
         return;
     }
     api_error_reply(x, &e);

@@ -1,9 +1,11 @@
 #include "server/gateway/gateway.h"
 
 #include "base/log.h"
+#include "server/gateway/complete/complete.h"
 #include "server/gateway/door.h"
 #include "server/gateway/gateway_internal.h"
 #include "server/gateway/probe.h"
+#include "server/http/local_listener.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -47,6 +49,24 @@ static void on_probe(evutil_socket_t fd, short what, void *context)
 
 /* ---- opening and closing -------------------------------------------------------------------- */
 
+static void on_inside(void *context, int fd)
+{
+    struct gateway *g = context;
+    http_server_adopt(g->inside, fd);
+}
+
+static int open_service(struct gateway *g, struct quire_error *err)
+{
+    struct complete_options o = {.remote = g->remote, .ledger = g->options.ledger};
+    int status = http_server_open_private(g->base, g->options.limits, &gateway_handler, g, &g->inside, err);
+    if (status == QUIRE_OK)
+        status = local_listener_open(g->base, on_inside, g, &g->inside_listener, err);
+    if (status != QUIRE_OK)
+        return status;
+    o.socket = local_listener_name(g->inside_listener);
+    return complete_open(g->base, &o, &g->complete, err);
+}
+
 static int open_parts(struct gateway *g, const struct gateway_config *config, struct quire_error *err)
 {
     const struct gateway_options *o = &g->options;
@@ -62,6 +82,8 @@ static int open_parts(struct gateway *g, const struct gateway_config *config, st
         status = remote_open(g->base, &g->remote, err);
     if (status == QUIRE_OK)
         status = http_server_open(g->base, o->host, o->port, BACKLOG, o->limits, &gateway_handler, g, &g->http, err);
+    if (status == QUIRE_OK)
+        status = open_service(g, err);
     return status;
 }
 
@@ -98,6 +120,9 @@ void gateway_close(struct gateway *g)
     if (!g)
         return;
     http_server_close(g->http); /* ends the relays of its exchanges */
+    complete_close(g->complete);
+    local_listener_close(g->inside_listener);
+    http_server_close(g->inside);
     relay_bury(g);
     if (g->pool)
         probes_end(g);
@@ -126,6 +151,7 @@ int gateway_use(struct gateway *g, const struct gateway_config *config, struct q
     probes_end(g); /* they belong to the old pool's targets */
     pool_release(g->pool);
     g->pool = pool;
+    complete_clear(g->complete);
     return QUIRE_OK;
 }
 

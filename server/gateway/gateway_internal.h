@@ -11,12 +11,16 @@
 #include <sys/queue.h>
 
 struct attempt;
+struct complete;
 struct relay;
 
 struct gateway {
     struct event_base *base;
     struct gateway_options options;
     struct http_server *http;
+    struct http_server *inside; /* for requests of `complete` */
+    struct local_listener *inside_listener;
+    struct complete *complete;
     struct remote *remote;
     struct pool *pool; /* of the current configuration */
     struct retry_budget retries;

@@ -90,12 +90,15 @@ static void end(struct attempt *a, enum remote_end how, const char *why)
                               .retry_after = a->call ? remote_header(a->call, "Retry-After") : NULL,
                               .target = a->settings->name,
                               .is_engine = is_engine(a)};
+    struct api_error wrong;
     if (!a->is_events && how == REMOTE_WHOLE && a->status > 0) {
         events_read(a->reply.data ? a->reply.data : "", a->reply.n, &r.facts, &a->usage);
         if (a->status == 200 && (!r.facts.is_json || r.facts.is_error))
             snprintf(a->why, sizeof a->why, "%s%.200s",
                      r.facts.is_json ? "an error with status 200: " : "its reply is not a JSON object",
                      r.facts.is_json ? r.facts.message : "");
+        else if (a->status == 200 && a->dialect.is_on && !dialect_reply(&a->dialect, &a->reply, &wrong))
+            snprintf(a->why, sizeof a->why, "%.250s", wrong.why.text);
     }
     verdict_of(&r, &out);
     a->has_ended = true;
@@ -134,11 +137,40 @@ static void put_with_cost(struct attempt *a, const char *name, const char *data,
     buffer_free(&with);
 }
 
+/* What the tokens so far cost. */
+static void cost_of(const struct attempt *a, char money[LEDGER_MONEY_BYTES])
+{
+    const struct ledger_usage usage = {
+        .input = a->usage.input, .cached_input = a->usage.cached_input, .output = a->usage.output};
+    ledger_money(attempt_is_cached(a) ? 0 : ledger_cost(&a->model->price, &usage), money);
+}
+
+static void put_event(struct attempt *a, const char *name, const char *data, size_t n, const struct events_facts *facts)
+{
+    if (facts->n_usage > 0 && a->model->price.is_set && strcmp(name, "message_start") != 0)
+        put_with_cost(a, name, data, n, facts);
+    else
+        events_put(&a->reply, name, data, n);
+}
+
+/* An event, or the end of the events, in the client's API. */
+static bool translate(struct attempt *a, const char *data, size_t n, bool is_done)
+{
+    struct api_error wrong;
+    char money[LEDGER_MONEY_BYTES];
+    cost_of(a, money);
+    if (is_done ? dialect_end(&a->dialect, a->is_done, a->model->price.is_set ? money : NULL, &a->reply, &wrong)
+                : dialect_event(&a->dialect, data, n, &a->reply, &wrong))
+        return true;
+    snprintf(a->why, sizeof a->why, "%.250s", wrong.why.text);
+    return false;
+}
+
 static bool on_event(void *context, const char *data, size_t n, const char *name)
 {
     struct attempt *a = context;
     struct events_facts facts;
-    if (!name[0] && repeat_is(&a->repeat, data, n)) {
+    if (!name[0] && !a->dialect.is_on && repeat_is(&a->repeat, data, n)) {
         a->n_events++;
         buffer_append(&a->reply, "data: ", 6);
         buffer_append(&a->reply, data, n);
@@ -158,12 +190,10 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
     a->has_token |= facts.has_token;
     repeat_learn(&a->repeat, data, n, &facts);
     a->n_events += facts.has_token;
-    if (facts.is_usage_only && a->adds_usage)
-        return true;
-    if (facts.n_usage > 0 && a->model->price.is_set && strcmp(name, "message_start") != 0)
-        put_with_cost(a, name, data, n, &facts);
-    else
-        events_put(&a->reply, name, data, n);
+    if (a->dialect.is_on)
+        return translate(a, data, n, facts.is_done);
+    if (!facts.is_usage_only || !a->adds_usage)
+        put_event(a, name, data, n, &facts);
     return true;
 }
 
@@ -212,6 +242,8 @@ static void on_end(void *context, enum remote_end how, const char *why)
         snprintf(a->why, sizeof a->why, "its stream ended before the end of the answer");
     if (a->is_events && a->is_done)
         how = REMOTE_WHOLE; /* the answer is complete, however the connection ended */
+    if (a->is_events && how == REMOTE_WHOLE && !a->why[0] && a->dialect.is_on)
+        translate(a, NULL, 0, true);
     if (a->is_events && how == REMOTE_WHOLE && !a->why[0])
         pass(a);
     end(a, how, why);
@@ -224,19 +256,33 @@ void attempt_put_cost(const struct attempt *a, const char *data, size_t n, const
                       struct buffer *out)
 {
     char money[LEDGER_MONEY_BYTES];
-    const struct ledger_usage usage = {
-        .input = a->usage.input, .cached_input = a->usage.cached_input, .output = a->usage.output};
-    const size_t end_at = facts->usage_at + facts->n_usage - 1; /* the brace */
-    ledger_money(attempt_is_cached(a) ? 0 : ledger_cost(&a->model->price, &usage), money);
-    buffer_append(out, data, end_at);
-    buffer_append(out, ",\"cost\":", 8);
+    const size_t brace = facts->usage_at + facts->n_usage - 1;
+    const size_t at = facts->n_cost > 0 ? facts->cost_at : brace; /* the server's own cost is replaced */
+    cost_of(a, money);
+    buffer_append(out, data, at);
+    if (facts->n_cost == 0)
+        buffer_append(out, ",\"cost\":", 8);
     buffer_append(out, money, strlen(money));
-    buffer_append(out, data + end_at, n - end_at);
+    buffer_append(out, data + at + facts->n_cost, n - at - facts->n_cost);
 }
 
 bool attempt_is_cached(const struct attempt *a)
 {
     return strcmp(a->layer, "exact") == 0 || strcmp(a->layer, "semantic") == 0;
+}
+
+/* The body for the target, in its API. */
+static bool put_body(struct attempt *a, const struct attempt_request *request, const char *name, struct api_error *e)
+{
+    const struct relay_body *b = request->body;
+    const struct relay_target_body how = {
+        .model = name, .adds_usage = a->adds_usage, .max_tokens = a->model->max_tokens};
+    if (!is_engine(a) && dialect_lacks(b->api, a->settings->name, e))
+        return false;
+    if (!is_engine(a) && dialect_is_needed(b->api))
+        return dialect_begin(&a->dialect, b, name, a->model->name, http_request_id(request->x), &a->body, e);
+    relay_body_write(b, &how, &a->body);
+    return true;
 }
 
 bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_request *request,
@@ -259,16 +305,13 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
     a->adds_usage = b->is_stream && !b->wants_usage && (b->api == RELAY_CHAT || b->api == RELAY_COMPLETIONS);
     const char *name = target->kind == GATEWAY_TARGET_URL && target->upstream_model ? target->upstream_model
                                                                                     : a->model->name;
-    const struct relay_target_body how = {
-        .model = name, .adds_usage = a->adds_usage, .max_tokens = a->model->max_tokens};
-    relay_body_write(b, &how, &a->body);
-    put_url(a, request->path, url);
+    if (!put_body(a, request, name, e))
+        return false;
+    put_url(a, a->dialect.is_on ? DIALECT_PATH : request->path, url);
     put_headers(a, request->x, &lines);
     for (size_t k = 0; k < lines.n; k++)
         headers[k] = lines.text.data + lines.at[k];
     const char *socket = is_engine(a) ? socket_of(a) : NULL;
-    if (is_engine(a) && !socket)
-        return api_fail(e, 503, NULL, "engine_unavailable", "target %.60s has no engine", target->name);
     const uint32_t timeout_ms = is_engine(a) ? 0 : g->options.upstream_timeout_ms;
     const struct remote_request q = {.method = "POST",
                                      .url = url,
@@ -283,6 +326,8 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
     bool good = !a->body.failed && !lines.text.failed;
     if (!good)
         api_no_memory(e);
+    else if (is_engine(a) && !socket)
+        good = api_fail(e, 503, NULL, "engine_unavailable", "target %.60s has no engine", target->name);
     else if (remote_begin(g->remote, &q, &calls, a, &a->call, &err) != QUIRE_OK)
         good = api_fail(e, 502, NULL, "upstream_unreachable", "target %.60s: %.200s", target->name, err.text);
     buffer_free(&lines.text);
@@ -303,6 +348,7 @@ void attempt_free(struct attempt *a)
     buffer_free(&a->reply);
     events_free(&a->splitter);
     repeat_free(&a->repeat);
+    dialect_free(&a->dialect);
     *a = (struct attempt){0};
 }
 
@@ -321,4 +367,6 @@ void attempt_headers(const struct attempt *a, struct http_exchange *x)
 {
     if (is_engine(a) && a->call)
         remote_headers(a->call, copy_header, x);
+    if (a->dialect.facts.drops_thinking)
+        http_add_header(x, "x-quire-dropped", "thinking");
 }

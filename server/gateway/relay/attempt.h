@@ -11,6 +11,7 @@
 #include "server/front/api/api_error.h"
 #include "server/gateway/gateway_internal.h"
 #include "server/gateway/relay/body.h"
+#include "server/gateway/relay/dialect.h"
 #include "server/gateway/relay/events.h"
 #include "server/gateway/relay/repeat.h"
 
@@ -57,6 +58,7 @@ struct attempt {
     struct buffer reply;      /* a whole reply, or what a stream holds back */
     struct events_splitter splitter;
     struct repeat repeat;
+    struct dialect dialect;
     struct events_usage usage;
     int status;
     bool is_events;    /* the reply is a stream */
@@ -75,7 +77,8 @@ struct attempt_request {
     const struct relay_body *body;
 };
 
-/* Begins. a: zeroed. i: the target's index in the model. Returns false with an error in e if it cannot begin; no event follows. */
+/* Begins. a: zeroed. i: the target's index in the model. Returns false with an error in e if it cannot begin; no event follows.
+ * Below 500, and with 501, the request is at fault and not the target. */
 bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_request *request,
                    const struct pool_model *model, uint32_t i, const struct attempt_events *events, void *context,
                    struct api_error *e);

@@ -59,7 +59,9 @@ struct events_facts {
     bool has_finish; /* a choice's finish_reason is set; in other APIs: the answer is complete */
     bool is_usage_only; /* usage with an empty list of choices: what stream_options.include_usage adds */
     bool has_usage;
-    size_t usage_at, n_usage; /* the usage object in data; n_usage is 0 if there is none, or it cannot be located */
+    /* Where the usage object lies in data, and the value of its `cost`, which some servers send. The lengths are 0 if there
+     * is no such value, or it cannot be located. */
+    size_t usage_at, n_usage, cost_at, n_cost;
     char code[64]; /* of an error: its code, else its type; "" */
     char message[256]; /* of an error, cut to fit; never "" for an error */
 };

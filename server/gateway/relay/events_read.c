@@ -165,6 +165,16 @@ static struct quire_value read_responses(struct quire_value root, struct quire_v
     return quire_value_member(response, "usage");
 }
 
+static void locate_usage(const char *data, struct quire_value usage, struct events_facts *out)
+{
+    const struct quire_value cost = quire_value_member(usage, "cost");
+    out->usage_at = (size_t)(usage.text - data);
+    out->n_usage = usage.n;
+    if (cost.n > 0)
+        out->cost_at = (size_t)(cost.text - data);
+    out->n_cost = cost.n;
+}
+
 static bool is_of_messages(struct quire_value type)
 {
     return begins(type, "message") || begins(type, "content_block");
@@ -183,11 +193,9 @@ void events_read(const char *data, size_t n, struct events_facts *out, struct ev
         const struct quire_value found = is_of_messages(type)        ? read_messages(root, type, out)
                                          : begins(type, "response.") ? read_responses(root, type, out)
                                                                      : read_openai(root, out);
-        out->has_usage = is_object(found);
-        if (out->has_usage && !j.rewritten) {
-            out->usage_at = (size_t)(found.text - data);
-            out->n_usage = found.n;
-        }
+        out->has_usage = is_object(found) && quire_value_count(found) > 0;
+        if (out->has_usage && !j.rewritten)
+            locate_usage(data, found, out);
         if (out->has_usage && usage)
             read_usage(found, is_of_messages(type), usage);
     }

@@ -279,8 +279,10 @@ static void next_attempt(struct relay *r)
         if (begin_attempt(r, i, &e))
             return;
         r->last = e;
-        settle(r, TARGET_FAILED, 0);
+        settle(r, e.status < 500 || e.status == 501 ? TARGET_CANCELLED : TARGET_FAILED, 0);
         drop_attempt(r);
+        if (e.status < 500)
+            break;
     }
     fail(r, &e);
 }

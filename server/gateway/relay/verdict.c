@@ -83,8 +83,9 @@ static void refused(const struct verdict_reply *r, struct attempt_end *out)
         api_fail(&out->e, 502, NULL, "upstream_error", "target %.60s failed with status %d: %s", r->target, r->status,
                  said);
     } else {
-        out->result = is_too_long(&r->facts) ? ATTEMPT_TOO_LONG : ATTEMPT_REJECTED;
-        api_fail(&out->e, r->status, NULL, "upstream_rejected", "%s", said);
+        const bool is_long = is_too_long(&r->facts);
+        out->result = is_long ? ATTEMPT_TOO_LONG : ATTEMPT_REJECTED;
+        api_fail(&out->e, r->status, NULL, is_long ? "context_length_exceeded" : "upstream_rejected", "%s", said);
     }
 }
 
