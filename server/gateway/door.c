@@ -194,6 +194,16 @@ static bool is_urgent(void *context, const struct http_exchange *x)
     return own && own->is_urgent && is_get(x);
 }
 
+static void dispatch(struct gateway *g, struct http_exchange *x, const struct visitor *v)
+{
+    if (complete_method(http_path(x)))
+        complete_start(g->complete, x, v->account, is_admin(g, x, v));
+    else if (pass_access(http_method(x), http_path(x)) != PASS_NONE)
+        pass_begin(g, x);
+    else if (!account_route(g->options.ledger, x, is_admin(g, x, v), v->account))
+        relay_begin(g, x, v->account, v->tenant);
+}
+
 static void on_request(void *context, struct http_exchange *x)
 {
     struct gateway *g = context;
@@ -208,12 +218,7 @@ static void on_request(void *context, struct http_exchange *x)
         api_fail(&e, 503, NULL, "server_draining", "the server is shutting down");
         e.retry_ms = 1000;
     } else if (may_enter(g, x, &visitor, &e)) { /* the key may have been revoked since the head */
-        if (complete_method(http_path(x)))
-            complete_start(g->complete, x, visitor.account, is_admin(g, x, &visitor));
-        else if (pass_access(http_method(x), http_path(x)) != PASS_NONE)
-            pass_begin(g, x);
-        else if (!account_route(g->options.ledger, x, is_admin(g, x, &visitor), visitor.account))
-            relay_begin(g, x, visitor.account, visitor.tenant);
+        dispatch(g, x, &visitor);
         return;
     }
     api_error_reply(x, &e);

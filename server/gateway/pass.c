@@ -33,8 +33,6 @@ static const struct {
     {"DELETE", "/v1/responses/", PASS_KEY},
     {"DELETE", "/v1/cache/pins", PASS_KEY},
     {"POST", "/v1/admin/scheduling-policy", PASS_ADMIN},
-    {"GET", "/cache/stats", PASS_ADMIN},
-    {"POST", "/cache/clear", PASS_ADMIN},
     {"POST", "/cache/entries", PASS_ADMIN},
     {"POST", "/cache/import", PASS_ADMIN},
 };

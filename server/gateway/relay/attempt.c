@@ -170,7 +170,7 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
 {
     struct attempt *a = context;
     struct events_facts facts;
-    if (!name[0] && repeat_is(&a->repeat, data, n)) {
+    if (!name[0] && !a->dialect.is_on && repeat_is(&a->repeat, data, n)) {
         a->n_events++;
         buffer_append(&a->reply, "data: ", 6);
         buffer_append(&a->reply, data, n);
@@ -347,8 +347,8 @@ void attempt_free(struct attempt *a)
     buffer_free(&a->body);
     buffer_free(&a->reply);
     events_free(&a->splitter);
-    dialect_free(&a->dialect);
     repeat_free(&a->repeat);
+    dialect_free(&a->dialect);
     *a = (struct attempt){0};
 }
 

@@ -57,8 +57,8 @@ struct attempt {
     struct buffer body;       /* for the target: the call borrows it */
     struct buffer reply;      /* a whole reply, or what a stream holds back */
     struct events_splitter splitter;
-    struct dialect dialect;
     struct repeat repeat;
+    struct dialect dialect;
     struct events_usage usage;
     int status;
     bool is_events;    /* the reply is a stream */

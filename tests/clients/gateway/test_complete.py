@@ -185,7 +185,7 @@ def test_a_wrong_query_is_rejected(gateway, query):
 def test_a_client_that_leaves_ends_the_answer(gateway, upstream):
     upstream.mode = "endless"
     with socket.create_connection(("127.0.0.1", gateway.port)) as s:
-        s.sendall(b"GET /stream?prompt=a HTTP/1.1\r\nHost: x\r\n\r\n")
+        s.sendall(b"GET /stream?prompt=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert s.recv(1000)
     rig.wait_until(lambda: upstream.gone > 0, "the end of the upstream's connection")
 
@@ -193,7 +193,7 @@ def test_a_client_that_leaves_ends_the_answer(gateway, upstream):
 def test_a_slow_client_slows_the_upstream(gateway, upstream):
     upstream.mode = "endless"
     with socket.create_connection(("127.0.0.1", gateway.port)) as s:
-        s.sendall(b"GET /stream?prompt=a HTTP/1.1\r\nHost: x\r\n\r\n")
+        s.sendall(b"GET /stream?prompt=a HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert s.recv(1000)
         before = -1
         while upstream.sent != before: # until nothing moves
