@@ -5,6 +5,7 @@
 #include "server/gateway/door.h"
 #include "server/gateway/gateway_internal.h"
 #include "server/gateway/probe.h"
+#include "server/gateway/relay/shared.h"
 #include "server/http/local_listener.h"
 
 #include <stdlib.h>
@@ -81,6 +82,8 @@ static int open_parts(struct gateway *g, const struct gateway_config *config, st
     if (status == QUIRE_OK)
         status = remote_open(g->base, &g->remote, err);
     if (status == QUIRE_OK)
+        status = shared_open(g->base, &g->shared, err);
+    if (status == QUIRE_OK)
         status = http_server_open(g->base, o->host, o->port, BACKLOG, o->limits, &gateway_handler, g, &g->http, err);
     if (status == QUIRE_OK)
         status = open_service(g, err);
@@ -126,6 +129,7 @@ void gateway_close(struct gateway *g)
     relay_bury(g);
     if (g->pool)
         probes_end(g);
+    shared_close(g->shared);
     remote_close(g->remote);
     pool_release(g->pool);
     if (g->tick)
