@@ -66,6 +66,7 @@ MODULES = {
     "server/daemon/": "base/ request/ server/wire/ engine/ engine/record/",
     # Tenants and metrics do not depend on requests. Errors are the lowest layer of the front end.
     "server/front/api/api_error.": "base/ server/http/ server/front/output/json_out.",
+    "server/front/api/ui_page.": "base/ server/http/",
     "server/front/output/json_out.": "base/",
     # Which web pages may use a server: the front end's and the gateway's.
     "server/front/api/cors.": "base/ server/http/",
@@ -75,7 +76,7 @@ MODULES = {
     "server/front/tenant/": "base/ request/ server/http/ server/wire/ server/front/api/api_error. server/front/output/json_out.",
     "server/front/observe/": "base/ request/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/output/json_out.",
     "server/front/": "base/ request/ speculation/ text/ server/http/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/observe/"
-                     " server/front/api/api_error. server/front/api/cors. server/front/api/foreign. server/front/output/json_out. server/front/tools/",
+                     " server/front/api/api_error. server/front/api/ui_page. server/front/api/cors. server/front/api/foreign. server/front/output/json_out. server/front/tools/",
     # The gateway. Its lower modules know neither a request nor a connection; the rest joins them.
     "server/gateway/file/": "base/",
     "server/gateway/route/": "base/ server/gateway/file/",
@@ -85,7 +86,7 @@ MODULES = {
     "server/gateway/upstream_json.": "base/ text/",
     "server/gateway/messages/": "base/ text/ server/http/ server/front/api/api_error. server/front/output/json_out. server/gateway/upstream_json.",
     "server/gateway/batcher/": "base/ text/ server/front/output/json_out. server/gateway/upstream_json.",
-    "server/gateway/": "base/ request/ text/ server/http/ server/wire/ server/front/tenant/ server/front/api/api_error. server/front/api/cors. server/front/api/foreign."
+    "server/gateway/": "base/ request/ text/ server/http/ server/wire/ server/front/tenant/ server/front/api/api_error. server/front/api/ui_page. server/front/api/cors. server/front/api/foreign."
                        " server/front/output/json_out."
                        " server/gateway/file/ server/gateway/route/ server/gateway/target/ server/gateway/remote/ server/gateway/account/"
                        " server/gateway/upstream_json. server/gateway/messages/ server/gateway/batcher/",

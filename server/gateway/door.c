@@ -3,6 +3,7 @@
 #include "server/front/api/api_error.h"
 #include "server/front/api/cors.h"
 #include "server/front/api/foreign.h"
+#include "server/front/api/ui_page.h"
 #include "server/front/tenant/tenants.h"
 #include "server/gateway/account/account.h"
 #include "server/gateway/complete/complete.h"
@@ -15,6 +16,8 @@
 #include <strings.h>
 #include <time.h>
 
+extern const struct ui_page targets_page; /* of ui/targets.html */
+
 /* A reply of the gateway's own. */
 struct own_route {
     const char *path;
@@ -23,11 +26,22 @@ struct own_route {
     bool is_urgent; /* is answered without a connection slot */
 };
 
+static void targets_ui(struct gateway *g, struct http_exchange *x)
+{
+    (void)g;
+    ui_page_reply(x, &targets_page);
+}
+
 static const struct own_route own_routes[] = {
-    {"/health", list_health, true, true},      {"/health/ready", list_health, true, true},
-    {"/health/live", list_live, true, true},   {"/ping", list_health, true, true},
-    {"/version", list_version, false, false},  {"/v1/models", list_models, false, false},
-    {"/metrics", list_metrics, false, true},   {"/gateway/targets", list_targets, false, false},
+    {"/ui/targets", targets_ui, true, false},
+    {"/health", list_health, true, true},
+    {"/health/ready", list_health, true, true},
+    {"/health/live", list_live, true, true},
+    {"/ping", list_health, true, true},
+    {"/version", list_version, false, false},
+    {"/v1/models", list_models, false, false},
+    {"/metrics", list_metrics, false, true},
+    {"/gateway/targets", list_targets, false, false},
     {"/v1/models/", list_model, false, false}, /* longer paths: a name may have slashes */
 };
 

@@ -162,8 +162,9 @@ static void put_target(struct buffer *o, const struct pool_model *m, size_t i, u
         [TARGET_CLOSED] = "closed", [TARGET_OPEN] = "open", [TARGET_HALF_OPEN] = "half_open"};
     const struct gateway_target *settings = &m->model->targets[i];
     const struct target_state *t = m->states[i];
-    char money[LEDGER_MONEY_BYTES];
+    char money[LEDGER_MONEY_BYTES], saved[LEDGER_MONEY_BYTES];
     ledger_money(m->targets[i]->cost, money);
+    ledger_money(m->targets[i]->saved, saved);
     json_out_raw(o, "{\"model\":");
     json_out_text(o, m->model->name);
     json_out_raw(o, ",\"target\":");
@@ -186,8 +187,12 @@ static void put_target(struct buffer *o, const struct pool_model *m, size_t i, u
     put_number(o, "overloaded", t->n_overloaded);
     put_number(o, "cancelled", t->n_cancelled);
     put_number(o, "opened", t->n_opened);
+    put_number(o, "input_tokens", m->targets[i]->n_input);
+    put_number(o, "cached_input_tokens", m->targets[i]->n_cached_input);
     json_out_raw(o, ",\"cost\":");
     json_out_raw(o, money);
+    json_out_raw(o, ",\"saved\":");
+    json_out_raw(o, saved);
     json_out_raw(o, "}");
 }
 

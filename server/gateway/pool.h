@@ -19,7 +19,8 @@ struct remote_call;
 struct pool_target {
     struct target_state state;
     struct remote_call *probe; /* NULL: none runs */
-    uint64_t cost; /* picodollars of its answers */
+    uint64_t cost, saved; /* picodollars of its answers; what its caches saved */
+    uint64_t n_input, n_cached_input; /* tokens of answered prompts */
     char *key;  /* model, kind, place and name: what makes it the same target */
     unsigned n_holders;
 };

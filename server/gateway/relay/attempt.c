@@ -188,10 +188,10 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
     }
     a->is_done |= facts.is_done || facts.has_finish;
     a->has_token |= facts.has_token;
-    repeat_learn(&a->repeat, data, n, &facts);
     a->n_events += facts.has_token;
     if (a->dialect.is_on)
         return translate(a, data, n, facts.is_done);
+    repeat_learn(&a->repeat, data, n, &facts);
     if (!facts.is_usage_only || !a->adds_usage)
         put_event(a, name, data, n, &facts);
     return true;

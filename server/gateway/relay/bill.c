@@ -133,6 +133,14 @@ static void end_limits(struct relay *r, const struct bill *b)
     r->is_limited = false;
 }
 
+static void count_target(struct pool_target *t, const struct bill *b)
+{
+    t->cost += b->cost;
+    t->saved += b->saved;
+    t->n_input += b->usage.input;
+    t->n_cached_input += b->usage.from_cache ? b->usage.input : b->usage.cached_input;
+}
+
 void bill_end(struct relay *r, const struct attempt *a, int status, const struct api_error *e)
 {
     struct bill b = {
@@ -154,7 +162,7 @@ void bill_end(struct relay *r, const struct attempt *a, int status, const struct
         counts->cost += b.cost;
         counts->saved += b.saved;
         if (r->now.target)
-            r->now.target->cost += b.cost;
+            count_target(r->now.target, &b);
         if (a && (b.usage.input > 0 || b.usage.output > 0))
             ledger_charge(r->g->options.ledger, r->account, model->name, b.cost, b.saved, &b.usage,
                           (int64_t)time(NULL));

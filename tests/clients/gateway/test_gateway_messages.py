@@ -65,7 +65,6 @@ def test_a_message(client, upstream):
     assert upstream.path == "/v1/chat/completions"
     assert upstream.bodies == [{"model": "up", "max_tokens": 100, "temperature": 0.5, "stop": ["x"],
                                 "messages": [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Hello"}]}]
-    assert "me" not in json.dumps(upstream.bodies)
 
 
 def test_a_stream(client, upstream):
