@@ -65,6 +65,11 @@ static int open_engine(struct engines *e, const struct gateway_config *config, c
                        const struct gateway_target *t, struct quire_error *err)
 {
     const bool is_address = t->kind == GATEWAY_TARGET_ENGINE;
+    if (is_address && !m->tokenizer)
+        return quire_fail(err, QUIRE_INVALID,
+                          "%u:%u: model %s: target %s: engine: the model needs `tokenizer: DIR`, the directory of its "
+                          "files",
+                          t->line, t->column, m->name, t->name);
     struct open_engine **more = realloc(e->open, (e->n + 1) * sizeof *more);
     struct open_engine *o = calloc(1, sizeof *o);
     if (more)
@@ -87,7 +92,7 @@ static int open_engine(struct engines *e, const struct gateway_config *config, c
                                                  .tenants = e->tenants};
     int status = serve_target_open(e->base, &options, &o->serve, err);
     if (status != QUIRE_OK) {
-        quire_error_prefix(err, "line %u: model %s: target %s", t->line, m->name, t->name);
+        quire_error_prefix(err, "%u:%u: model %s: target %s", t->line, t->column, m->name, t->name);
         close_engine(o);
         return status;
     }
@@ -116,8 +121,8 @@ int engines_use(struct engines *e, const struct gateway_config *config, bool is_
                 continue;
             if (is_running && t->kind == GATEWAY_TARGET_MODEL)
                 return quire_fail(err, QUIRE_UNSUPPORTED,
-                                  "line %u: model %s: target %s: a new engine in this process needs a restart", t->line,
-                                  m->name, t->name);
+                                  "%u:%u: model %s: target %s: a new engine in this process needs a restart", t->line,
+                                  t->column, m->name, t->name);
             int status = open_engine(e, config, m, t, err);
             if (status != QUIRE_OK)
                 return status;

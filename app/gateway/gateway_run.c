@@ -49,6 +49,13 @@ static void on_give_up(void *context)
     engines_cancel(r->engines);
 }
 
+/* "FILE:LINE:COLUMN: ...", as the file's own errors. */
+static void name_file(struct quire_error *err, const char *path)
+{
+    struct quire_error said = *err;
+    quire_fail(err, QUIRE_INVALID, "%s:%.400s", path, said.text);
+}
+
 static int use_file(struct running *r, struct quire_error *err)
 {
     const struct gateway_config *config;
@@ -56,6 +63,8 @@ static int use_file(struct running *r, struct quire_error *err)
     if (status != QUIRE_OK)
         return status;
     status = engines_use(r->engines, config, true, err);
+    if (status != QUIRE_OK)
+        name_file(err, r->flags->says.models_file);
     if (status == QUIRE_OK)
         status = gateway_use(r->gateway, config, err);
     models_file_release(config);
@@ -141,7 +150,7 @@ static int open_all(struct running *r, const struct gateway_config *config, stru
     if (status == QUIRE_OK)
         status = engines_begin(r->base, r->access.tenants, &r->engines, err);
     if (status == QUIRE_OK && engines_use(r->engines, config, false, err) != QUIRE_OK) {
-        quire_error_prefix(err, "%s", r->flags->says.models_file);
+        name_file(err, r->flags->says.models_file);
         status = QUIRE_INVALID;
     }
     if (status == QUIRE_OK)

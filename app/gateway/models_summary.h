@@ -1,4 +1,4 @@
-/* What a models file says, as a table or as JSON. Main thread. */
+/* Prints a models file as a table or as JSON. Main thread. */
 #ifndef QUIRE_APP_GATEWAY_MODELS_SUMMARY_H
 #define QUIRE_APP_GATEWAY_MODELS_SUMMARY_H
 

@@ -71,6 +71,9 @@ static size_t model_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "models", .kind = CLI_STRING, .target = &f->says->models_file, .value = "FILE",
          .common = true, .help = "Serve the models of this file instead of MODEL, from engines and upstream servers "
                  "(docs/guides/gateway.md). Its own options: quire serve --models FILE --help."},
+        {.names = "max-choices-per-request", .kind = CLI_U32, .target = &f->http->max_choices, .min = 1, .max = 65536, .value = "N",
+         .help = "Maximum number of choices (prompts x n) of one request. They wait in the server and go to the "
+                 "engine as its queue allows. Default 4096."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &f->says->names, .value = "NAME",
          .common = true, .help = "Model name for requests; may be repeated. Default: MODEL's name, or the directory's."},
         {.names = "tool-call-parser", .kind = CLI_STRING, .target = &f->says->tool_call_parser, .value = "NAME",
@@ -118,9 +121,6 @@ size_t serve_connection_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "max-body-size", .kind = CLI_BYTES, .target = &f->http->max_body_bytes, .min = 1024, .max = 4294967296.0, .value = "SIZE",
          .help = "Maximum size of a request body, such as 64M. All bodies together may have 16 times this size. "
                  "Default 16M."},
-        {.names = "max-choices-per-request", .kind = CLI_U32, .target = &f->http->max_choices, .min = 1, .max = 65536, .value = "N",
-         .help = "Maximum number of choices (prompts x n) of one request. They wait in the server and go to the "
-                 "engine as its queue allows. Default 4096."},
         {.names = "header-timeout", .kind = CLI_U32, .target = &f->http->header_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
          .help = "Time limit for the headers of a request. Default 15."},
         {.names = "body-timeout", .kind = CLI_U32, .target = &f->http->body_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",

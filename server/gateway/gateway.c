@@ -13,11 +13,6 @@
 
 #define BACKLOG 4096
 
-static struct timeval tv_of(uint32_t ms)
-{
-    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
-}
-
 /* ---- events --------------------------------------------------------------------------------- */
 
 static void on_tick(evutil_socket_t fd, short what, void *context)
@@ -40,12 +35,10 @@ static void on_bury(evutil_socket_t fd, short what, void *context)
 
 static void on_probe(evutil_socket_t fd, short what, void *context)
 {
-    struct gateway *g = context;
-    const struct timeval tv = tv_of(PROBE_MS);
     (void)fd;
     (void)what;
-    probe_targets(g);
-    event_add(g->probe, &tv);
+    if (probe_targets(context))
+        gateway_wants_probe(context);
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */
@@ -71,13 +64,11 @@ static int open_service(struct gateway *g, struct quire_error *err)
 static int open_parts(struct gateway *g, const struct gateway_config *config, struct quire_error *err)
 {
     const struct gateway_options *o = &g->options;
-    const struct timeval tv = tv_of(PROBE_MS);
     g->tick = evtimer_new(g->base, on_tick, g);
     g->bury = evtimer_new(g->base, on_bury, g);
     g->probe = evtimer_new(g->base, on_probe, g);
     if (!g->tick || !g->bury || !g->probe)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    event_add(g->probe, &tv);
     int status = pool_open(config, NULL, &g->pool, err);
     if (status == QUIRE_OK)
         status = remote_open(g->base, &g->remote, err);

@@ -33,10 +33,13 @@ struct gateway {
     struct event *probe; /* while a breaker is not closed */
     struct event *bury; /* frees `ended`, outside the callbacks in which they ended */
     int64_t created;
+    uint64_t reply_bytes; /* of whole replies that are being received */
     bool draining;
 };
 
 /* ---- tick.c ---- */
+/* Looks for targets to probe soon: a target has failed. */
+void gateway_wants_probe(struct gateway *g);
 /* Calls relay_tick() in so many milliseconds, if no earlier call is due. */
 void gateway_wants_tick(struct gateway *g, uint32_t ms);
 

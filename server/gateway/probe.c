@@ -51,17 +51,22 @@ static void probe(struct gateway *g, struct pool_target *t, const struct gateway
         t->probe = NULL;
 }
 
-void probe_targets(struct gateway *g)
+bool probe_targets(struct gateway *g)
 {
     const uint64_t now = quire_now_ms();
+    bool has_more = false;
     for (size_t i = 0; i < g->pool->config->n_models; i++) {
         const struct pool_model *m = &g->pool->models[i];
         for (size_t k = 0; k < m->model->n_targets; k++) {
             struct pool_target *t = m->targets[k];
-            if (m->model->targets[k].kind == GATEWAY_TARGET_URL && !t->probe && target_wants_probe(&t->state, now))
+            if (m->model->targets[k].kind != GATEWAY_TARGET_URL || t->state.breaker == TARGET_CLOSED)
+                continue;
+            has_more = true;
+            if (!t->probe && target_wants_probe(&t->state, now))
                 probe(g, t, &m->model->targets[k], now);
         }
     }
+    return has_more;
 }
 
 void probes_end(struct gateway *g)

@@ -4,10 +4,8 @@
 
 #include "server/gateway/gateway_internal.h"
 
-#define PROBE_MS 500 /* how often targets are looked at */
-
-/* Begins the probes that are due. */
-void probe_targets(struct gateway *g);
+/* Begins the probes that are due. Returns whether a later call may have others to begin. */
+bool probe_targets(struct gateway *g);
 /* Cancels the probes that run. */
 void probes_end(struct gateway *g);
 

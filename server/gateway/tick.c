@@ -1,6 +1,15 @@
 #include "base/clock.h"
 #include "server/gateway/gateway_internal.h"
 
+#define PROBE_MS 500
+
+void gateway_wants_probe(struct gateway *g)
+{
+    const struct timeval tv = {.tv_usec = PROBE_MS * 1000};
+    if (!evtimer_pending(g->probe, NULL))
+        event_add(g->probe, &tv);
+}
+
 void gateway_wants_tick(struct gateway *g, uint32_t ms)
 {
     const uint64_t at_ms = quire_now_ms() + ms;

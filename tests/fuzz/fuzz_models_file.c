@@ -1,4 +1,4 @@
-/* A models file: it is taken and consistent, or the error says where and why in plain text. */
+/* A models file is accepted and consistent, or the error has a place and a reason in plain text. */
 #include "fuzz.h"
 
 #include "server/gateway/file/models_parse.h"

@@ -1,4 +1,4 @@
-/* The models file: what is read, and what is refused with its place. */
+/* Models files that are accepted, and others that are rejected with the place of the fault. */
 #include "server/gateway/file/models_parse.h"
 
 #include <fcntl.h>

@@ -334,7 +334,7 @@ static void usage(void **state)
     charge(text, "m", 0, 7, "memory", now_s);
     charge(text, "@n", 5, 0, NULL, now_s + 86400);
     charge(NULL, "m", 100 * DOLLAR, 0, NULL, now_s);
-    /* What was charged before is listed, though a thread writes it. */
+    /* The list has all charges before it, although a thread writes them. */
     ask(EVHTTP_REQ_GET, "/usage?from=2024-10-04&to=2024-10-05&format=csv", NULL, text, 200);
     assert_string_equal(last.type, "text/csv; charset=utf-8");
     snprintf(

@@ -45,7 +45,7 @@ LABELLED = {
 
 
 def found(prompts):
-    """What the C code says: (complexity, words, indicator)."""
+    """The results of the C code: (complexity, words, indicator)."""
     done = subprocess.run([sys.argv[1]], input="".join(p + "\0" for p in prompts).encode(), capture_output=True, check=True)
     lines = done.stdout.decode().splitlines()
     assert len(lines) == len(prompts)

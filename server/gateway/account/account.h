@@ -4,9 +4,9 @@
  *     POST   /admin/keys                    issues one: {name, organisation, tenant, budget}
  *     POST   /admin/keys/ID/rotate          another text; the old one stays valid for {grace_seconds}
  *     DELETE /admin/keys/ID                 revokes one
- *     GET    /admin/budgets                 organisations and tenants, their budgets and what they spent today
+ *     GET    /admin/budgets                 budgets and expenses of today, of organisations and tenants
  *     PUT    /admin/budgets/KIND/NAME       {budget}: dollars a day, or null. KIND: organisation, tenant or key
- *     GET    /usage                         what the caller's key used; an admin sees all
+ *     GET    /usage                         usage of the caller's key; an admin sees all
  *
  * A change is answered when it is in the ledger's file. Loop's thread.
  */

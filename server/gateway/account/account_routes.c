@@ -8,7 +8,7 @@
 #define BUDGETS "/admin/budgets"
 #define USAGE "/usage"
 
-/* What follows a route's name: "" or "/..."; NULL: another path. */
+/* The path behind a route's name, "" or "/..."; NULL if the path is another one. */
 static const char *rest_of(const char *path, const char *route)
 {
     const size_t n = strlen(route);

@@ -40,7 +40,7 @@ static void put_money(struct buffer *o, const char *name, bool has, uint64_t pic
     json_out_raw(o, has ? money : "null");
 }
 
-/* text: the key itself; NULL: it is not told again. */
+/* text: the key itself; NULL omits it. */
 static void put_key(struct buffer *o, struct ledger_key *key, const char *text)
 {
     const int64_t now_s = account_now_s();

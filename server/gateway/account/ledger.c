@@ -30,7 +30,7 @@ static bool load_budget(void *context, enum payer_kind kind, const char *name, u
 {
     struct payer *p = payer_of(context, kind, name);
     if (!p)
-        return kind == PAYER_KEY; /* of a key that the file does not have */
+        return kind == PAYER_KEY; /* the file may have lost the key */
     p->has_budget = true;
     p->budget = budget;
     return true;

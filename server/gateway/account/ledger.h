@@ -1,8 +1,8 @@
 /* The accounts of a gateway: keys, budgets, usage. In a SQLite file, or in memory without one. Loop's thread; SQLite
  * writes happen on a thread of the ledger, so that no request waits for a disk.
  *
- * Amounts are picodollars (models_file.h). A day is a day of UTC. Keys are stored as hashes only; a key's text is told
- * once, when it is issued.
+ * Amounts are picodollars (models_file.h). A day is a day of UTC. Keys are stored as hashes only; the reply that
+ * issues a key is the only place that has its text.
  */
 #ifndef QUIRE_GATEWAY_LEDGER_H
 #define QUIRE_GATEWAY_LEDGER_H

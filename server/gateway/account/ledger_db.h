@@ -37,7 +37,7 @@ struct ledger_db { /* zero it to begin */
 struct ledger_key_row {
     char id[LEDGER_ID_BYTES];
     char name[PAYER_MAX_NAME + 1], tenant[PAYER_MAX_NAME + 1], organisation[PAYER_MAX_NAME + 1];
-    struct key256 hash, old_hash; /* SHA-256 of the key, and of the one before */
+    struct key256 hash, old_hash; /* SHA-256 of the present and of the previous key */
     int64_t old_until; /* the old one is valid before this time */
     int64_t created, used, revoked;
 };
@@ -45,7 +45,7 @@ struct ledger_key_row {
 struct ledger_sums {
     uint64_t requests, input, cached_input, output, cost, saved;
 };
-/* What one key or tenant used of one model on one day. Texts are borrowed. */
+/* Usage of one model by one key or tenant on one day. Texts are borrowed. */
 struct ledger_usage_row {
     int64_t day;
     const char *organisation, *tenant, *key, *model, *layer; /* key "": without one; layer "": not from a cache */
@@ -76,7 +76,7 @@ int ledger_db_keys(struct ledger_db *d, bool (*each)(void *context, const struct
 int ledger_db_budgets(struct ledger_db *d,
                       bool (*each)(void *context, enum payer_kind kind, const char *name, uint64_t budget),
                       void *context);
-/* What was spent on a day, by key, tenant and organisation. */
+/* Calls `each` with the cost of each row of a day; other sums are 0. */
 int ledger_db_spent(struct ledger_db *d, int64_t day, bool (*each)(void *context, const struct ledger_usage_row *row),
                     void *context);
 int ledger_db_usage(struct ledger_db *d, const struct ledger_question *question,

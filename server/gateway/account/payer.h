@@ -1,4 +1,4 @@
-/* Who pays: a key, its tenant, the tenant's organisation. Each may have a budget for a day of UTC. Pure: the caller
+/* A payer: a key, its tenant, or the tenant's organisation. Each may have a budget for a day of UTC. Pure: the caller
  * provides the time. Loop's thread.
  */
 #ifndef QUIRE_GATEWAY_PAYER_H
@@ -16,7 +16,7 @@ enum payer_kind { PAYER_KEY, PAYER_TENANT, PAYER_ORGANISATION, PAYER_KINDS };
 
 struct payer {
     enum payer_kind kind;
-    char name[PAYER_MAX_NAME + 1]; /* never changes; of a key: its id */
+    char name[PAYER_MAX_NAME + 1]; /* constant; a key's name is its id */
     struct payer *above;           /* NULL: an organisation */
     bool has_budget;
     uint64_t budget; /* picodollars a day */
@@ -28,7 +28,7 @@ struct payer {
 /* "key", "tenant" or "organisation". */
 const char *payer_kind_name(enum payer_kind kind);
 
-/* What was spent on the day of now_s. */
+/* Returns the sum of the charges on the day of now_s. */
 uint64_t payer_spent(struct payer *p, int64_t now_s);
 void payer_charge(struct payer *p, uint64_t cost, int64_t now_s);
 /* Whether its budget is not used up. False: a 429 in e with the time of renewal. */

@@ -18,7 +18,7 @@ struct usage_table {
 
 /* Texts other than the model must outlive the table; equal ones are the same pointer. False: no memory. */
 bool usage_table_add(struct usage_table *t, const struct ledger_usage_row *row);
-/* Moves everything from one table into another. What finds no memory is lost: returns false. */
+/* Moves everything from one table into another. Returns false if memory was exhausted and a part is lost. */
 bool usage_table_move(struct usage_table *from, struct usage_table *to);
 void usage_table_free(struct usage_table *t);
 

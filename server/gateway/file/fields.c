@@ -62,7 +62,7 @@ int fields_check(const struct fields *f, const struct yaml_node *node, const cha
 
 /* ---- texts ---------------------------------------------------------------------------------- */
 
-/* What YAML reads as no value. */
+/* YAML reads these as no value. */
 static bool is_null(const struct yaml_node *node)
 {
     static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};

@@ -1,6 +1,6 @@
 /* Fields of a models file, with errors that name the place and the field: "FILE:LINE:COLUMN: WHERE: field: what is wrong".
  * A field that is absent leaves its target as it was and is QUIRE_OK, so that a default is written before the call.
- * Owns nothing but what it puts into the arena. Any thread on its own values.
+ * All memory is the arena's. Any thread on its own values.
  */
 #ifndef QUIRE_GATEWAY_FIELDS_H
 #define QUIRE_GATEWAY_FIELDS_H
@@ -11,7 +11,7 @@
 #define FIELDS_MAX_NAME 128
 
 struct fields {
-    const char *path; /* of the file, for messages */
+    const char *path; /* the file, for messages */
     char where[FIELDS_MAX_NAME + 48]; /* "model small: target 2"; "": the file's own fields */
     struct arena *arena;
     struct quire_error *err;

@@ -36,8 +36,8 @@ struct gateway_target {
     enum gateway_target_kind kind;
     const char *name;      /* unique in its model: `name`, or made from the place below */
     const char *place;     /* the directory, address or URL (without a slash at its end) */
-    const char *upstream_model; /* of a URL: the "model" that it is sent; NULL: the model's own name */
-    const char *key;       /* of a URL: the API key, from key_env or key_file at the time of reading */
+    const char *upstream_model; /* the "model" in requests to a URL; NULL: the model's own name */
+    const char *key;       /* a URL's API key, read from api_key_env or api_key_file with the file */
     const char *engine_key_file; /* of an address */
     const char *const *options; /* [n_options]: "--max-model-len", "4096", …: options of quire serve for an engine */
     size_t n_options;
@@ -51,8 +51,8 @@ enum gateway_route_kind { GATEWAY_ROUTE_NONE, GATEWAY_ROUTE_COMPLEXITY, GATEWAY_
 
 struct gateway_route {
     enum gateway_route_kind kind;
-    uint32_t simple, moderate, complex; /* of COMPLEXITY: indices of models */
-    uint32_t among[GATEWAY_MAX_FALLBACKS]; /* of LATENCY: the models; the fastest at the moment is taken */
+    uint32_t simple, moderate, complex; /* for COMPLEXITY: indices of models */
+    uint32_t among[GATEWAY_MAX_FALLBACKS]; /* for LATENCY: the models; the fastest at the moment is selected */
     uint32_t n_among;
 };
 
@@ -73,7 +73,7 @@ struct gateway_model {
     uint32_t fallback[GATEWAY_MAX_FALLBACKS]; /* indices of models, tried in turn; never a circle */
     uint32_t n_fallback;
     struct gateway_price price;
-    uint32_t avg_latency_ms; /* what the operator expects; used until latency was measured; 0: not said */
+    uint32_t avg_latency_ms; /* the operator's estimate until latency is measured; 0: not set */
     uint32_t max_tokens;     /* the most a request may ask for; 0: no limit */
     struct gateway_batching batching;
 };

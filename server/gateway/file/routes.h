@@ -1,4 +1,4 @@
-/* What a model of a models file refers to: routes, fallbacks, overrides. Names are those of config->models, which are
+/* References of a model of a models file: routes, fallbacks, overrides. Names are those of config->models, which are
  * known before. Any thread on its own values.
  */
 #ifndef QUIRE_GATEWAY_ROUTES_H

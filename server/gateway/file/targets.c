@@ -15,7 +15,7 @@
 static const char *const known[] = {"name",   "model",   "engine",         "engine_key_file", "url",
                                     "weight", "options", "max_concurrent", "api_key_env",     "api_key_file"};
 
-/* ---- where it is ---------------------------------------------------------------------------- */
+/* ---- places --------------------------------------------------------------------------------- */
 
 /* Whether text is HOST:PORT; an IPv6 address stands in [ ]. */
 static bool is_host_port(const char *text)

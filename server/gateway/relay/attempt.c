@@ -8,6 +8,7 @@
 #include <strings.h>
 
 #define MAX_REPLY_BYTES ((uint64_t)64 << 20)
+#define MAX_REPLIES_BYTES ((uint64_t)512 << 20) /* of all */
 #define MAX_ERROR_BYTES 65536 /* of an error's body */
 #define MAX_HELD_BYTES 262144 /* of a stream before its first token */
 #define CONNECT_MS 5000
@@ -220,6 +221,13 @@ static void on_events(struct attempt *a, const char *bytes, size_t n)
         give_up(a, REMOTE_INVALID, a->why);
 }
 
+/* n more bytes of a whole reply. */
+static void count_reply(struct attempt *a, size_t n)
+{
+    a->n_counted += n;
+    a->g->reply_bytes += n;
+}
+
 static void on_body(void *context, const char *bytes, size_t n)
 {
     struct attempt *a = context;
@@ -231,8 +239,12 @@ static void on_body(void *context, const char *bytes, size_t n)
         n = MAX_ERROR_BYTES - a->reply.n;
     if (a->reply.n + n > MAX_REPLY_BYTES)
         give_up(a, REMOTE_INVALID, "it is larger than 64 MiB");
+    else if (a->g->reply_bytes + n > MAX_REPLIES_BYTES)
+        give_up(a, REMOTE_INVALID, "the gateway holds too many large replies");
     else if (buffer_append(&a->reply, bytes, n) != QUIRE_OK)
         give_up(a, REMOTE_INVALID, "out of memory");
+    else
+        count_reply(a, n);
 }
 
 static void on_end(void *context, enum remote_end how, const char *why)
@@ -394,6 +406,8 @@ void attempt_cancel(struct attempt *a)
 void attempt_free(struct attempt *a)
 {
     attempt_cancel(a);
+    if (a->g)
+        a->g->reply_bytes -= a->n_counted;
     buffer_free(&a->body);
     buffer_free(&a->reply);
     events_free(&a->splitter);

@@ -70,7 +70,8 @@ struct attempt {
     bool has_token, is_done, has_ended;
     char why[256];     /* "": the stream was right so far */
     char layer[16];    /* of the cache that answered, or "" */
-    uint64_t n_events; /* with a token */
+    uint64_t n_events;  /* with a token */
+    uint64_t n_counted; /* bytes in the gateway's count of whole replies */
     TAILQ_ENTRY(attempt) link; /* of those that have ended */
 };
 

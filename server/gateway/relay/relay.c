@@ -86,6 +86,8 @@ static void settle(struct relay *r, enum target_result result, uint32_t retry_ms
     const uint32_t latency_ms = counts ? (uint32_t)(now_ms - now->begun_ms) + 1 : 0;
     target_end(&now->target->state, now->tokens, now->is_trial, result, latency_ms, retry_ms, now_ms);
     now->tokens = 0;
+    if (result == TARGET_FAILED)
+        gateway_wants_probe(r->g);
 }
 
 static void fail(struct relay *r, const struct api_error *e)

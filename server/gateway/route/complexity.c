@@ -23,7 +23,7 @@ static uint32_t character(const uint8_t *p, size_t n)
     return c;
 }
 
-/* What Python's str.split() splits at. */
+/* Python's str.split() splits at these characters. */
 static bool is_space(uint32_t c)
 {
     return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||

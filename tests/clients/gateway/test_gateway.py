@@ -453,8 +453,23 @@ def test_engine_errors_pass(engines):
 
 def test_engine_that_is_wrong(start, tmp_path):
     file = write(tmp_path, [f'm: {{targets: [{{model: "{MODEL}", options: {{port: 1}}}}]}}'])
-    with pytest.raises(RuntimeError, match=r"models.yaml: line 2: model m: target .*port"):
+    with pytest.raises(RuntimeError, match=r"models.yaml:2:\d+: model m: target .*port"):
         start("serve", "--models", file, "--port", "0")
+
+
+def test_engine_without_tokenizer(start, tmp_path):
+    file = write(tmp_path, ['m: {targets: [{engine: "unix:/nowhere"}]}'])
+    with pytest.raises(RuntimeError, match=r"models.yaml:2:\d+: model m: .*tokenizer"):
+        start("serve", "--models", file, "--port", "0")
+
+
+def test_new_engine_in_the_process_needs_a_restart(start, tmp_path):
+    with upstreams() as (up,):
+        server = over(start, tmp_path, [up])
+        write(tmp_path, [f'n: {{targets: [{{model: "{MODEL}"}}]}}'])
+        server.process.send_signal(signal.SIGHUP)
+        rig.wait_until(lambda: "needs a restart" in server.output())
+        assert chat(server).status == 200
 
 
 def test_engine_elsewhere(start, tmp_path):

@@ -61,7 +61,7 @@ def test_the_table(check):
 
 
 A = "models:\n  a: {targets: [{model: m}]%s}\n"
-REFUSED = {  # what is wrong: the schema refuses it, too
+REFUSED = {  # the schema refuses these, too
     "unknown field": A % ", prize: 1",
     "negative price": A % ", price_per_1k: {input: -1, output: 0}",
     "half a price": A % ", price_per_1k: {input: 1}",
@@ -87,7 +87,7 @@ REFUSED = {  # what is wrong: the schema refuses it, too
     "batch": A % ", batch: {max_wait_ms: 1}",
     "root": "model: {}\n",
 }
-ONLY_CODE = {  # what no schema can say
+ONLY_CODE = {  # no schema can say this
     "unknown model": A % ", fallback: [b]",
     "circle": A % ", fallback: [a]",
     "circle through a route": A % ", fallback: [b]" + "  b: {route: latency, among: [a]}\n",
