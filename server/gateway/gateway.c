@@ -4,6 +4,7 @@
 #include "server/gateway/complete/complete.h"
 #include "server/gateway/door.h"
 #include "server/gateway/gateway_internal.h"
+#include "server/gateway/pass.h"
 #include "server/gateway/probe.h"
 #include "server/gateway/relay/shared.h"
 #include "server/http/local_listener.h"
@@ -49,9 +50,15 @@ static void on_inside(void *context, int fd)
     http_server_adopt(g->inside, fd);
 }
 
+static const char *engine_of(void *context, size_t number)
+{
+    const struct gateway *g = context;
+    return pass_socket(g, g->pool, number);
+}
+
 static int open_service(struct gateway *g, struct quire_error *err)
 {
-    struct complete_options o = {.remote = g->remote, .ledger = g->options.ledger};
+    struct complete_options o = {.remote = g->remote, .ledger = g->options.ledger, .engine = engine_of, .context = g};
     int status = http_server_open_private(g->base, g->options.limits, &gateway_handler, g, &g->inside, err);
     if (status == QUIRE_OK)
         status = local_listener_open(g->base, on_inside, g, &g->inside_listener, err);
