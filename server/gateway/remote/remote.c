@@ -46,6 +46,7 @@ struct remote {
     struct call_list calls, unused;
     size_t n_unused;
     unsigned inside; /* a callback of libcurl is running */
+    uint64_t now_ms; /* when libcurl was called last: a stream's pieces come by the hundred in one call */
 };
 
 struct watch {
@@ -137,6 +138,7 @@ static void read_results(struct remote *r)
 static void act(struct remote *r, curl_socket_t fd, int what)
 {
     int n_running;
+    r->now_ms = quire_now_ms();
     r->inside++;
     curl_multi_socket_action(r->multi, fd, what, &n_running);
     r->inside--;
@@ -200,7 +202,7 @@ static size_t on_head_line(char *line, size_t size, size_t n, void *context)
     const bool is_end = n * size <= 2 && (line[0] == '\r' || line[0] == '\n');
     if (c->is_cancelled)
         return 0;
-    c->heard_ms = quire_now_ms();
+    c->heard_ms = c->remote->now_ms;
     if (!is_end || c->has_head) /* trailers have an end, too */
         return n * size;
     curl_easy_getinfo(c->easy, CURLINFO_RESPONSE_CODE, &status);
@@ -217,7 +219,7 @@ static size_t on_body(char *bytes, size_t size, size_t n, void *context)
     struct remote_call *c = context;
     if (c->is_cancelled)
         return 0;
-    c->heard_ms = quire_now_ms();
+    c->heard_ms = c->remote->now_ms;
     c->n_reply += n * size;
     c->is_too_large = c->max_reply_bytes > 0 && c->n_reply > c->max_reply_bytes;
     if (c->is_too_large)
@@ -401,6 +403,7 @@ static void on_work(evutil_socket_t fd, short what, void *context)
             }
         } else if (c->resumes) {
             c->resumes = false;
+            r->now_ms = quire_now_ms();
             r->inside++;
             curl_easy_pause(c->easy, CURLPAUSE_CONT);
             r->inside--;
