@@ -37,9 +37,9 @@ struct batch_terms {
  * and no longer open, if it has max_size members. */
 struct batch *collector_add(struct collector *c, const struct key256 *key, struct batch_terms terms, void *member,
                             uint64_t now_ms);
-/* Takes out a batch whose time is over; NULL: none is. It belongs to the caller, as a full one does: free(). */
+/* Removes a batch whose time is over. Returns NULL if no batch is due. It belongs to the caller, as a full one does: free(). */
 struct batch *collector_due(struct collector *c, uint64_t now_ms);
-/* When the next batch is due; 0: none is open. */
+/* Returns the time at which the next batch is due, or 0 without an open batch. */
 uint64_t collector_next_ms(const struct collector *c);
 /* Drops a member. Returns the number of those that are left; an open batch without members is freed. */
 uint32_t collector_leave(struct collector *c, struct batch *b, const void *member);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_DEPTH 128 /* of a body that was checked before */
+#define MAX_DEPTH 128 /* the relay has checked the body */
 
 static const struct {
     const char *input, *list;

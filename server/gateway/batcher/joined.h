@@ -17,7 +17,7 @@ enum joined_kind { JOINED_COMPLETIONS, JOINED_EMBEDDINGS };
 struct joined_body {
     const char *text; /* borrowed, n bytes */
     size_t n;
-    size_t at, n_value; /* of its prompt or input: a string */
+    size_t at, n_value; /* position of the prompt or input, a string */
 };
 
 /* Whether a body can be joined with others: its prompt or input is one string, it is no stream, and asks for one answer. */

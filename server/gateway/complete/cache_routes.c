@@ -15,7 +15,7 @@ struct cache_ask {
     struct complete *c;
     struct http_exchange *x;
     struct cache_engines_call *engines;
-    uint64_t n_removed; /* of this process's own cache */
+    uint64_t n_removed; /* entries removed from this process's own cache */
 };
 
 static void on_gone(void *context)

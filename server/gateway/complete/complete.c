@@ -68,7 +68,7 @@ void complete_close(struct complete *c)
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
-/* What the answer would have cost again is saved. */
+/* Counts the cost of a new answer as saved. */
 static void hit(struct complete *c, struct http_exchange *x, struct ledger_account *account,
                 const struct cached_completion *a, uint64_t begun_us)
 {

@@ -138,7 +138,7 @@ static void put_with_cost(struct attempt *a, const char *name, const char *data,
     buffer_free(&with);
 }
 
-/* What the tokens so far cost. */
+/* The cost of the tokens so far. */
 static void cost_of(const struct attempt *a, char money[LEDGER_MONEY_BYTES])
 {
     const struct ledger_usage usage = {
