@@ -45,6 +45,13 @@ struct attempt_events {
     void (*on_end)(void *context, struct attempt_end *end);
 };
 
+/* How the reply is read. */
+struct attempt_stream {
+    struct events_splitter splitter;
+    struct repeat repeat;
+    struct dialect dialect;
+};
+
 struct attempt {
     struct gateway *g;
     const struct attempt_events *events;
@@ -56,9 +63,7 @@ struct attempt {
     struct remote_call *call; /* NULL: not running */
     struct buffer body;       /* for the target: the call borrows it */
     struct buffer reply;      /* a whole reply, or what a stream holds back */
-    struct events_splitter splitter;
-    struct repeat repeat;
-    struct dialect dialect;
+    struct attempt_stream *stream; /* owned */
     struct events_usage usage;
     int status;
     bool is_events;    /* the reply is a stream */
