@@ -172,7 +172,7 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
 {
     struct attempt *a = context;
     struct events_facts facts;
-    if (!name[0] && !a->stream->dialect.is_on && repeat_is(&a->stream->repeat, data, n)) {
+    if (!name[0] && !a->stream->dialect.is_on && repeat_is(a->stream->repeat, data, n)) {
         a->n_events++;
         buffer_append(&a->reply, "data: ", 6);
         buffer_append(&a->reply, data, n);
@@ -193,7 +193,7 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
     a->n_events += facts.has_token;
     if (a->stream->dialect.is_on)
         return translate(a, data, n, facts.is_done);
-    repeat_learn(&a->stream->repeat, data, n, &facts);
+    repeat_learn(a->stream->repeat, data, n, &facts);
     if (!facts.is_usage_only || !a->adds_usage)
         put_event(a, name, data, n, &facts);
     return true;
@@ -316,7 +316,9 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
     a->settings = target;
     a->request = b;
     a->stream = calloc(1, sizeof *a->stream);
-    if (!a->stream)
+    if (a->stream)
+        a->stream->repeat = calloc(1, sizeof *a->stream->repeat);
+    if (!a->stream || !a->stream->repeat)
         return api_no_memory(e);
     a->adds_usage = b->is_stream && !b->wants_usage && (b->api == RELAY_CHAT || b->api == RELAY_COMPLETIONS);
     const char *name = target->kind == GATEWAY_TARGET_URL && target->upstream_model ? target->upstream_model
@@ -365,8 +367,10 @@ void attempt_free(struct attempt *a)
     buffer_free(&a->body);
     buffer_free(&a->reply);
     if (a->stream) {
+        if (a->stream->repeat)
+            repeat_free(a->stream->repeat);
+        free(a->stream->repeat);
         events_free(&a->stream->splitter);
-        repeat_free(&a->stream->repeat);
         dialect_free(&a->stream->dialect);
     }
     free(a->stream);

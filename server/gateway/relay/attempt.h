@@ -48,7 +48,7 @@ struct attempt_events {
 /* How the reply is read. */
 struct attempt_stream {
     struct events_splitter splitter;
-    struct repeat repeat;
+    struct repeat *repeat; /* owned */
     struct dialect dialect;
 };
 
