@@ -57,6 +57,8 @@ done
 "$quire" bench --help | sed -nE '/^examples:/q; s/^  ([a-z]+) +([a-z].*)/\1 \2/p' | while read -r command title; do
     "$quire" bench "$command" --help all | page "quire-bench-$command" "$title"
 done
-"$quire" cache --help | sed -nE 's/^  quire cache ([a-z]+) [A-Z].*\[options\]$/\1/p' | while read -r action; do
-    "$quire" cache "$action" --help all | page "quire-cache-$action" "quire cache: $action"
+for command in cache keys; do
+    "$quire" "$command" --help | sed -nE "s/^  quire $command ([a-z]+) .*\[options\]\$/\1/p" | while read -r action; do
+        "$quire" "$command" "$action" --help all | page "quire-$command-$action" "quire $command: $action"
+    done
 done

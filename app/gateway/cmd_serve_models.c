@@ -31,7 +31,7 @@ static size_t own_rows(struct gateway_flags *f, struct cli_option *out)
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Gateway:", .kind = CLI_GROUP},
-        {.names = "models", .kind = CLI_STRING, .target = &f->says.models_file, .value = "FILE", .common = true,
+        {.names = "models", .kind = CLI_STRING, .target = &f->serve->says->models_file, .value = "FILE", .common = true,
          .help = "Serve the models of this file (docs/reference/models-file.md). SIGHUP reads it again."},
         {.names = "ledger", .kind = CLI_STRING, .target = &f->ledger_file, .value = "FILE", .common = true,
          .help = "Keep keys, budgets and usage in this SQLite file. Default: in memory, until the end of the process."},
@@ -39,7 +39,7 @@ static size_t own_rows(struct gateway_flags *f, struct cli_option *out)
          .common = true,
          .help = "Time limit for an upstream server's first byte, and for each pause in its reply. Then another target "
                  "is used, or the request fails. Default 600."},
-        {.names = "log-requests", .kind = CLI_FLAG, .target = &f->says.log_requests, .common = true,
+        {.names = "log-requests", .kind = CLI_FLAG, .target = &f->serve->says->log_requests, .common = true,
          .help = "Log one line per request, never its text. The line has model, target, route, tokens, cost and times."},
         SERVING_LOG_FORMAT_OPTION,
     };
@@ -53,16 +53,16 @@ static bool begin(struct gateway_flags *f, int argc, char **argv, int *code)
     struct cli_option rows[MAX_ROWS];
     struct quire_error err;
     size_t n = own_rows(f, rows);
-    n += serve_http_flags(&f->serve, rows + n);
-    n += serve_connection_flags(&f->serve, rows + n);
+    n += serve_http_flags(f->serve, rows + n);
+    n += serve_connection_flags(f->serve, rows + n);
     rows[n] = (struct cli_option){0};
     struct cli_command command = description;
     command.options = rows;
     if (!command_begin(&command, argc, argv, code))
         return false;
-    int status = serve_check_http(&f->serve, &err);
-    if (status == QUIRE_OK && !f->says.tenants_file)
-        status = serve_keys_of_environment(&f->says.api_keys, &f->says.environment_keys, &err);
+    int status = serve_check_http(f->serve, &err);
+    if (status == QUIRE_OK && !f->serve->says->tenants_file)
+        status = serve_keys_of_environment(&f->serve->says->api_keys, &f->serve->says->environment_keys, &err);
     if (status != QUIRE_OK)
         *code = command_fail(2, err.text);
     return status == QUIRE_OK;
@@ -70,17 +70,14 @@ static bool begin(struct gateway_flags *f, int argc, char **argv, int *code)
 
 int command_serve_models(int argc, char **argv)
 {
-    struct gateway_flags *f = calloc(1, sizeof *f);
+    struct http_settings http = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
+    struct serve_settings says = {0};
+    struct serve_flags serve = {.http = &http, .says = &says};
+    struct gateway_flags flags = {.serve = &serve, .upstream_timeout_s = 600};
     struct quire_error err;
     int code;
-    if (!f)
-        return command_fail(1, "out of memory");
-    f->http = (struct http_settings){.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
-    f->upstream_timeout_s = 600;
-    f->serve = (struct serve_flags){.http = &f->http, .says = &f->says};
-    if (begin(f, argc, argv, &code) && gateway_run(f, &code, &err) != QUIRE_OK)
+    if (begin(&flags, argc, argv, &code) && gateway_run(&flags, &code, &err) != QUIRE_OK)
         code = command_fail(1, err.text);
-    free(f->says.environment_keys);
-    free(f);
+    free(says.environment_keys);
     return code;
 }

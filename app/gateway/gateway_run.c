@@ -59,12 +59,12 @@ static void name_file(struct quire_error *err, const char *path)
 static int use_file(struct running *r, struct quire_error *err)
 {
     const struct gateway_config *config;
-    int status = models_file_read(r->flags->says.models_file, &config, err);
+    int status = models_file_read(r->flags->serve->says->models_file, &config, err);
     if (status != QUIRE_OK)
         return status;
     status = engines_use(r->engines, config, true, err);
     if (status != QUIRE_OK)
-        name_file(err, r->flags->says.models_file);
+        name_file(err, r->flags->serve->says->models_file);
     if (status == QUIRE_OK)
         status = gateway_use(r->gateway, config, err);
     models_file_release(config);
@@ -78,14 +78,14 @@ static void on_hangup(evutil_socket_t number, short what, void *context)
     (void)number;
     (void)what;
     if (use_file(r, &err) == QUIRE_OK)
-        quire_log(QUIRE_LOG_INFO, "gateway", "%s was reloaded", r->flags->says.models_file);
+        quire_log(QUIRE_LOG_INFO, "gateway", "%s was reloaded", r->flags->serve->says->models_file);
     else
         quire_log(QUIRE_LOG_ERROR, "gateway", "the models are unchanged: %s", err.text);
 }
 
 static int begin_signals(struct running *r, struct quire_error *err)
 {
-    const struct serving_drain drain = {on_drain, on_give_up, r, r->flags->says.shutdown_timeout_s};
+    const struct serving_drain drain = {on_drain, on_give_up, r, r->flags->serve->says->shutdown_timeout_s};
     r->hangup = evsignal_new(r->base, SIGHUP, on_hangup, r);
     if (!r->hangup || evsignal_add(r->hangup, NULL) != 0)
         return quire_fail(err, QUIRE_INTERNAL, "signals cannot be watched");
@@ -120,7 +120,7 @@ static struct http_limits limits_of(const struct http_settings *h)
 
 static int open_gateway(struct running *r, const struct gateway_config *config, struct quire_error *err)
 {
-    const struct http_settings *h = &r->flags->http;
+    const struct http_settings *h = r->flags->serve->http;
     const struct http_limits limits = limits_of(h);
     const struct gateway_options options = {
         .host = h->host,
@@ -134,7 +134,7 @@ static int open_gateway(struct running *r, const struct gateway_config *config, 
         .tenants = r->access.tenants,
         .ledger = r->ledger,
         .engines = {engines_socket, r->engines},
-        .log_requests = r->flags->says.log_requests,
+        .log_requests = r->flags->serve->says->log_requests,
         .version = QUIRE_VERSION,
         .upstream_timeout_ms = 1000 * r->flags->upstream_timeout_s,
     };
@@ -144,13 +144,13 @@ static int open_gateway(struct running *r, const struct gateway_config *config, 
 
 static int open_all(struct running *r, const struct gateway_config *config, struct quire_error *err)
 {
-    int status = serve_access_open(r->base, &r->flags->serve, &r->access, err);
+    int status = serve_access_open(r->base, r->flags->serve, &r->access, err);
     if (status == QUIRE_OK)
         status = ledger_open(r->base, r->flags->ledger_file, &r->ledger, err);
     if (status == QUIRE_OK)
         status = engines_begin(r->base, r->access.tenants, &r->engines, err);
     if (status == QUIRE_OK && engines_use(r->engines, config, false, err) != QUIRE_OK) {
-        name_file(err, r->flags->says.models_file);
+        name_file(err, r->flags->serve->says->models_file);
         status = QUIRE_INVALID;
     }
     if (status == QUIRE_OK)
@@ -178,8 +178,9 @@ static void close_all(struct running *r)
 
 static void log_ready(const struct running *r, const struct gateway_config *config, double started)
 {
-    const char *host = r->flags->http.host && strcmp(r->flags->http.host, "0.0.0.0") != 0 ? r->flags->http.host
-                                                                                          : "127.0.0.1";
+    const char *host = r->flags->serve->http->host && strcmp(r->flags->serve->http->host, "0.0.0.0") != 0
+                           ? r->flags->serve->http->host
+                           : "127.0.0.1";
     quire_log(QUIRE_LOG_INFO, "gateway", "%zu models ready on %s://%s:%u/v1 after %.2f s", config->n_models,
               r->access.tls ? "https" : "http", host, gateway_port(r->gateway), quire_now_s() - started);
     notify_ready();
@@ -191,7 +192,7 @@ int gateway_run(struct gateway_flags *flags, int *exit_code, struct quire_error 
     const struct gateway_config *config = NULL;
     const double started = quire_now_s();
     *exit_code = 0;
-    int status = models_file_read(flags->says.models_file, &config, err);
+    int status = models_file_read(flags->serve->says->models_file, &config, err);
     if (status != QUIRE_OK)
         return status;
     signal(SIGPIPE, SIG_IGN);

@@ -5,10 +5,9 @@
 #include "app/serve/serve_flags.h"
 
 struct gateway_flags {
-    struct http_settings http;
-    struct serve_settings says; /* of it: models_file, keys, tenants, log_requests, shutdown_timeout_s */
-    struct serve_flags serve;   /* http and says only */
-    const char *ledger_file;    /* NULL: in memory */
+    struct serve_flags
+        *serve; /* of it: http, and models_file, keys, tenants, log_requests and shutdown_timeout_s of says */
+    const char *ledger_file; /* NULL: in memory */
     uint32_t upstream_timeout_s;
 };
 

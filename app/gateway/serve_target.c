@@ -18,20 +18,20 @@
 
 #define BACKLOG 4096
 
-/* A server of its own, whose values live in this struct. */
+/* A server of its own, and the values of its options. */
 struct serve_target {
-    struct http_settings http;
-    struct serve_settings says;
-    struct engine_options options;
-    struct step_options steps;
-    struct engine_placement placement;
-    struct watching watching;
-    struct cache_flags cache;
-    struct companion_flags companion;
+    struct http_settings *http;
+    struct serve_settings *says;
+    struct engine_options *options;
+    struct step_options *steps;
+    struct engine_placement *placement;
+    struct watching *watching;
+    struct cache_flags *cache;
+    struct companion_flags *companion;
     struct serve_flags flags;
-    struct hub_model model;
-    struct serving_identity identity;
-    struct serve serve;
+    struct hub_model *model;
+    struct serving_identity *identity;
+    struct serve *serve;
     struct evconnlistener *listener;
     char socket[16];
 };
@@ -73,24 +73,58 @@ static bool is_here(const char *names)
     return true;
 }
 
+static bool allocate(struct serve_target *t)
+{
+    t->http = calloc(1, sizeof *t->http);
+    t->says = calloc(1, sizeof *t->says);
+    t->options = calloc(1, sizeof *t->options);
+    t->steps = calloc(1, sizeof *t->steps);
+    t->placement = calloc(1, sizeof *t->placement);
+    t->watching = calloc(1, sizeof *t->watching);
+    t->cache = calloc(1, sizeof *t->cache);
+    t->companion = calloc(1, sizeof *t->companion);
+    t->model = calloc(1, sizeof *t->model);
+    t->identity = calloc(1, sizeof *t->identity);
+    t->serve = calloc(1, sizeof *t->serve);
+    return t->http && t->says && t->options && t->steps && t->placement && t->watching && t->cache && t->companion &&
+           t->model && t->identity && t->serve;
+}
+
+static void free_all(struct serve_target *t)
+{
+    free(t->http);
+    free(t->says);
+    free(t->options);
+    free(t->steps);
+    free(t->placement);
+    free(t->watching);
+    free(t->cache);
+    free(t->companion);
+    free(t->model);
+    free(t->identity);
+    free(t->serve);
+    free(t->flags.engine_argv);
+    free(t);
+}
+
 static void set_defaults(struct serve_target *t, const struct serve_target_options *o)
 {
-    t->http = (struct http_settings){.host = "127.0.0.1", .max_connections = 65536};
-    t->says = (struct serve_settings){
+    *t->http = (struct http_settings){.host = "127.0.0.1", .max_connections = 65536};
+    *t->says = (struct serve_settings){
         .given = o->dir,
         .specials_in_messages = QUIRE_SPECIALS_TEXT,
         .responses = {.max_bytes = FRONT_RESPONSES_BYTES, .ttl_s = FRONT_RESPONSES_TTL_S},
     };
-    engine_options_default(&t->options);
-    step_options_default(&t->steps);
-    t->options.steps = &t->steps;
-    t->options.placement = &t->placement;
-    t->flags = (struct serve_flags){.http = &t->http,
-                                    .says = &t->says,
-                                    .options = &t->options,
-                                    .watching = &t->watching,
-                                    .cache = &t->cache,
-                                    .companion = &t->companion};
+    engine_options_default(t->options);
+    step_options_default(t->steps);
+    t->options->steps = t->steps;
+    t->options->placement = t->placement;
+    t->flags = (struct serve_flags){.http = t->http,
+                                    .says = t->says,
+                                    .options = t->options,
+                                    .watching = t->watching,
+                                    .cache = t->cache,
+                                    .companion = t->companion};
 }
 
 /* The rows that may be written here come first, so that an engine's process gets its own. */
@@ -107,8 +141,8 @@ static void fill_rows(struct serve_target *t, struct rows *r)
     for (size_t i = 0; i < n_all; i++)
         if (r->all[i].kind == CLI_GROUP || is_here(r->all[i].names))
             r->all[r->n_own++] = r->all[i];
-    r->n = r->n_own + engine_flags(&t->options, r->all + r->n_own);
-    r->n += watching_flags(&t->watching, r->all + r->n);
+    r->n = r->n_own + engine_flags(t->options, r->all + r->n_own);
+    r->n += watching_flags(t->watching, r->all + r->n);
     r->all[r->n] = (struct cli_option){0};
     cli_note_given(r->all + r->n_own, r->n - r->n_own, r->given);
 }
@@ -126,13 +160,13 @@ static int parse(struct serve_target *t, const struct serve_target_options *o, s
     if (status == QUIRE_OK && help != CLI_HELP_NONE)
         status = quire_fail(err, QUIRE_INVALID, "help is not an option of a target");
     if (status == QUIRE_OK) {
-        t->says.remote = o->address;
-        t->says.key_file = o->key_file;
-        t->says.names.items[t->says.names.n++] = o->model;
+        t->says->remote = o->address;
+        t->says->key_file = o->key_file;
+        t->says->names.items[t->says->names.n++] = o->model;
         status = serve_check(&t->flags, cli_first_given(r->all + r->n_own, r->n - r->n_own), err);
     }
-    if (status == QUIRE_OK && t->says.restarts)
-        status = engine_argv_make(&t->says, &command, (int)o->n_options, argv, r->all + r->n_own, r->n - r->n_own,
+    if (status == QUIRE_OK && t->says->restarts)
+        status = engine_argv_make(t->says, &command, (int)o->n_options, argv, r->all + r->n_own, r->n - r->n_own,
                                   &t->flags.engine_argv, err);
     free(r);
     return status;
@@ -149,7 +183,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     (void)from;
     (void)n_from;
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.pid == getpid())
-        front_accept(t->serve.front, fd);
+        front_accept(t->serve->front, fd);
     else
         evutil_closesocket(fd);
 }
@@ -174,7 +208,7 @@ static int listen_within(struct serve_target *t, struct quire_error *err)
         return quire_fail(err, QUIRE_INTERNAL, "the kernel's name of a socket has %zu bytes", n_name);
     }
     memcpy(t->socket, name.sun_path + 1, n_name);
-    t->listener = evconnlistener_new(t->serve.base, on_accept, t, LEV_OPT_CLOSE_ON_FREE, BACKLOG, fd);
+    t->listener = evconnlistener_new(t->serve->base, on_accept, t, LEV_OPT_CLOSE_ON_FREE, BACKLOG, fd);
     if (t->listener)
         return QUIRE_OK;
     close(fd);
@@ -185,28 +219,32 @@ int serve_target_open(struct event_base *base, const struct serve_target_options
                       struct quire_error *err)
 {
     struct serve_target *t = *out = calloc(1, sizeof *t);
-    if (!t)
+    if (!t || !allocate(t)) {
+        if (t)
+            free_all(t);
+        *out = NULL;
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
     set_defaults(t, o);
-    t->serve = (struct serve){.within = o->name,
-                              .flags = &t->flags,
-                              .model = &t->model,
-                              .identity = &t->identity,
-                              .base = base,
-                              .tenants = o->tenants};
+    *t->serve = (struct serve){.within = o->name,
+                               .flags = &t->flags,
+                               .model = t->model,
+                               .identity = t->identity,
+                               .base = base,
+                               .tenants = o->tenants};
     int status = parse(t, o, err);
     if (status == QUIRE_OK)
-        status = hub_model_find(o->dir, o->address != NULL, &t->model, err);
-    t->options.model_dir = t->model.dir;
+        status = hub_model_find(o->dir, o->address != NULL, t->model, err);
+    t->options->model_dir = t->model->dir;
     if (status == QUIRE_OK)
-        status = serve_open(&t->serve, err);
-    if (status == QUIRE_OK && t->serve.engine)
-        status = own_engine_log(t->serve.engine, !t->says.disable_log_stats, err);
+        status = serve_open(t->serve, err);
+    if (status == QUIRE_OK && t->serve->engine)
+        status = own_engine_log(t->serve->engine, !t->says->disable_log_stats, err);
     if (status == QUIRE_OK)
         status = listen_within(t, err);
     if (status == QUIRE_OK)
         return QUIRE_OK;
-    t->watching.fails = true;
+    t->watching->fails = true;
     serve_target_close(t);
     *out = NULL;
     return status;
@@ -219,13 +257,13 @@ const char *serve_target_socket(const struct serve_target *t)
 
 bool serve_target_died(const struct serve_target *t)
 {
-    own_engine_leave(t->serve.engine);
-    return own_engine_died(t->serve.engine) || companion_died(t->serve.companion);
+    own_engine_leave(t->serve->engine);
+    return own_engine_died(t->serve->engine) || companion_died(t->serve->companion);
 }
 
 void serve_target_cancel(struct serve_target *t)
 {
-    front_cancel(t->serve.front);
+    front_cancel(t->serve->front);
 }
 
 void serve_target_close(struct serve_target *t)
@@ -234,7 +272,6 @@ void serve_target_close(struct serve_target *t)
         return;
     if (t->listener)
         evconnlistener_free(t->listener);
-    serve_close(&t->serve);
-    free(t->flags.engine_argv);
-    free(t);
+    serve_close(t->serve);
+    free_all(t);
 }

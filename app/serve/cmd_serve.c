@@ -14,7 +14,7 @@
 /* Without its options and its positional. */
 static const struct cli_command description = {
     .name = "serve",
-    .usage = "quire serve MODEL [options]\n       quire serve --models FILE [options]",
+    .usage = "quire serve MODEL [options]",
     .about =
         "Serves MODEL over the OpenAI API (docs/reference/http-api.md), with a web page for chat and charts at /ui.\n"
         "MODEL is a Hugging Face checkpoint directory or the name of a downloaded model (quire pull;\n"

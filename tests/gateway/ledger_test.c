@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -228,6 +229,33 @@ static void killed(void **state)
     ledger_close(l);
 }
 
+/* A disk without space: a limit of the file's size has the same effect. */
+static void a_full_disk(void **state)
+{
+    struct rlimit before, none = {0};
+    (void)state;
+    struct ledger *l = open_ledger(path);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    none.rlim_max = before.rlim_max;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &none), 0);
+    for (int i = 0; i < 3; i++) {
+        charge(l, ledger_tenant(l, "acme"), DOLLAR, today() * DAY);
+        usleep(200000);
+    }
+    struct ledger *second;
+    struct quire_error err;
+    char other[128];
+    snprintf(other, sizeof other, "%s2", path);
+    assert_int_equal(ledger_open(base, other, &second, &err), QUIRE_IO);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    usleep(1500000); /* the next attempt comes after a second */
+    ledger_close(l);
+    l = open_ledger(path);
+    assert_true(payer_spent(ledger_tenant(l, "acme")->payer, today() * DAY) == 3 * DOLLAR);
+    ledger_close(l);
+}
+
 /* ---- set-up --------------------------------------------------------------------------------- */
 
 static int begin(void **state)
@@ -257,6 +285,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_file, begin, end),
         cmocka_unit_test_setup_teardown(files_that_are_no_ledgers, begin, end),
         cmocka_unit_test_setup_teardown(killed, begin, end),
+        cmocka_unit_test_setup_teardown(a_full_disk, begin, end),
     };
     if (quire_hash_init() != QUIRE_OK)
         return 1;

@@ -1,11 +1,9 @@
 #include "server/front/responses/response_db.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include "base/file.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define VERSION 1
 #define APPLICATION 0x51524550 /* "QREP": marks the file as one of these */
@@ -124,23 +122,11 @@ static int fail(struct response_db *d, const char *why, struct quire_error *err)
     return status;
 }
 
-/* Other users of this machine must not read it. SQLite gives its companion files the same mode. */
-static const char *make_private(const char *path)
-{
-    struct stat st;
-    const int made = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (made < 0)
-        return strerror(errno);
-    const bool is_file = fstat(made, &st) == 0 && S_ISREG(st.st_mode), is_mine = st.st_uid == geteuid();
-    const bool ok = is_file && is_mine && ((st.st_mode & 077) == 0 || fchmod(made, 0600) == 0);
-    close(made);
-    return ok ? NULL : "is not a regular file of this user";
-}
-
 int response_db_open(struct response_db *d, const struct response_store_options *options, struct quire_error *err)
 {
     d->options = *options;
-    const char *why = options->path ? make_private(options->path) : NULL;
+    /* SQLite gives its companion files the same mode. */
+    const char *why = options->path ? file_make_private(options->path) : NULL;
     if (why)
         return fail(d, why, err);
     int code = sqlite3_open_v2(options->path ? options->path : ":memory:", &d->db,

@@ -97,5 +97,6 @@ bool account_body_dollars(const json_t *body, const char *field, bool *has, uint
         ok = dollars >= 0 && dollars <= MAX_DOLLARS;
         *out = ok ? (uint64_t)llround(dollars * 1e9) * 1000 : 0;
     }
-    return ok ? true : api_bad(e, field, "must be an amount of dollars from 0 to %d, or null", MAX_DOLLARS);
+    return ok ? true
+              : api_bad(e, field, "must be dollars from 0 to %d with at most twelve decimals, or null", MAX_DOLLARS);
 }

@@ -1,12 +1,9 @@
 #include "server/gateway/account/ledger_db.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
+#include "base/file.h"
+
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define VERSION 1
 #define APPLICATION 0x514C4544 /* "QLED": marks the file as one of these */
@@ -90,22 +87,10 @@ static const char *check(sqlite3 *db)
     return NULL;
 }
 
-/* Other users of this machine must not read it. SQLite gives its companion files the same mode. */
-static const char *make_private(const char *path)
-{
-    struct stat st;
-    const int file = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-    if (file < 0)
-        return strerror(errno);
-    const bool is_mine = fstat(file, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
-    const bool ok = is_mine && ((st.st_mode & 077) == 0 || fchmod(file, 0600) == 0);
-    close(file);
-    return ok ? NULL : "is not a regular file of this user";
-}
-
 static const char *open_file(struct ledger_db *d, const char *path)
 {
-    const char *why = path ? make_private(path) : NULL;
+    /* SQLite gives its companion files the same mode. */
+    const char *why = path ? file_make_private(path) : NULL;
     if (why)
         return why;
     if (sqlite3_open_v2(path ? path : ":memory:", &d->db,

@@ -73,12 +73,19 @@ static bool wants_key(const struct yaml_reading *r)
     return r->depth && innermost(r)->kind == YAML_MAPPING && !r->key;
 }
 
+/* C0, DEL and C1: a terminal may act on them. */
+static bool is_control(const char *text)
+{
+    const unsigned char c = (unsigned char)text[0], second = (unsigned char)text[1];
+    return c < 0x20 || c == 0x7f || (c == 0xC2 && second >= 0x80 && second < 0xA0);
+}
+
 static int check_scalar(struct yaml_reading *r, const char *text, size_t n, yaml_mark_t at)
 {
     if (n > YAML_MAX_SCALAR)
         return wrong(r, at, "a text has more than 8192 bytes");
     for (size_t i = 0; i < n; i++)
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f)
+        if (is_control(text + i)) /* libyaml ends a text with a NUL */
             return wrong(r, at, "a text has a control character or a line break");
     return QUIRE_OK;
 }

@@ -4,6 +4,7 @@
 #include "server/gateway/relay/verdict.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -98,7 +99,7 @@ static void end(struct attempt *a, enum remote_end how, const char *why)
             snprintf(a->why, sizeof a->why, "%s%.200s",
                      r.facts.is_json ? "an error with status 200: " : "its reply is not a JSON object",
                      r.facts.is_json ? r.facts.message : "");
-        else if (a->status == 200 && a->dialect.is_on && !dialect_reply(&a->dialect, &a->reply, &wrong))
+        else if (a->status == 200 && a->stream->dialect.is_on && !dialect_reply(&a->stream->dialect, &a->reply, &wrong))
             snprintf(a->why, sizeof a->why, "%.250s", wrong.why.text);
     }
     verdict_of(&r, &out);
@@ -160,8 +161,8 @@ static bool translate(struct attempt *a, const char *data, size_t n, bool is_don
     struct api_error wrong;
     char money[LEDGER_MONEY_BYTES];
     cost_of(a, money);
-    if (is_done ? dialect_end(&a->dialect, a->is_done, a->model->price.is_set ? money : NULL, &a->reply, &wrong)
-                : dialect_event(&a->dialect, data, n, &a->reply, &wrong))
+    if (is_done ? dialect_end(&a->stream->dialect, a->is_done, a->model->price.is_set ? money : NULL, &a->reply, &wrong)
+                : dialect_event(&a->stream->dialect, data, n, &a->reply, &wrong))
         return true;
     snprintf(a->why, sizeof a->why, "%.250s", wrong.why.text);
     return false;
@@ -171,7 +172,7 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
 {
     struct attempt *a = context;
     struct events_facts facts;
-    if (!name[0] && !a->dialect.is_on && repeat_is(&a->repeat, data, n)) {
+    if (!name[0] && !a->stream->dialect.is_on && repeat_is(a->stream->repeat, data, n)) {
         a->n_events++;
         buffer_append(&a->reply, "data: ", 6);
         buffer_append(&a->reply, data, n);
@@ -190,9 +191,9 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
     a->is_done |= facts.is_done || facts.has_finish;
     a->has_token |= facts.has_token;
     a->n_events += facts.has_token;
-    if (a->dialect.is_on)
+    if (a->stream->dialect.is_on)
         return translate(a, data, n, facts.is_done);
-    repeat_learn(&a->repeat, data, n, &facts);
+    repeat_learn(a->stream->repeat, data, n, &facts);
     if (!facts.is_usage_only || !a->adds_usage)
         put_event(a, name, data, n, &facts);
     return true;
@@ -209,7 +210,7 @@ static void pass(struct attempt *a)
 static void on_events(struct attempt *a, const char *bytes, size_t n)
 {
     struct quire_error err;
-    if (!a->why[0] && events_push(&a->splitter, bytes, n, on_event, a, &err) != QUIRE_OK)
+    if (!a->why[0] && events_push(&a->stream->splitter, bytes, n, on_event, a, &err) != QUIRE_OK)
         snprintf(a->why, sizeof a->why, "its stream cannot be read: %.200s", err.text);
     if (!a->why[0] && !a->has_token && a->reply.n > MAX_HELD_BYTES)
         snprintf(a->why, sizeof a->why, "its stream has %u bytes and no token", MAX_HELD_BYTES);
@@ -254,7 +255,7 @@ static void on_end(void *context, enum remote_end how, const char *why)
         snprintf(a->why, sizeof a->why, "its stream ended before the end of the answer");
     if (a->is_events && a->is_done)
         how = REMOTE_WHOLE; /* the answer is complete, however the connection ended */
-    if (a->is_events && how == REMOTE_WHOLE && !a->why[0] && a->dialect.is_on)
+    if (a->is_events && how == REMOTE_WHOLE && !a->why[0] && a->stream->dialect.is_on)
         translate(a, NULL, 0, true);
     if (a->is_events && how == REMOTE_WHOLE && !a->why[0])
         pass(a);
@@ -292,7 +293,7 @@ static bool put_body(struct attempt *a, const struct attempt_request *request, c
     if (!is_engine(a) && dialect_lacks(b->api, a->settings->name, e))
         return false;
     if (!is_engine(a) && dialect_is_needed(b->api))
-        return dialect_begin(&a->dialect, b, name, a->model->name, http_request_id(request->x), &a->body, e);
+        return dialect_begin(&a->stream->dialect, b, name, a->model->name, http_request_id(request->x), &a->body, e);
     relay_body_write(b, &how, &a->body);
     return true;
 }
@@ -304,7 +305,7 @@ static bool send_body(const struct attempt *a, const struct buffer *body, const 
     const char *headers[16];
     char url[MAX_URL];
     struct lines lines = {0};
-    put_url(a, a->dialect.is_on ? DIALECT_PATH : a->path, url);
+    put_url(a, a->stream->dialect.is_on ? DIALECT_PATH : a->path, url);
     put_headers(a, a->x, &lines);
     for (size_t k = 0; k < lines.n; k++)
         headers[k] = lines.text.data + lines.at[k];
@@ -355,13 +356,15 @@ static bool joins(struct attempt *a, const void *target)
     char where[40];
     if (is_engine(a) || batching->max_batch_size < 2 || !is_kind)
         return false;
-    a->seat = (struct shared_member){.owner = a, .kind = kind, .send = send_shared, .on_end = on_shared_end};
-    if (!joined_read(kind, a->body.data, a->body.n, &a->seat.body))
+    struct joined_body body;
+    if (!joined_read(kind, a->body.data, a->body.n, &body) || !(a->seat = calloc(1, sizeof *a->seat)))
         return false;
+    *a->seat = (struct shared_member){
+        .owner = a, .body = body, .kind = kind, .send = send_shared, .on_end = on_shared_end};
     snprintf(where, sizeof where, "%d %p", kind, target);
-    const struct key256 key = joined_key(&a->seat.body, where);
+    const struct key256 key = joined_key(&body, where);
     const struct batch_terms terms = {batching->max_batch_size, batching->max_wait_ms};
-    return shared_join(a->g->shared, &a->seat, &key, terms);
+    return shared_join(a->g->shared, a->seat, &key, terms);
 }
 
 bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_request *request,
@@ -380,6 +383,11 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
     a->request = b;
     a->x = request->x;
     a->path = request->path;
+    a->stream = calloc(1, sizeof *a->stream);
+    if (a->stream)
+        a->stream->repeat = calloc(1, sizeof *a->stream->repeat);
+    if (!a->stream || !a->stream->repeat)
+        return api_no_memory(e);
     a->adds_usage = b->is_stream && !b->wants_usage && (b->api == RELAY_CHAT || b->api == RELAY_COMPLETIONS);
     const char *name = target->kind == GATEWAY_TARGET_URL && target->upstream_model ? target->upstream_model
                                                                                     : a->model->name;
@@ -396,8 +404,8 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
 
 void attempt_cancel(struct attempt *a)
 {
-    if (a->seat.batch)
-        shared_leave(a->g->shared, &a->seat);
+    if (a->seat)
+        shared_leave(a->g->shared, a->seat);
     if (a->call && !a->has_ended)
         remote_cancel(a->call);
     a->call = NULL;
@@ -408,11 +416,17 @@ void attempt_free(struct attempt *a)
     attempt_cancel(a);
     if (a->g)
         a->g->reply_bytes -= a->n_counted;
+    free(a->seat);
     buffer_free(&a->body);
     buffer_free(&a->reply);
-    events_free(&a->splitter);
-    repeat_free(&a->repeat);
-    dialect_free(&a->dialect);
+    if (a->stream) {
+        if (a->stream->repeat)
+            repeat_free(a->stream->repeat);
+        free(a->stream->repeat);
+        events_free(&a->stream->splitter);
+        dialect_free(&a->stream->dialect);
+    }
+    free(a->stream);
     *a = (struct attempt){0};
 }
 
@@ -431,6 +445,6 @@ void attempt_headers(const struct attempt *a, struct http_exchange *x)
 {
     if (is_engine(a) && a->call)
         remote_headers(a->call, copy_header, x);
-    if (a->dialect.facts.drops_thinking)
+    if (a->stream->dialect.facts.drops_thinking)
         http_add_header(x, "x-quire-dropped", "thinking");
 }

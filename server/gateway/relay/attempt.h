@@ -46,6 +46,13 @@ struct attempt_events {
     void (*on_end)(void *context, struct attempt_end *end);
 };
 
+/* How the reply is read. */
+struct attempt_stream {
+    struct events_splitter splitter;
+    struct repeat *repeat; /* owned */
+    struct dialect dialect;
+};
+
 struct attempt {
     struct gateway *g;
     const struct attempt_events *events;
@@ -57,12 +64,10 @@ struct attempt {
     const char *path;
 
     struct remote_call *call; /* NULL: not running, or the call is that of a batch */
-    struct shared_member seat; /* in a batch */
+    struct shared_member *seat; /* owned; NULL: in no batch */
     struct buffer body;       /* for the target: the call borrows it */
     struct buffer reply;      /* a whole reply, or what a stream holds back */
-    struct events_splitter splitter;
-    struct repeat repeat;
-    struct dialect dialect;
+    struct attempt_stream *stream; /* owned */
     struct events_usage usage;
     int status;
     bool is_events;    /* the reply is a stream */

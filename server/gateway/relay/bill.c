@@ -19,7 +19,7 @@ bool bill_limits(struct relay *r, struct api_error *e)
     if (!limits_begin(r->tenant, now_us, e))
         return false;
     r->is_limited = true;
-    return limits_prompt(r->tenant, relay_body_prompt_tokens(&r->body), now_us, e);
+    return limits_prompt(r->tenant, relay_body_prompt_tokens(r->body), now_us, e);
 }
 
 static bool has_price(const struct relay *r)
@@ -57,7 +57,7 @@ static struct ledger_usage usage_of(const struct relay *r, const struct attempt 
     if (a->usage.output == 0 && a->n_events > 0) {
         u.output = a->n_events;
         if (!a->usage.is_set)
-            u.input = relay_body_prompt_tokens(&r->body);
+            u.input = relay_body_prompt_tokens(r->body);
     }
     if (attempt_is_cached(a)) {
         u.from_cache = true;

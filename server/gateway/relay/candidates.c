@@ -17,7 +17,7 @@ static struct route_choice choose(const struct relay *r, const char *name, size_
 {
     struct route_choice choice = {0};
     const struct route_latencies latencies = {pool_latency_ms, r->pool};
-    *found = route_choose(r->pool->config, name, n, tenant, r->body.prompt ? r->body.prompt : "", r->body.n_prompt,
+    *found = route_choose(r->pool->config, name, n, tenant, r->body->prompt ? r->body->prompt : "", r->body->n_prompt,
                           &latencies, &choice);
     return choice;
 }
@@ -43,7 +43,7 @@ static void not_found(const struct relay *r, struct api_error *e)
         n += (size_t)snprintf(names + n, sizeof names - n, "%s'%s'", i ? ", " : "", config->models[i].name);
     if (i < config->n_models)
         snprintf(names + n, sizeof names - n, " and %zu more", config->n_models - i);
-    api_fail(e, 404, "model", "model_not_found", "the model '%.200s' does not exist; served here: %s", r->body.asked,
+    api_fail(e, 404, "model", "model_not_found", "the model '%.200s' does not exist; served here: %s", r->body->asked,
              names);
 }
 
@@ -52,13 +52,14 @@ bool candidates_find(struct relay *r, struct api_error *e)
     const struct gateway_config *config = r->pool->config;
     const char *tenant = ledger_tenant_name(r->account);
     bool found;
-    const struct route_choice choice = choose(r, r->body.asked, r->body.n_asked, tenant, &found);
+    const struct route_choice choice = choose(r, r->body->asked, r->body->n_asked, tenant, &found);
     if (!found) {
         not_found(r, e);
         return false;
     }
-    const struct gateway_model *asked = r->body.n_asked > 0 ? models_file_find(config, r->body.asked, r->body.n_asked)
-                                                            : &config->models[0];
+    const struct gateway_model *asked = r->body->n_asked > 0
+                                            ? models_file_find(config, r->body->asked, r->body->n_asked)
+                                            : &config->models[0];
     memcpy(r->candidates.why, choice.why, sizeof r->candidates.why);
     add(&r->candidates, choice.model);
     add_fallbacks(r, &config->models[choice.model]);

@@ -78,7 +78,7 @@ void client_end_stream(struct relay *r)
 /* An error in a stream that has begun, as the front end sends it. */
 static void error_event(const struct relay *r, const struct api_error *e, struct buffer *o)
 {
-    switch (r->body.api) {
+    switch (r->body->api) {
     case RELAY_MESSAGES:
         json_out_raw(o, "event: error\ndata: ");
         api_error_json_anthropic(o, e, http_request_id(r->x));

@@ -70,7 +70,8 @@ static void free_relay(struct relay *r)
     TAILQ_REMOVE(&r->g->relays, r, link);
     pool_target_release(r->now.target);
     pool_release(r->pool);
-    relay_body_free(&r->body);
+    relay_body_free(r->body);
+    free(r->body);
     free(r);
 }
 
@@ -82,7 +83,7 @@ static void settle(struct relay *r, enum target_result result, uint32_t retry_ms
     if (now->tokens == 0)
         return; /* settled before */
     /* Only answers say how long a model takes to answer. */
-    const bool counts = result == TARGET_ANSWERED && r->body.api < RELAY_COUNT_TOKENS;
+    const bool counts = result == TARGET_ANSWERED && r->body->api < RELAY_COUNT_TOKENS;
     const uint32_t latency_ms = counts ? (uint32_t)(now_ms - now->begun_ms) + 1 : 0;
     target_end(&now->target->state, now->tokens, now->is_trial, result, latency_ms, retry_ms, now_ms);
     now->tokens = 0;
@@ -238,14 +239,14 @@ static bool begin_attempt(struct relay *r, int i, struct api_error *e)
 {
     static const struct attempt_events events = {on_attempt_text, on_attempt_end};
     struct pool_model *m = candidates_model(r);
-    const struct attempt_request request = {.x = r->x, .path = r->path, .body = &r->body};
+    const struct attempt_request request = {.x = r->x, .path = r->path, .body = r->body};
     struct attempt *a = calloc(1, sizeof *a);
     if (!a)
         return api_no_memory(e);
     pool_target_release(r->now.target);
     r->now = (struct relay_try){.attempt = a,
                                 .target = pool_target_hold(m->targets[i]),
-                                .tokens = relay_body_prompt_tokens(&r->body) + relay_body_answer_tokens(&r->body),
+                                .tokens = relay_body_prompt_tokens(r->body) + relay_body_answer_tokens(r->body),
                                 .begun_ms = quire_now_ms()};
     r->now.is_trial = target_begin(&r->now.target->state, r->now.tokens, r->now.begun_ms);
     r->shown = &m->model->targets[i];
@@ -257,10 +258,10 @@ static bool begin_attempt(struct relay *r, int i, struct api_error *e)
 static bool is_over_limit(const struct relay *r, struct api_error *e)
 {
     const struct gateway_model *m = candidates_model(r)->model;
-    if (m->max_tokens == 0 || r->body.n_max_tokens <= m->max_tokens)
+    if (m->max_tokens == 0 || r->body->n_max_tokens <= m->max_tokens)
         return false;
-    api_bad(e, r->body.max_tokens_name, "%llu is above the limit of the model %.100s, %u",
-            (unsigned long long)r->body.n_max_tokens, m->name, m->max_tokens);
+    api_bad(e, r->body->max_tokens_name, "%llu is above the limit of the model %.100s, %u",
+            (unsigned long long)r->body->n_max_tokens, m->name, m->max_tokens);
     return true;
 }
 
@@ -305,7 +306,10 @@ void relay_begin(struct gateway *g, struct http_exchange *x, struct ledger_accou
     size_t n;
     char *text = http_take_body(x, &n);
     struct relay *r = calloc(1, sizeof *r);
-    if (!r) {
+    if (r)
+        r->body = calloc(1, sizeof *r->body);
+    if (!r || !r->body) {
+        free(r);
         free(text);
         api_no_memory(&e);
         api_error_reply(x, &e);
@@ -323,14 +327,14 @@ void relay_begin(struct gateway *g, struct http_exchange *x, struct ledger_accou
     snprintf(r->request_id, sizeof r->request_id, "%s", http_request_id(x));
     TAILQ_INSERT_TAIL(&g->relays, r, link);
     http_on_gone(x, on_gone, r);
-    const bool good = relay_body_read(&r->body, routes[route].api, text, n, has_routes(r->pool->config), &e) &&
+    const bool good = relay_body_read(r->body, routes[route].api, text, n, has_routes(r->pool->config), &e) &&
                       candidates_find(r, &e) && bill_admit(r, &e);
     if (!good) {
         fail(r, &e);
         return;
     }
     retry_budget_first(&g->retries);
-    if (r->body.is_stream)
+    if (r->body->is_stream)
         gateway_wants_tick(g, TICK_MS);
     next_attempt(r);
 }
@@ -342,9 +346,9 @@ uint32_t relay_tick(struct gateway *g)
     struct relay *r;
     TAILQ_FOREACH(r, &g->relays, link)
     {
-        if (r->body.is_stream && next == 0)
+        if (r->body->is_stream && next == 0)
             next = TICK_MS;
-        if (r->body.is_stream && now - r->reply.wrote_ms >= PING_MS && !r->reply.is_paused)
+        if (r->body->is_stream && now - r->reply.wrote_ms >= PING_MS && !r->reply.is_paused)
             client_ping(r, now);
         if (!r->reply.is_paused)
             continue;

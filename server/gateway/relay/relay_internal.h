@@ -42,7 +42,7 @@ struct relay {
     bool is_limited; /* counted by the tenant's limits */
     char path[64];
     char request_id[72];
-    struct relay_body body;
+    struct relay_body *body; /* owned */
     struct candidates candidates;
     uint64_t tried; /* of the current candidate's targets */
     struct relay_try now;

@@ -51,28 +51,28 @@ static uint8_t lower(uint8_t c)
 
 static bool begins_with(const uint8_t *p, size_t n_bytes, const char *indicator)
 {
-    const size_t n = strlen(indicator);
-    if (n > n_bytes)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (lower(p[i]) != (uint8_t)indicator[i])
+    for (size_t i = 0; indicator[i]; i++)
+        if (i == n_bytes || lower(p[i]) != (uint8_t)indicator[i])
             return false;
     return true;
 }
 
-/* The first of the indicators that the text has anywhere. One pass: a prompt may have 16 MiB. */
+/* The first of at most 8 indicators that the text has anywhere. One pass that tests an indicator at its own letter only:
+ * a prompt may have 16 MiB. */
 static const char *find(const uint8_t *p, size_t n_bytes, const char *const *indicators, size_t n)
 {
-    bool may_begin[256] = {false};
+    uint8_t begin[256] = {0}; /* bit i: indicators[i] begins with this byte */
     size_t best = n;
-    for (size_t i = 0; i < n; i++)
-        may_begin[(uint8_t)indicators[i][0]] = true;
+    for (size_t i = 0; i < n; i++) {
+        begin[(uint8_t)indicators[i][0]] |= (uint8_t)(1u << i);
+        begin[(uint8_t)(indicators[i][0] - 'a' + 'A')] |= (uint8_t)(1u << i);
+    }
     for (size_t at = 0; at < n_bytes && best > 0; at++) {
-        if (!may_begin[lower(p[at])])
-            continue;
-        for (size_t i = 0; i < best; i++)
-            if (begins_with(p + at, n_bytes - at, indicators[i]))
+        for (unsigned bits = begin[p[at]]; bits; bits &= bits - 1) {
+            const size_t i = (size_t)__builtin_ctz(bits);
+            if (i < best && begins_with(p + at, n_bytes - at, indicators[i]))
                 best = i;
+        }
     }
     return best < n ? indicators[best] : NULL;
 }

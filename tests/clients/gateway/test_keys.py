@@ -119,7 +119,7 @@ def test_budget_warns_and_then_refuses(gateway):
     server = gateway()
     key = issue(server, "a", "--tenant", "t", "--organisation", "o")["key"]
     assert chat(server, key).headers["x-quire-budget-warning"] is None
-    admin(server, "/admin/budgets/organisation/o", {"budget": str(COST * 10 / 9)}, method="PUT")
+    admin(server, "/admin/budgets/organisation/o", {"budget": f"{COST * 10 / 9:.12f}"}, method="PUT")
     assert "organisation o has used 9" in chat(server, key).headers["x-quire-budget-warning"]
     with pytest.raises(openai.RateLimitError) as refused:
         server.client(api_key=key).chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}])

@@ -42,7 +42,7 @@ def documented():
 def test_documented_files(check, tmp_path, text):
     assert not [e.message for e in VALIDATOR.iter_errors(yaml.safe_load(text))]
     key = tmp_path / "engine.key"
-    key.write_text("a secret of at least sixteen bytes")
+    key.write_text("a-secret-of-at-least-sixteen-bytes\n")
     key.chmod(0o600)
     shown = check(re.sub(r"/etc/quire/\S+?\.key", str(key), text), "--json")
     assert shown.returncode == 0, shown.stderr
