@@ -66,21 +66,30 @@ MODULES = {
     "server/daemon/": "base/ request/ server/wire/ engine/ engine/record/",
     # Tenants and metrics do not depend on requests. Errors are the lowest layer of the front end.
     "server/front/api/api_error.": "base/ server/http/ server/front/output/json_out.",
+    "server/front/api/ui_page.": "base/ server/http/",
     "server/front/output/json_out.": "base/",
+    # Which web pages may use a server: the front end's and the gateway's.
+    "server/front/api/cors.": "base/ server/http/",
+    "server/front/api/foreign.": "base/ server/http/ server/front/api/cors. server/front/api/api_error. server/front/output/json_out.",
     # Notations of models: no request, no reply.
     "server/front/tools/": "base/ text/ server/front/output/json_out.",
     "server/front/tenant/": "base/ request/ server/http/ server/wire/ server/front/api/api_error. server/front/output/json_out.",
     "server/front/observe/": "base/ request/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/output/json_out.",
     "server/front/": "base/ request/ speculation/ text/ server/http/ server/wire/ server/link/ server/similar/ server/cache/ server/front/tenant/ server/front/observe/"
-                     " server/front/api/api_error. server/front/output/json_out. server/front/tools/",
+                     " server/front/api/api_error. server/front/api/ui_page. server/front/api/cors. server/front/api/foreign. server/front/output/json_out. server/front/tools/",
     # The gateway. Its lower modules know neither a request nor a connection; the rest joins them.
     "server/gateway/file/": "base/",
     "server/gateway/route/": "base/ server/gateway/file/",
     "server/gateway/target/": "base/",
     "server/gateway/remote/": "base/",
     "server/gateway/account/": "base/ server/http/ server/front/api/api_error. server/front/output/json_out. server/gateway/file/",
-    "server/gateway/": "base/ request/ text/ server/http/ server/wire/ server/front/tenant/ server/front/api/api_error. server/front/output/json_out."
-                       " server/gateway/file/ server/gateway/route/ server/gateway/target/ server/gateway/remote/ server/gateway/account/",
+    "server/gateway/upstream_json.": "base/ text/",
+    "server/gateway/messages/": "base/ text/ server/http/ server/front/api/api_error. server/front/output/json_out. server/gateway/upstream_json.",
+    "server/gateway/batcher/": "base/ text/ server/front/output/json_out. server/gateway/upstream_json.",
+    "server/gateway/": "base/ request/ text/ server/http/ server/wire/ server/front/tenant/ server/front/api/api_error. server/front/api/ui_page. server/front/api/cors. server/front/api/foreign."
+                       " server/front/output/json_out."
+                       " server/gateway/file/ server/gateway/route/ server/gateway/target/ server/gateway/remote/ server/gateway/account/"
+                       " server/gateway/upstream_json. server/gateway/messages/ server/gateway/batcher/",
     # The program. A part sees no private header of the engine, of the front end or of another part, and no tool.
     "app/": "base/ request/ engine/ app/command/",
     "app/command/": "base/",
@@ -93,12 +102,12 @@ MODULES = {
     "app/serve/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/daemon/ server/http/address.h server/http/tls.h server/similar/"
                   " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/stats_rows.h server/cache/latency.h"
                   " server/cache/vector_stream.h"
-                  " server/cache/redis/url.h server/front/api/cors.h server/front/api/foreign.h server/front/api/api_error."
+                  " server/cache/redis/url.h server/front/api/cors. server/front/api/foreign. server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
                   " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
     "app/gateway/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/http/ server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h"
                     " server/cache/stats_rows.h server/cache/latency.h server/cache/vector_stream.h server/cache/redis/url.h server/similar/"
-                    " server/front/observe/cache_metrics.h server/front/api/api_error. server/front/output/json_out."
+                    " server/front/observe/cache_metrics.h server/front/api/api_error. server/front/api/cors. server/front/output/json_out."
                     " server/gateway/gateway.h server/gateway/file/ server/gateway/account/ server/gateway/route/"
                     " app/serve/ app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
     "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " engine/model/describe.h server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"

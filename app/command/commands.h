@@ -8,6 +8,7 @@
 struct engine_options;
 
 int command_serve(int argc, char **argv);
+int command_serve_models(int argc, char **argv); /* quire serve --models */
 int command_engine(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);

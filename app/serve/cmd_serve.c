@@ -9,6 +9,7 @@
 #include "app/serve/serve_check.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Without its options and its positional. */
 static const struct cli_command description = {
@@ -64,8 +65,19 @@ static bool begin(struct serve_flags *f, int argc, char **argv, int *code)
     return true;
 }
 
+/* Whether the command line is that of a gateway. */
+static bool has_models_file(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--models") == 0 || strncmp(argv[i], "--models=", 9) == 0)
+            return true;
+    return false;
+}
+
 int command_serve(int argc, char **argv)
 {
+    if (has_models_file(argc, argv))
+        return command_serve_models(argc, argv);
     struct http_settings http = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
     struct serve_settings says = {
         .specials_in_messages = QUIRE_SPECIALS_TEXT,

@@ -1,6 +1,7 @@
 #include "app/serve/serve.h"
 
 #include "app/companion/companion.h"
+#include "app/serve/serve_access.h"
 #include "app/serve/serve_drain.h"
 #include "app/serve/serve_front.h"
 #include "app/serve/serve_models.h"
@@ -8,43 +9,41 @@
 #include "app/serve/serve_upstream.h"
 #include "base/clock.h"
 #include "server/front/front.h"
-#include "server/http/tls.h"
 
-static int open_tenants(struct serve *s, struct quire_error *err)
+/* Within a gateway, the gateway has them. */
+static int open_own(struct serve *s, struct quire_error *err)
+{
+    struct serve_access access = {0};
+    s->base = event_base_new();
+    if (!s->base)
+        return quire_fail(err, QUIRE_INTERNAL, "libevent cannot create an event loop");
+    int status = serve_access_open(s->base, s->flags, &access, err);
+    s->tenants = access.tenants;
+    s->tls = access.tls;
+    s->reload = access.reload;
+    return status;
+}
+
+static void use_tenants(struct serve *s)
 {
     _Static_assert(TENANTS_MAX <= SCHED_MAX_TENANTS, "the engine counts every tenant");
-    int status;
-    if (s->flags->says->tenants_file)
-        status = tenants_from_file(s->flags->says->tenants_file, quire_now_us(), &s->tenants, err);
-    else
-        status = tenants_from_keys(s->flags->says->api_keys.items, s->flags->says->api_keys.n, quire_now_us(),
-                                   &s->tenants, err);
-    if (status != QUIRE_OK)
-        return status;
     tenants_weights(s->tenants, s->weights);
     /* Space for tenants that a reloaded file, or another front end, may name. */
     s->flags->options->steps->policy_options.n_tenants = TENANTS_MAX;
     s->flags->options->steps->policy_options.tenant_weights = s->weights;
-    return QUIRE_OK;
 }
 
-static int open_all(struct serve *s, struct quire_error *err)
+int serve_open(struct serve *s, struct quire_error *err)
 {
     struct sampling_defaults sampling;
     s->started = quire_now_s();
-    s->base = event_base_new();
-    if (!s->base)
-        return quire_fail(err, QUIRE_INTERNAL, "libevent cannot create an event loop");
     if (s->flags->says->names.n == 0)
         s->flags->says->names.items[s->flags->says->names.n++] = s->model->name;
-    int status = open_tenants(s, err);
-    if (status == QUIRE_OK && s->flags->http->cert_file)
-        status = tls_open(s->flags->http->cert_file, s->flags->http->tls_key_file, &s->tls, err);
-    const struct reload_files files = {s->flags->says->tenants_file, s->tenants, s->flags->http->cert_file, s->tls};
-    if (status == QUIRE_OK)
-        status = reload_begin(s->base, &files, &s->reload, err);
-    if (status == QUIRE_OK)
-        status = cache_flags_begin(s->flags->cache, s->base, err);
+    int status = s->within ? QUIRE_OK : open_own(s, err);
+    if (status != QUIRE_OK)
+        return status;
+    use_tenants(s);
+    status = cache_flags_begin(s->flags->cache, s->base, err);
     if (status == QUIRE_OK)
         status = serve_open_model(s, &sampling, err);
     if (status == QUIRE_OK && cache_flags_on(s->flags->cache))
@@ -53,12 +52,10 @@ static int open_all(struct serve *s, struct quire_error *err)
         status = serve_open_front(s, &sampling, err);
     if (status == QUIRE_OK)
         status = serve_connect_engine(s, err);
-    if (status == QUIRE_OK)
-        status = serve_drain_begin(s, err);
     return status;
 }
 
-static void close_all(struct serve *s)
+void serve_close(struct serve *s)
 {
     serving_signals_end(s->signals);
     warming_end(s->warming);
@@ -69,10 +66,12 @@ static void close_all(struct serve *s)
     response_cache_close(s->cache);
     own_engine_close(s->engine);
     reload_end(s->reload);
-    tls_free(s->tls);
-    tenants_free(s->tenants);
     serving_grammars_end(s->grammars);
     quire_text_close(s->text);
+    if (s->within)
+        return;
+    tls_free(s->tls);
+    tenants_free(s->tenants);
     if (s->base)
         event_base_free(s->base);
 }
@@ -86,7 +85,9 @@ int serve_run(struct serve_flags *flags, int *exit_code, struct quire_error *err
     int status = hub_model_find(says->given, says->remote != NULL, &model, err);
     flags->options->model_dir = model.dir;
     if (status == QUIRE_OK)
-        status = open_all(&s, err);
+        status = serve_open(&s, err);
+    if (status == QUIRE_OK)
+        status = serve_drain_begin(&s, err);
     if (status == QUIRE_OK && s.engine)
         status = own_engine_log(s.engine, !says->disable_log_stats, err);
     if (status == QUIRE_OK) {
@@ -96,7 +97,7 @@ int serve_run(struct serve_flags *flags, int *exit_code, struct quire_error *err
             s.exit_code = 1;
     }
     s.flags->watching->fails = status != QUIRE_OK;
-    close_all(&s);
+    serve_close(&s);
     *exit_code = s.exit_code;
     return status;
 }

@@ -26,10 +26,6 @@ static int check_together(const struct serve_flags *f, const char *of_engine, st
         wrong = "--warm fills the prefix cache, which is off: leave out --no-enable-prefix-caching";
     else if (f->says->warm_file && f->says->tenants_file)
         wrong = "--warm fills the cache of one key; with --tenants, use quire cache warm --api-key KEY";
-    else if (f->says->tenants_file && f->says->api_keys.n > 0)
-        wrong = "--api-key cannot be used with --tenants, which lists all keys";
-    else if (f->http->tls_key_file && !f->http->cert_file)
-        wrong = "--ssl-keyfile needs --ssl-certfile, the certificate of the key";
     return wrong ? quire_fail(err, QUIRE_INVALID, "%s", wrong) : (int)QUIRE_OK;
 }
 
@@ -58,11 +54,20 @@ static int parse_lists(struct serve_flags *f, struct quire_error *err)
     return QUIRE_OK;
 }
 
+int serve_check_http(struct serve_flags *f, struct quire_error *err)
+{
+    if (f->says->tenants_file && f->says->api_keys.n > 0)
+        return quire_fail(err, QUIRE_INVALID, "--api-key cannot be used with --tenants, which lists all keys");
+    if (f->http->tls_key_file && !f->http->cert_file)
+        return quire_fail(err, QUIRE_INVALID, "--ssl-keyfile needs --ssl-certfile, the certificate of the key");
+    return parse_lists(f, err);
+}
+
 int serve_check(struct serve_flags *f, const char *of_engine, struct quire_error *err)
 {
     int status = check_together(f, of_engine, err);
     if (status == QUIRE_OK)
-        status = parse_lists(f, err);
+        status = serve_check_http(f, err);
     if (status != QUIRE_OK)
         return status;
     const char *semantic = f->cache->semantic_model;

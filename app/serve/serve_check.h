@@ -8,4 +8,7 @@
  * that are parsed here to their places. QUIRE_INVALID names the option. */
 int serve_check(struct serve_flags *f, const char *of_engine, struct quire_error *err);
 
+/* The checks of the listener and its keys alone: those of a gateway. */
+int serve_check_http(struct serve_flags *f, struct quire_error *err);
+
 #endif

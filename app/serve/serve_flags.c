@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static size_t http_flags(struct serve_flags *f, struct cli_option *out)
+size_t serve_http_flags(struct serve_flags *f, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
@@ -31,9 +31,6 @@ static size_t http_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "tenants", .kind = CLI_STRING, .target = &f->says->tenants_file, .value = "FILE",
          .common = true, .help = "Read keys, weights, classes and limits from this file. SIGHUP reloads it. See "
                  "docs/reference/http-api.md."},
-        {.names = "warm", .kind = CLI_STRING, .target = &f->says->warm_file, .value = "FILE",
-         .help = "Fill the prefix cache at start with the prompts of this file, at lower priority than live traffic "
-                 "(quire cache warm --help). With --api-key: for the first key."},
     };
     /* clang-format on */
     memcpy(out, rows, sizeof rows);
@@ -68,6 +65,15 @@ static size_t model_flags(struct serve_flags *f, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
+        {.names = "warm", .kind = CLI_STRING, .target = &f->says->warm_file, .value = "FILE",
+         .help = "Fill the prefix cache at start with the prompts of this file, at lower priority than live traffic "
+                 "(quire cache warm --help). With --api-key: for the first key."},
+        {.names = "models", .kind = CLI_STRING, .target = &f->says->models_file, .value = "FILE",
+         .common = true, .help = "Serve the models of this file instead of MODEL, from engines and upstream servers "
+                 "(docs/guides/gateway.md). Its own options: quire serve --models FILE --help."},
+        {.names = "max-choices-per-request", .kind = CLI_U32, .target = &f->http->max_choices, .min = 1, .max = 65536, .value = "N",
+         .help = "Maximum number of choices (prompts x n) of one request. They wait in the server and go to the "
+                 "engine as its queue allows. Default 4096."},
         {.names = "served-model-name", .kind = CLI_LIST, .target = &f->says->names, .value = "NAME",
          .common = true, .help = "Model name for requests; may be repeated. Default: MODEL's name, or the directory's."},
         {.names = "tool-call-parser", .kind = CLI_STRING, .target = &f->says->tool_call_parser, .value = "NAME",
@@ -99,7 +105,7 @@ static size_t model_flags(struct serve_flags *f, struct cli_option *out)
     return sizeof rows / sizeof rows[0];
 }
 
-static size_t connection_flags(struct serve_flags *f, struct cli_option *out)
+size_t serve_connection_flags(struct serve_flags *f, struct cli_option *out)
 {
     /* clang-format off */
     const struct cli_option rows[] = {
@@ -115,9 +121,6 @@ static size_t connection_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "max-body-size", .kind = CLI_BYTES, .target = &f->http->max_body_bytes, .min = 1024, .max = 4294967296.0, .value = "SIZE",
          .help = "Maximum size of a request body, such as 64M. All bodies together may have 16 times this size. "
                  "Default 16M."},
-        {.names = "max-choices-per-request", .kind = CLI_U32, .target = &f->http->max_choices, .min = 1, .max = 65536, .value = "N",
-         .help = "Maximum number of choices (prompts x n) of one request. They wait in the server and go to the "
-                 "engine as its queue allows. Default 4096."},
         {.names = "header-timeout", .kind = CLI_U32, .target = &f->http->header_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
          .help = "Time limit for the headers of a request. Default 15."},
         {.names = "body-timeout", .kind = CLI_U32, .target = &f->http->body_timeout_s, .min = 1, .max = 86400, .value = "SECONDS",
@@ -156,10 +159,10 @@ static size_t engine_process_flags(struct serve_flags *f, struct cli_option *out
 
 size_t serve_flags(struct serve_flags *f, struct cli_option out[SERVE_FLAGS_MAX])
 {
-    size_t n = http_flags(f, out);
+    size_t n = serve_http_flags(f, out);
     n += observation_flags(f, out + n);
     n += model_flags(f, out + n);
-    n += connection_flags(f, out + n);
+    n += serve_connection_flags(f, out + n);
     n += engine_process_flags(f, out + n);
     n += cache_flags(f->cache, out + n);
     return n + companion_flags(f->companion, out + n);

@@ -29,6 +29,7 @@ struct http_settings {
 /* The server's other options, without its engine's. */
 struct serve_settings {
     const char *given; /* MODEL, as typed */
+    const char *models_file; /* --models: another command serves it */
     const char *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *tool_call_parser, *reasoning_parser;
     enum quire_specials specials_in_messages;
     bool keeps_billing_header, flexible_whitespace, tenant_metrics, log_requests, disable_log_stats;
@@ -52,6 +53,9 @@ struct serve_flags {
 
 #define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + COMPANION_FLAGS_MAX + 64)
 
+/* The rows of the listener and its keys, and those of its connections: a gateway has them, too. */
+size_t serve_http_flags(struct serve_flags *f, struct cli_option *out);
+size_t serve_connection_flags(struct serve_flags *f, struct cli_option *out);
 /* Writes the option rows to out[0..return value). */
 size_t serve_flags(struct serve_flags *f, struct cli_option out[SERVE_FLAGS_MAX]);
 

@@ -83,8 +83,7 @@ static int add_models(struct serve *s, const struct sampling_defaults *sampling,
     return status == QUIRE_OK && s->flags->cache->semantic_model ? compare_questions(s, err) : status;
 }
 
-/* Raises the limit of open descriptors to n plus a reserve, as far as the system allows. */
-static void allow_descriptors(uint32_t n)
+void serve_allow_descriptors(uint32_t n)
 {
     struct rlimit files;
     const rlim_t wanted = (rlim_t)n + 256;
@@ -97,6 +96,7 @@ static void allow_descriptors(uint32_t n)
 int serve_open_front(struct serve *s, const struct sampling_defaults *sampling, struct quire_error *err)
 {
     const struct front_options options = {
+        .is_private = s->within != NULL,
         .metrics = s->flags->http->metrics_listen ? &s->flags->http->metrics : NULL,
         .host = s->flags->http->host,
         .port = (uint16_t)s->flags->http->port,
@@ -122,7 +122,8 @@ int serve_open_front(struct serve *s, const struct sampling_defaults *sampling, 
         .write_timeout_ms = 1000 * s->flags->http->write_timeout_s,
         .responses = s->flags->says->responses,
     };
-    allow_descriptors(s->flags->http->max_connections);
+    if (!s->within)
+        serve_allow_descriptors(s->flags->http->max_connections);
     int status = front_create(s->base, &options, &s->front, err);
     return status == QUIRE_OK ? add_models(s, sampling, err) : status;
 }

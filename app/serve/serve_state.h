@@ -1,4 +1,5 @@
-/* The running server: its parts, which the files of this folder open one by one. Private to app/serve. Main thread, on
+/* The running server: its parts, which the files of this folder open one by one. Private to app/serve, and to the
+ * part of app/gateway that opens the same. Main thread, on
  * the loop. */
 #ifndef QUIRE_APP_SERVE_SERVE_STATE_H
 #define QUIRE_APP_SERVE_SERVE_STATE_H
@@ -15,11 +16,12 @@
 #include "server/cache/response_cache.h"
 
 struct serve {
+    const char *within; /* the target that it is within a gateway, for logs; NULL: a server of its own */
     struct serve_flags *flags;
     struct hub_model *model;
     struct serving_identity *identity;
 
-    struct event_base *base;
+    struct event_base *base; /* within a gateway: the gateway's, as tenants */
     struct serving_signals *signals;
     struct own_engine *engine; /* NULL with --engine and --restart */
     struct quire_text *text;

@@ -29,7 +29,13 @@ static void on_engine_ready(void *context, bool is_first)
     const char *host = s->flags->http->host && strcmp(s->flags->http->host, "0.0.0.0") != 0 ? s->flags->http->host
                                                                                             : "127.0.0.1";
     if (!is_first) {
-        quire_log(QUIRE_LOG_INFO, "server", "the engine is available again");
+        quire_log(QUIRE_LOG_INFO, "server", "%s%sthe engine is available again", s->within ? s->within : "",
+                  s->within ? ": " : "");
+        return;
+    }
+    if (s->within) {
+        quire_log(QUIRE_LOG_INFO, "server", "%s: %s is ready after %.2f s", s->within, s->model->name,
+                  quire_now_s() - s->started);
         return;
     }
     quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui has chat and charts",
@@ -45,6 +51,11 @@ static void on_engine_ready(void *context, bool is_first)
 static void on_engine_awaited(void *context, const char *why)
 {
     const struct serve *s = context;
+    if (s->within) {
+        quire_log(QUIRE_LOG_WARN, "server", "%s: waiting for the engine at %s: %s; requests to it get 503 until then",
+                  s->within, s->flags->says->remote, why);
+        return;
+    }
     quire_log(QUIRE_LOG_WARN, "server", "waiting for the engine at %s: %s; port %u answers 503 until it is available",
               s->flags->says->remote, why, front_port(s->front));
 }
@@ -56,8 +67,10 @@ static void on_engine_lost(void *context, const char *what, const char *why)
     s->exit_code = 1;
     if (s->draining)
         return;
-    quire_log(QUIRE_LOG_ERROR, "server", "%s%s%s", what, why[0] ? ": " : "", why);
-    event_base_loopbreak(s->base);
+    quire_log(QUIRE_LOG_ERROR, "server", "%s%s%s%s%s", s->within ? s->within : "", s->within ? ": " : "", what,
+              why[0] ? ": " : "", why);
+    if (!s->within) /* a gateway has other targets */
+        event_base_loopbreak(s->base);
 }
 
 static void on_engine_ended_badly(void *context)

@@ -33,6 +33,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->allowed_hosts = o->allowed_hosts;
     f->n_allowed_hosts = o->n_allowed_hosts;
     f->tenants = o->tenants;
+    f->is_private = o->is_private;
     f->tenant_metrics = o->tenant_metrics;
     f->log_requests = o->log_requests;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
@@ -124,7 +125,9 @@ static int open_parts(struct front *f, const struct front_options *o, struct qui
         status = text_pool_open(f->base, TEXT_THREADS, &f->pool, err);
     if (status == QUIRE_OK)
         status = grammar_pool_open(f->base, GRAMMAR_THREADS, &f->grammars, err);
-    if (status == QUIRE_OK)
+    if (status == QUIRE_OK && o->is_private)
+        status = http_server_open_private(f->base, &limits, &front_handler, f, &f->http, err);
+    else if (status == QUIRE_OK)
         status = http_server_open(f->base, o->host, o->port, o->backlog ? o->backlog : BACKLOG, &limits, &front_handler,
                                   f, &f->http, err);
     if (status == QUIRE_OK && o->metrics)
@@ -193,6 +196,11 @@ void front_destroy(struct front *f)
 uint16_t front_port(const struct front *f)
 {
     return http_server_port(f->http);
+}
+
+int front_accept(struct front *f, int fd)
+{
+    return http_server_adopt(f->http, fd);
 }
 
 uint16_t front_metrics_port(const struct front *f)

@@ -51,6 +51,7 @@ struct front_responses {
 };
 
 struct front_options {
+    bool is_private; /* no listener: front_accept() brings the clients, whose keys were checked by their side */
     const char *host; /* name or address; NULL: every IPv4 address */
     uint16_t port; /* 0: any; front_port() returns it */
     int backlog; /* for the listening socket; 0 = 4,096; the kernel's somaxconn limits it */
@@ -90,7 +91,9 @@ int front_create(struct event_base *base, const struct front_options *options, s
 /* Closes connections, cancels requests, frees models and joins the text threads. Do not call it from a callback. */
 void front_destroy(struct front *front);
 
-uint16_t front_port(const struct front *front);
+uint16_t front_port(const struct front *front); /* 0: it is private */
+/* Serves a connected, non-blocking socket: http_server_adopt(). Takes fd, also on failure. */
+int front_accept(struct front *front, int fd);
 uint16_t front_metrics_port(const struct front *front); /* 0: no such listener */
 
 /* Rejects new requests with 503 and finishes running ones; replies contain Connection: close. Connections are still

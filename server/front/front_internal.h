@@ -56,6 +56,7 @@ struct front {
     size_t n_allowed_origins, n_allowed_hosts;
     struct tenants *tenants;
     bool tenant_metrics, log_requests;
+    bool is_private; /* its clients are in this process, and have checked keys */
     struct otlp *otlp; /* NULL: no spans */
     char *version, *fingerprint;
     int64_t created; /* creation time of the models: the start of the server */

@@ -8,6 +8,7 @@
 #define QUIRE_GATEWAY_H
 
 #include "base/status.h"
+#include "server/front/api/cors.h"
 #include "server/gateway/account/ledger.h"
 #include "server/gateway/file/models_file.h"
 #include "server/http/http.h"
@@ -20,9 +21,10 @@ struct gateway;
 struct tenants;
 struct tls;
 
-/* How the gateway reaches a target that is an engine: a connected socket to its front. */
+/* How the gateway reaches a target that is an engine: the name of its front's abstract Unix socket. */
 struct gateway_private {
-    int (*connect)(void *context, const struct gateway_target *target); /* -1: unavailable now */
+    /* target: of model. Borrowed until the gateway is closed. NULL: unavailable. */
+    const char *(*socket)(void *context, const struct gateway_model *model, const struct gateway_target *target);
     void *context;
 };
 
@@ -31,11 +33,15 @@ struct gateway_options {
     uint16_t port;    /* 0: any; gateway_port() returns it */
     const struct tls *tls; /* NULL: plain HTTP */
     const struct http_limits *limits;
+    struct page_rules pages; /* origins and hosts; the rest is set by gateway_open() */
     struct tenants *tenants; /* never NULL; outlives the gateway */
     struct ledger *ledger;   /* never NULL; outlives the gateway */
     struct gateway_private engines;
     bool log_requests;
     const char *version;
+    /* Without a first byte of an upstream server's reply, or in silence within it, an attempt has failed after so long; 0:
+     * never */
+    uint32_t upstream_timeout_ms;
 };
 
 /* Takes a hold of config. */
@@ -45,7 +51,8 @@ void gateway_close(struct gateway *g); /* NULL is allowed */
 uint16_t gateway_port(const struct gateway *g);
 /* Another configuration for requests from now on. Targets of the same kind and place keep their state. */
 int gateway_use(struct gateway *g, const struct gateway_config *config, struct quire_error *err);
-/* As front_drain(). */
+/* As front_drain() and front_cancel(). */
 void gateway_drain(struct gateway *g, void (*on_idle)(void *context), void *context);
+void gateway_cancel(struct gateway *g);
 
 #endif

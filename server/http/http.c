@@ -515,9 +515,9 @@ static void on_timer(evutil_socket_t fd, short what, void *context)
 
 /* ---- the server ----------------------------------------------------------------------------- */
 
-static struct bufferevent *new_bufferevent(struct http_server *s, evutil_socket_t fd)
+static struct bufferevent *new_bufferevent(struct http_server *s, evutil_socket_t fd, bool is_tls)
 {
-    if (!s->tls)
+    if (!is_tls)
         return bufferevent_socket_new(s->base, fd, BEV_OPT_CLOSE_ON_FREE);
     SSL *session = tls_accepting(s->tls);
     struct bufferevent *bev = session ? bufferevent_openssl_socket_new(s->base, fd, session, BUFFEREVENT_SSL_ACCEPTING,
@@ -528,7 +528,7 @@ static struct bufferevent *new_bufferevent(struct http_server *s, evutil_socket_
     return bev;
 }
 
-/* fd is the connection's, also on failure (NULL). */
+/* fd is the connection's, also on failure (NULL). from NULL: it was adopted. */
 static struct http_connection *new_connection(struct http_server *s, evutil_socket_t fd, const struct sockaddr *from)
 {
     struct http_connection *c = calloc(1, sizeof *c);
@@ -540,11 +540,11 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     c->late = s->draining;
     c->x.connection = c;
     c->opened_ms = quire_now_ms();
-    c->is_tls = s->tls != NULL;
+    c->is_tls = from && s->tls;
     c->parser = malloc(sizeof *c->parser);
     if (c->parser)
         http_parser_init(c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
-    c->bev = new_bufferevent(s, fd);
+    c->bev = new_bufferevent(s, fd, c->is_tls);
     c->timer = event_new(s->base, -1, 0, on_timer, c);
     if (c->parser && c->bev && c->timer && http_slots_enter(c, from)) {
         find_place(c);
@@ -561,11 +561,12 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     return NULL;
 }
 
-static void add_connection(struct http_server *s, evutil_socket_t fd, const struct sockaddr *from)
+/* Returns false if memory is out. */
+static bool add_connection(struct http_server *s, evutil_socket_t fd, const struct sockaddr *from)
 {
     struct http_connection *c = new_connection(s, fd, from);
     if (!c)
-        return;
+        return false;
     int on = 1, unsent = UNSENT_BYTES;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
@@ -583,6 +584,12 @@ static void add_connection(struct http_server *s, evutil_socket_t fd, const stru
         set_timer(c, s->limits.head_timeout_ms, true); /* for the handshake */
     else
         set_read_deadline(c);
+    return true;
+}
+
+int http_server_adopt(struct http_server *s, int fd)
+{
+    return add_connection(s, fd, NULL) ? QUIRE_OK : QUIRE_NO_MEMORY;
 }
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from,
@@ -620,7 +627,8 @@ static void on_resume(evutil_socket_t fd, short what, void *context)
         send_away(first, 503, TOO_MANY_CONNECTIONS);
     if (s->n_held > 0)
         set_resume(s, LOOK_MS);
-    evconnlistener_enable(s->listener);
+    if (s->listener)
+        evconnlistener_enable(s->listener);
 }
 
 static void on_idle_event(evutil_socket_t fd, short what, void *context)
@@ -668,31 +676,9 @@ static int listen_on(struct http_server *s, const char *host, uint16_t port, int
     return QUIRE_OK;
 }
 
-int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
-                     const struct http_limits *limits, const struct http_handler *handler, void *context,
-                     struct http_server **out, struct quire_error *err)
+/* Descriptors are for more than connections: the engine, the poll, what the libraries open. */
+static void bound_connections(struct http_server *s)
 {
-    *out = NULL;
-    struct http_server *s = calloc(1, sizeof *s);
-    if (!s)
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    s->base = base;
-    s->limits = *limits;
-    s->handler = *handler;
-    s->context = context;
-    TAILQ_INIT(&s->connections);
-    TAILQ_INIT(&s->unwritten);
-    s->slots = http_slots_new();
-    s->resume = event_new(base, -1, 0, on_resume, s);
-    s->idle = event_new(base, -1, 0, on_idle_event, s);
-    s->flush = event_new(base, -1, 0, on_flush, s);
-    int status = s->slots && s->resume && s->idle && s->flush ? listen_on(s, host, port, backlog, err)
-                                                              : (int)quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    if (status != QUIRE_OK) {
-        http_server_close(s);
-        return status;
-    }
-    /* Descriptors are for more than connections: the engine, the poll, what the libraries open. */
     struct rlimit files;
     const rlim_t others = 32 + HTTP_SLOTS_UNPLACED;
     if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur != RLIM_INFINITY && files.rlim_cur > 2 * others &&
@@ -704,8 +690,50 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
     }
     if (s->limits.max_connections_per_address == 0)
         s->limits.max_connections_per_address = (s->limits.max_connections + 1) / 2;
+}
+
+int http_server_open_private(struct event_base *base, const struct http_limits *limits,
+                             const struct http_handler *handler, void *context, struct http_server **out,
+                             struct quire_error *err)
+{
+    *out = NULL;
+    struct http_server *s = calloc(1, sizeof *s);
+    if (!s)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    s->base = base;
+    s->limits = *limits;
+    s->handler = *handler;
+    s->context = context;
+    s->is_local = true;
+    TAILQ_INIT(&s->connections);
+    TAILQ_INIT(&s->unwritten);
+    s->slots = http_slots_new();
+    s->resume = event_new(base, -1, 0, on_resume, s);
+    s->idle = event_new(base, -1, 0, on_idle_event, s);
+    s->flush = event_new(base, -1, 0, on_flush, s);
+    if (!s->slots || !s->resume || !s->idle || !s->flush) {
+        http_server_close(s);
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
+    bound_connections(s);
     *out = s;
     return QUIRE_OK;
+}
+
+int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
+                     const struct http_limits *limits, const struct http_handler *handler, void *context,
+                     struct http_server **out, struct quire_error *err)
+{
+    int status = http_server_open_private(base, limits, handler, context, out, err);
+    if (status != QUIRE_OK)
+        return status;
+    (*out)->is_local = false;
+    status = listen_on(*out, host, port, backlog, err);
+    if (status == QUIRE_OK)
+        return QUIRE_OK;
+    http_server_close(*out);
+    *out = NULL;
+    return status;
 }
 
 void http_server_close(struct http_server *s)

@@ -62,6 +62,13 @@ struct http_handler {
 int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
                      const struct http_limits *limits, const struct http_handler *handler, void *context,
                      struct http_server **out, struct quire_error *err);
+/* The same without a listener: its connections are those of http_server_adopt(). */
+int http_server_open_private(struct event_base *base, const struct http_limits *limits,
+                             const struct http_handler *handler, void *context, struct http_server **out,
+                             struct quire_error *err);
+/* Serves a connected, non-blocking stream socket, such as one end of a socketpair. Its client counts as one on this
+ * machine, without limits per address and without TLS. Takes fd, also on failure (QUIRE_NO_MEMORY). */
+int http_server_adopt(struct http_server *s, int fd);
 /* Calls on_gone for every exchange in progress. Do not call it from a callback of the server. */
 void http_server_close(struct http_server *s);
 /* From now on connections use TLS. tls must outlive the server. */

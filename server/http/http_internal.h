@@ -35,7 +35,7 @@ struct http_slots;
 
 struct http_connection {
     struct http_server *server;
-    struct http_peer *peer; /* NULL: a trusted proxy, which represents many clients */
+    struct http_peer *peer; /* NULL: adopted, or a trusted proxy, which represents many clients */
     struct bufferevent *bev;
     struct event *timer;
     struct http_parser *parser; /* owned */
@@ -103,7 +103,7 @@ uint32_t http_slots_n_placed(const struct http_server *s);
 struct http_connection *http_slots_first_unplaced(const struct http_server *s);
 /* Counts the bytes of this connection's body that the parser or the handler holds. */
 void http_slots_count_body(struct http_connection *c, size_t n_bytes);
-/* A new connection, without a place. False: no memory. */
+/* A new connection, without a place. from NULL: it was adopted. False: no memory. */
 bool http_slots_enter(struct http_connection *c, const struct sockaddr *from);
 /* Releases the slot of a connection that is freed; call it after http_connection_reset_parser(). */
 void http_slots_leave(struct http_connection *c);

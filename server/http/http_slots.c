@@ -185,9 +185,9 @@ enum http_place http_slots_place(struct http_connection *c, struct http_connecti
 bool http_slots_enter(struct http_connection *c, const struct sockaddr *from)
 {
     struct http_server *s = c->server;
-    const struct http_address address = http_address_of(from);
-    c->from_loopback = http_address_is_loopback(&address);
-    if (!is_trusted(s, &address)) {
+    const struct http_address address = from ? http_address_of(from) : (struct http_address){{0}};
+    c->from_loopback = !from || http_address_is_loopback(&address);
+    if (from && !is_trusted(s, &address)) {
         c->peer = find_peer(s, &address);
         if (!c->peer)
             return false;

@@ -67,6 +67,8 @@ struct tenant *front_tenant(const struct front *f, const struct http_exchange *x
         return tenants_at(f->tenants, 0);
     const char *key = key_of(x);
     struct tenant *tenant = key ? tenants_find(f->tenants, key) : NULL;
+    if (!tenant && f->is_private) /* a key of the gateway's accounts */
+        return tenants_at(f->tenants, 0);
     if (!tenant)
         api_fail(e, 401, NULL, "invalid_api_key",
                  "the API key is missing or wrong: send one key, as \"Authorization: Bearer KEY\" or "
@@ -86,7 +88,7 @@ bool front_is_admin(const struct front *f, const struct http_exchange *x)
 
 struct key256 front_cache_domain(const struct front *f, const struct http_exchange *x)
 {
-    const char *key = tenants_ask_key(f->tenants) ? key_of(x) : NULL;
+    const char *key = tenants_ask_key(f->tenants) || f->is_private ? key_of(x) : NULL;
     return key ? quire_keyed_hash(NULL, key, strlen(key)) : (struct key256){{0}};
 }
 

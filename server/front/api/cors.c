@@ -1,6 +1,6 @@
 #include "server/front/api/cors.h"
 
-#include "server/front/front_internal.h"
+#include "server/http/http.h"
 
 #include <string.h>
 
@@ -21,29 +21,29 @@ int cors_check(const char *origin, struct quire_error *err)
 }
 
 /* Returns the value of Access-Control-Allow-Origin for this request; NULL: its page may not read the reply. */
-static const char *allowed(const struct front *f, const char *origin)
+static const char *allowed(const struct page_rules *r, const char *origin)
 {
-    for (size_t i = 0; origin && i < f->n_allowed_origins; i++) {
-        if (strcmp(f->allowed_origins[i], "*") == 0)
+    for (size_t i = 0; origin && i < r->n_origins; i++) {
+        if (strcmp(r->origins[i], "*") == 0)
             return "*";
-        if (strcmp(f->allowed_origins[i], origin) == 0)
+        if (strcmp(r->origins[i], origin) == 0)
             return origin;
     }
     return NULL;
 }
 
-bool cors_allows(const struct front *f, const char *origin)
+bool cors_allows(const struct page_rules *r, const char *origin)
 {
-    return allowed(f, origin) != NULL;
+    return allowed(r, origin) != NULL;
 }
 
-bool cors_headers(const struct front *f, struct http_exchange *x)
+bool cors_headers(const struct page_rules *r, struct http_exchange *x)
 {
-    if (f->n_allowed_origins == 0)
+    if (r->n_origins == 0)
         return false;
     /* For caches: the reply depends on Origin, even if the request has no such header. */
     http_add_header(x, "Vary", "Origin");
-    const char *origin = allowed(f, http_header(x, "Origin"));
+    const char *origin = allowed(r, http_header(x, "Origin"));
     if (!origin)
         return false;
     http_add_header(x, "Access-Control-Allow-Origin", origin);
@@ -51,9 +51,9 @@ bool cors_headers(const struct front *f, struct http_exchange *x)
     return true;
 }
 
-bool cors_begin(const struct front *f, struct http_exchange *x)
+bool cors_begin(const struct page_rules *r, struct http_exchange *x)
 {
-    if (!cors_headers(f, x) || strcmp(http_method(x), "OPTIONS") != 0 ||
+    if (!cors_headers(r, x) || strcmp(http_method(x), "OPTIONS") != 0 ||
         !http_header(x, "Access-Control-Request-Method"))
         return false;
     /* Keys come in a header and cookies are ignored, so a page can only do what its visitor has a key for: it may send

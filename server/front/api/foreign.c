@@ -1,8 +1,7 @@
 #include "server/front/api/foreign.h"
 
-#include "server/front/api/cors.h"
-#include "server/front/front_internal.h"
 #include "server/http/address.h"
+#include "server/http/http.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,32 +72,32 @@ bool foreign_origin_is_own(const char *origin, const char *host, bool tls)
     return strcmp(own, theirs) == 0 && (own_port ? own_port : usual) == (their_port ? their_port : usual);
 }
 
-static bool host_is_allowed(const struct front *f, const char *host)
+static bool host_is_allowed(const struct page_rules *r, const char *host)
 {
     char name[MAX_HOST + 1];
     unsigned port;
     bool good = split_host(host, name, &port);
-    for (size_t i = 0; i < f->n_allowed_hosts; i++)
-        if (strcmp(f->allowed_hosts[i], "*") == 0 || (good && strcasecmp(f->allowed_hosts[i], name) == 0))
+    for (size_t i = 0; i < r->n_hosts; i++)
+        if (strcmp(r->hosts[i], "*") == 0 || (good && strcasecmp(r->hosts[i], name) == 0))
             return true;
     return foreign_host_is_local(host);
 }
 
-bool foreign_may(const struct front *f, const struct http_exchange *x, struct api_error *e)
+bool foreign_may(const struct page_rules *r, const struct http_exchange *x, struct api_error *e)
 {
     /* A client with a key is authorised, and a page has only the keys that its visitor entered. */
-    if (tenants_ask_key(f->tenants))
+    if (r->asks_key)
         return true;
     const char *host = http_header(x, "Host"), *origin = http_header(x, "Origin");
     /* A name that resolves to this machine but is not its own may come from a page that controls its DNS (DNS
      * rebinding). */
-    if (host && (f->n_allowed_hosts > 0 || http_server_is_local(f->http)) && !host_is_allowed(f, host))
+    if (host && (r->n_hosts > 0 || r->is_local) && !host_is_allowed(r, host))
         return api_fail(e, 403, NULL, "permission_denied",
                         "the Host \"%.100s\" is none of this server's: if it is to be reached by this name, start it "
                         "with --allowed-hosts NAME",
                         host);
-    bool own = origin && host && foreign_origin_is_own(origin, host, http_server_has_tls(f->http));
-    if (!origin || ((own || cors_allows(f, origin)) && !http_header_differs(x, "Origin")))
+    bool own = origin && host && foreign_origin_is_own(origin, host, r->has_tls);
+    if (!origin || ((own || cors_allows(r, origin)) && !http_header_differs(x, "Origin")))
         return true;
     return api_fail(e, 403, NULL, "permission_denied",
                     "pages of the origin \"%.100s\" may not use this server, which asks for no key: allow them with "

@@ -6,10 +6,9 @@
 
 #include "base/status.h"
 #include "server/front/api/api_error.h"
+#include "server/front/api/cors.h"
 
 #include <stdbool.h>
-
-struct front;
 
 /* Returns QUIRE_INVALID if it is neither "*" nor a name or address as in a URL, without a port. */
 int foreign_check_host(const char *name, struct quire_error *err);
@@ -21,6 +20,6 @@ bool foreign_origin_is_own(const char *origin, const char *host, bool tls);
 
 /* Call at the head of a request. Returns false if the server needs no key, and the request comes from a page of
  * another origin or uses another name of this machine. e is then a 403 that names the option. */
-bool foreign_may(const struct front *f, const struct http_exchange *x, struct api_error *e);
+bool foreign_may(const struct page_rules *r, const struct http_exchange *x, struct api_error *e);
 
 #endif

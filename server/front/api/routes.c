@@ -300,6 +300,17 @@ static const struct route *find_route(const char *path, const char *method, char
     return NULL;
 }
 
+static struct page_rules rules_of(const struct front *f)
+{
+    return (struct page_rules){.origins = f->allowed_origins,
+                               .n_origins = f->n_allowed_origins,
+                               .hosts = f->allowed_hosts,
+                               .n_hosts = f->n_allowed_hosts,
+                               .asks_key = tenants_ask_key(f->tenants),
+                               .is_local = http_server_is_local(f->http),
+                               .has_tls = http_server_has_tls(f->http)};
+}
+
 /* Key, route and method are known before the body arrives: requests that fail these checks are rejected here. */
 static void on_head(void *context, struct http_exchange *x)
 {
@@ -308,10 +319,11 @@ static void on_head(void *context, struct http_exchange *x)
     char allow[32] = "";
     const char *method = http_method(x), *path = http_path(x);
     const struct route *route = find_route(path, method, allow);
-    if (cors_begin(f, x))
+    const struct page_rules rules = rules_of(f);
+    if (cors_begin(&rules, x))
         return;
     /* For an unanswered preflight, the missing CORS headers are the answer; this check does not apply. */
-    if (strcmp(method, "OPTIONS") != 0 && !foreign_may(f, x, &e)) {
+    if (strcmp(method, "OPTIONS") != 0 && !foreign_may(&rules, x, &e)) {
         api_error_reply(x, &e);
         return;
     }
@@ -381,7 +393,8 @@ static void on_watcher_bad(void *context, struct http_exchange *x, int status, c
 
 static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)
 {
-    cors_headers(context, x);
+    const struct page_rules rules = rules_of(context);
+    cors_headers(&rules, x);
     on_watcher_bad(context, x, status, reason);
 }
 

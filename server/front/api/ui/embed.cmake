@@ -1,8 +1,8 @@
-# Joins the page's files into one and writes it as a C array, with the values for its headers:
-#   cmake -DOUT=FILE.c -P embed.cmake
-# "@NAME@" in page.html is replaced by the file NAME in this folder. The policy names the style and the script by their hashes, so
+# Joins a page's files into one and writes it as a C array, with the values for its headers:
+#   cmake -DIN=PAGE.html -DNAME=NAME -DOUT=FILE.c -P embed.cmake
+# "@FILE@" in the page is replaced by the file in its folder, or in this one. The policy names the style and the script by their hashes, so
 # that a browser runs nothing else.
-set(here ${CMAKE_CURRENT_LIST_DIR})
+cmake_path(GET IN PARENT_PATH here)
 
 # SHA-256 of text in base64, which CMake does not provide: 3 bytes are 4 digits.
 function(hash_base64 text out)
@@ -29,7 +29,11 @@ function(part tag out)
   string(REGEX MATCHALL "[a-z.]+" files "${names}")
   set(text "")
   foreach(name IN LISTS files)
-    file(READ ${here}/${name} content)
+    if(EXISTS ${here}/${name})
+      file(READ ${here}/${name} content)
+    else()
+      file(READ ${CMAKE_CURRENT_LIST_DIR}/${name} content)
+    endif()
     string(APPEND text "\n${content}")
   endforeach()
   string(REPLACE "${names}" "${text}" joined "${page}")
@@ -37,7 +41,7 @@ function(part tag out)
   set(${out} "${text}" PARENT_SCOPE)
 endfunction()
 
-file(READ ${here}/page.html page)
+file(READ ${IN} page)
 part(style style)
 part(script script)
 hash_base64("${style}" style_hash)
@@ -54,10 +58,8 @@ string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")
 file(WRITE ${OUT} "/* Made by server/front/api/ui/embed.cmake. */
 #include \"server/front/api/ui_page.h\"
 
-const char ui_page_policy[] = \"${policy}\";
-const char ui_page_etag[] = \"\\\"${etag}\\\"\";
-const unsigned char ui_page[] = {
+static const unsigned char html[] = {
 ${bytes}
 };
-const size_t ui_page_bytes = sizeof ui_page;
+const struct ui_page ${NAME} = {html, sizeof html, \"${policy}\", \"\\\"${etag}\\\"\"};
 ")
