@@ -58,7 +58,8 @@ static void run(uint32_t n_blocks, uint32_t n_tags)
         struct key256 hash = hash_of(name, n_tags);
         assert_int_equal(prefix_index_find(&index, &hash), find(&list, n_blocks, name));
         /* Fills up and empties in turn. */
-        if (list.names[block] == N_HASHES && find(&list, n_blocks, name) == KV_NO_BLOCK && below(8) > step / 500 % 2 * 6) {
+        if (list.names[block] == N_HASHES && find(&list, n_blocks, name) == KV_NO_BLOCK &&
+            below(8) > step / 500 % 2 * 6) {
             prefix_index_insert(&index, block, &hash);
             list.names[block] = name;
             n_named++;
