@@ -9,10 +9,8 @@ int block_pool_init(struct block_pool *pool, const struct kv_config *config, uin
     uint32_t n_blocks = config->groups[group].n_blocks;
     bool reuse = config->eviction == KV_EVICT_REUSE;
     memset(pool, 0, sizeof *pool);
-    pool->blocks = calloc(n_blocks, sizeof *pool->blocks);
-    if (reuse)
-        pool->due = calloc(n_blocks, sizeof *pool->due);
-    int status = pool->blocks && (pool->due || !reuse) ? QUIRE_OK : QUIRE_NO_MEMORY;
+    pool->blocks = kv_calloc_lines(n_blocks, sizeof *pool->blocks, &pool->block_memory);
+    int status = pool->blocks ? QUIRE_OK : QUIRE_NO_MEMORY;
     if (!status)
         status = prefix_index_init(&pool->names, n_blocks);
     if (!status)
@@ -37,17 +35,22 @@ void block_pool_free(struct block_pool *pool)
 {
     prefix_index_free(&pool->names);
     host_tier_free(&pool->tier);
-    free(pool->due);
-    free(pool->blocks);
+    free(pool->block_memory);
     memset(pool, 0, sizeof *pool);
+}
+
+/* Returns whether the eviction is KV_EVICT_REUSE. */
+static bool is_reuse(const struct block_pool *pool)
+{
+    return pool->n_lists > 2;
 }
 
 /* Returns the list of a free block. */
 static uint32_t list_of(const struct block_pool *pool, uint32_t block)
 {
-    if (!pool->names.entries[block].named)
+    if (!pool->blocks[block].named)
         return 0;
-    return pool->due ? pool->blocks[block].label.uses : 1;
+    return is_reuse(pool) ? pool->blocks[block].label.uses : 1;
 }
 
 static void unlink_free(struct block_pool *pool, uint32_t block)
@@ -85,8 +88,8 @@ static void link_cached(struct block_pool *pool, uint32_t block)
 {
     struct pool_block *b = &pool->blocks[block];
     struct pool_list *list = &pool->lists[list_of(pool, block)];
-    if (pool->due)
-        pool->due[block] = pool->clock + (uint64_t)(b->label.uses - 1) * pool->n_blocks / 2;
+    if (is_reuse(pool))
+        b->due = pool->clock + (uint64_t)(b->label.uses - 1) * pool->n_blocks / 2;
     b->prev = list->tail;
     b->next = KV_NO_BLOCK;
     if (list->tail != KV_NO_BLOCK)
@@ -107,10 +110,39 @@ static uint32_t cheapest(const struct block_pool *pool)
     best = pool->lists[1].head;
     for (uint32_t i = 2; i < pool->n_lists; i++) {
         uint32_t head = pool->lists[i].head;
-        if (head != KV_NO_BLOCK && (best == KV_NO_BLOCK || pool->due[head] < pool->due[best]))
+        if (head != KV_NO_BLOCK && (best == KV_NO_BLOCK || pool->blocks[head].due < pool->blocks[best].due))
             best = head;
     }
     return best;
+}
+
+/* Begins to load what the next eviction from that list reads, and the block of the one after it. */
+static void prefetch_eviction(const struct block_pool *pool, uint32_t list)
+{
+    uint32_t block = pool->lists[list].head;
+    if (block == KV_NO_BLOCK)
+        return;
+    if (pool->tier.blocks.n_slots > 0 || pool->tier.history.n_slots > 0)
+        kv_prefetch(&pool->names.hashes[block]);
+    if (pool->blocks[block].next != KV_NO_BLOCK)
+        kv_prefetch(&pool->blocks[pool->blocks[block].next]);
+}
+
+static void remove_stale(struct block_pool *pool)
+{
+    for (uint32_t i = 0; i < pool->n_stale; i++)
+        prefix_index_remove(&pool->names, pool->stale[i], pool->blocks[pool->stale[i]].tag);
+    pool->n_stale = 0;
+}
+
+/* A free and cached block loses its name. */
+static void evict(struct block_pool *pool, uint32_t block)
+{
+    if (pool->n_stale == POOL_MOST_STALE)
+        remove_stale(pool);
+    prefix_index_prefetch(&pool->names, pool->blocks[block].tag);
+    pool->stale[pool->n_stale++] = block;
+    pool->blocks[block].named = false;
 }
 
 uint32_t block_pool_take(struct block_pool *pool)
@@ -118,13 +150,15 @@ uint32_t block_pool_take(struct block_pool *pool)
     uint32_t block = cheapest(pool);
     if (block == KV_NO_BLOCK)
         return KV_NO_BLOCK;
-    struct prefix_entry *entry = &pool->names.entries[block];
+    struct pool_block *b = &pool->blocks[block];
+    uint32_t list = list_of(pool, block);
     unlink_free(pool, block);
-    if (entry->named) {
-        prefix_index_remove(&pool->names, block);
-        host_tier_give_up(&pool->tier, block, &entry->hash, pool->blocks[block].label);
+    prefetch_eviction(pool, list);
+    if (b->named) {
+        evict(pool, block);
+        host_tier_give_up(&pool->tier, block, &pool->names.hashes[block], b->label);
     }
-    pool->blocks[block].refs = 1;
+    b->refs = 1;
     pool->clock++;
     return block;
 }
@@ -141,7 +175,7 @@ void block_pool_unref(struct block_pool *pool, uint32_t block)
     assert(pool->blocks[block].refs > 0);
     if (--pool->blocks[block].refs > 0)
         return;
-    if (pool->names.entries[block].named)
+    if (pool->blocks[block].named)
         link_cached(pool, block);
     else
         link_blank(pool, block);
@@ -149,18 +183,27 @@ void block_pool_unref(struct block_pool *pool, uint32_t block)
 
 uint32_t block_pool_find(const struct block_pool *pool, const struct key256 *hash)
 {
-    return prefix_index_find(&pool->names, hash);
+    uint32_t block = prefix_index_find(&pool->names, hash);
+    return block != KV_NO_BLOCK && pool->blocks[block].named ? block : KV_NO_BLOCK;
+}
+
+static void give_name(struct block_pool *pool, uint32_t block, const struct key256 *hash)
+{
+    pool->blocks[block].named = true;
+    pool->blocks[block].tag = prefix_tag(hash);
+    prefix_index_insert(&pool->names, block, hash);
 }
 
 void block_pool_name(struct block_pool *pool, uint32_t block, const struct key256 *hash, uint32_t owner)
 {
-    struct kv_label *label = &pool->blocks[block].label;
-    assert(pool->blocks[block].refs > 0);
-    if (pool->names.entries[block].named || prefix_index_find(&pool->names, hash) != KV_NO_BLOCK)
+    struct pool_block *b = &pool->blocks[block];
+    assert(b->refs > 0);
+    remove_stale(pool);
+    if (b->named || prefix_index_find(&pool->names, hash) != KV_NO_BLOCK)
         return;
-    *label = (struct kv_label){.owner = owner, .uses = host_tier_take_back(&pool->tier, hash)};
+    b->label = (struct kv_label){.owner = owner, .uses = host_tier_take_back(&pool->tier, hash)};
     block_pool_used(pool, block);
-    prefix_index_insert(&pool->names, block, hash);
+    give_name(pool, block, hash);
 }
 
 uint32_t block_pool_load(struct block_pool *pool, uint32_t host_block, const struct key256 *hash)
@@ -168,7 +211,8 @@ uint32_t block_pool_load(struct block_pool *pool, uint32_t host_block, const str
     uint32_t block = block_pool_take(pool);
     pool->blocks[block].label = pool->tier.blocks.slots[host_block].label;
     host_tier_load(&pool->tier, host_block, block);
-    prefix_index_insert(&pool->names, block, hash);
+    remove_stale(pool);
+    give_name(pool, block, hash);
     return block;
 }
 
@@ -198,8 +242,8 @@ void block_pool_drop_cached(struct block_pool *pool)
 {
     for (uint32_t i = 1; i < pool->n_lists; i++) {
         for (uint32_t b = pool->lists[i].head; b != KV_NO_BLOCK; b = pool->blocks[b].next) {
-            prefix_index_remove(&pool->names, b);
-            host_tier_lose(&pool->tier, &pool->names.entries[b].hash, pool->blocks[b].label);
+            evict(pool, b);
+            host_tier_lose(&pool->tier, &pool->names.hashes[b], pool->blocks[b].label);
         }
         blank_list(pool, &pool->lists[i]);
     }
@@ -220,7 +264,7 @@ static int check_list(const struct block_pool *pool, uint32_t list, uint32_t *n,
         if (list_of(pool, b) != list)
             return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u is on list %u, belongs on %u", group, b,
                               list, list_of(pool, b));
-        if (list > 0 && prev != KV_NO_BLOCK && pool->due && pool->due[b] < pool->due[prev])
+        if (list > 0 && prev != KV_NO_BLOCK && is_reuse(pool) && pool->blocks[b].due < pool->blocks[prev].due)
             return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: block %u is due too early", group, b);
         prev = b;
     }
@@ -248,23 +292,19 @@ static int check_lists(const struct block_pool *pool, struct quire_error *err)
 
 static int check_names(const struct block_pool *pool, struct quire_error *err)
 {
-    uint32_t group = pool->tier.group, n_named = 0, n_indexed = 0;
+    uint32_t group = pool->tier.group, n_named = 0, n_indexed = prefix_index_count(&pool->names) - pool->n_stale;
     for (uint32_t b = 0; b < pool->n_blocks; b++) {
-        const struct key256 *name = &pool->names.entries[b].hash;
-        if (!pool->names.entries[b].named)
+        const struct key256 *name = &pool->names.hashes[b];
+        if (!pool->blocks[b].named)
             continue;
         n_named++;
-        if (prefix_index_find(&pool->names, name) != b)
+        if (block_pool_find(pool, name) != b || pool->blocks[b].tag != prefix_tag(name))
             return quire_fail(err, QUIRE_INTERNAL, "kv 4: group %u: block %u is not what its name finds", group, b);
         if (name_queue_find(&pool->tier.blocks, name) != KV_NO_BLOCK ||
             name_queue_find(&pool->tier.history, name) != KV_NO_BLOCK)
             return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: the name of block %u is also below the pool", group,
                               b);
     }
-    for (uint32_t i = 0; i <= pool->names.mask; i++)
-        for (uint32_t b = pool->names.buckets[i]; b != KV_NO_BLOCK; b = pool->names.entries[b].next)
-            if (++n_indexed > pool->n_blocks)
-                break;
     if (n_indexed != n_named)
         return quire_fail(err, QUIRE_INTERNAL, "kv 4: group %u: %u named blocks, %u in the index", group, n_named,
                           n_indexed);

@@ -32,13 +32,23 @@
 #include "memory/kv_cache.h"
 #include "memory/prefix_index.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
+/* Two in a cache line. What an eviction reads is here and in a bucket of the index; the hash itself only if a lower tier
+ * wants it. */
 struct pool_block {
     uint32_t refs;
-    uint32_t prev, next;   /* in its free list; KV_NO_BLOCK at the ends */
+    uint32_t prev, next; /* in its free list; KV_NO_BLOCK at the ends */
     struct kv_label label; /* of a named block */
+    uint32_t tag; /* prefix_tag() of its last name */
+    bool named;
+    uint64_t due; /* of a free and cached block, with KV_EVICT_REUSE */
 };
+
+/* An evicted name stays in the index until this many wait, or a block is named: the bucket of each has been loaded by
+ * then. block_pool_find() does not return such a block. */
+#define POOL_MOST_STALE 16u
 
 struct pool_list {
     uint32_t head, tail;
@@ -51,9 +61,10 @@ struct block_pool {
     uint32_t n_blocks;
     struct pool_list lists[1 + KV_MOST_USES]; /* [0] blank, the others cached */
     uint32_t n_lists; /* 2 for KV_EVICT_LRU, otherwise all */
-    uint64_t *due;  /* [n_blocks], for free and cached blocks; NULL for KV_EVICT_LRU */
     uint64_t clock; /* blocks taken */
     uint32_t n_free, n_cached_free;
+    uint32_t n_stale, stale[POOL_MOST_STALE]; /* evicted blocks that the index still has */
+    void *block_memory;
 };
 
 int block_pool_init(struct block_pool *pool, const struct kv_config *config, uint32_t group, struct kv_ledger *ledger);
@@ -66,6 +77,16 @@ void block_pool_unref(struct block_pool *pool, uint32_t block);
 
 /* Returns the block with that name, referenced or not, or KV_NO_BLOCK. */
 uint32_t block_pool_find(const struct block_pool *pool, const struct key256 *hash);
+/* Begins to load what block_pool_find() reads. */
+static inline void block_pool_prefetch_find(const struct block_pool *pool, const struct key256 *hash)
+{
+    prefix_index_prefetch(&pool->names, prefix_tag(hash));
+}
+/* Begins to load what block_pool_ref() and block_pool_unref() read. */
+static inline void block_pool_prefetch(const struct block_pool *pool, uint32_t block)
+{
+    kv_prefetch(&pool->blocks[block]);
+}
 /* Names a referenced block whose content `owner` computed. Does nothing if the block already has a name or the name
  * already has a block. */
 void block_pool_name(struct block_pool *pool, uint32_t block, const struct key256 *hash, uint32_t owner);

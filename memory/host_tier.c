@@ -53,7 +53,7 @@ void host_tier_give_up(struct host_tier *tier, uint32_t device_block, const stru
     }
     if (blocks->spare == KV_NO_BLOCK) {
         uint32_t oldest = blocks->oldest;
-        struct key256 lost = blocks->names.entries[oldest].hash;
+        struct key256 lost = blocks->names.hashes[oldest];
         struct kv_label lost_label = blocks->slots[oldest].label;
         name_queue_remove(blocks, oldest);
         host_tier_lose(tier, &lost, lost_label);
@@ -102,7 +102,7 @@ int host_tier_check(const struct host_tier *tier, struct quire_error *err)
     if (status)
         return status;
     for (uint32_t i = tier->blocks.oldest; i != KV_NO_BLOCK; i = tier->blocks.slots[i].next)
-        if (name_queue_find(&tier->history, &tier->blocks.names.entries[i].hash) != KV_NO_BLOCK)
+        if (name_queue_find(&tier->history, &tier->blocks.names.hashes[i]) != KV_NO_BLOCK)
             return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: host block %u has a name that is lost", tier->group,
                               i);
     return QUIRE_OK;

@@ -86,7 +86,8 @@ int kv_cache_create(const struct kv_config *config, struct kv_cache **out, struc
     for (uint32_t g = 0; g < config->n_groups; g++)
         most = config->groups[g].n_blocks > most ? config->groups[g].n_blocks : most;
     cache->counts = calloc(most, sizeof *cache->counts);
-    if (!cache->counts) {
+    cache->pending = calloc(1, sizeof *cache->pending);
+    if (!cache->counts || !cache->pending) {
         kv_cache_destroy(cache);
         return quire_fail(err, QUIRE_NO_MEMORY, "kv cache: out of memory for %u blocks", most);
     }
@@ -113,12 +114,14 @@ void kv_cache_destroy(struct kv_cache *cache)
     free(cache->ledger.moves);
     free(cache->ledger.n_evicted);
     free(cache->counts);
+    free(cache->pending);
     free(cache);
 }
 
 struct kv_usage kv_cache_usage(const struct kv_cache *cache, uint32_t group)
 {
     const struct block_pool *pool = &cache->pools[group];
+    kv_settle(cache);
     return (struct kv_usage){.n_blocks = pool->n_blocks,
                              .n_free = pool->n_free,
                              .n_cached_free = pool->n_cached_free,
@@ -162,6 +165,7 @@ uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32
 
 void kv_cache_drop_cached(struct kv_cache *cache)
 {
+    kv_settle(cache);
     for (uint32_t g = 0; g < cache->config.n_groups; g++)
         block_pool_drop_cached(&cache->pools[g]);
     KV_CHECKED(cache);

@@ -4,9 +4,22 @@
 
 #include "memory/block_pool.h"
 
+/* Names that kv_table_publish() accepted and that their blocks do not have yet. A step publishes many, and each waits
+ * for the same few lines of cold memory. Together they wait once. */
+#define KV_MOST_PENDING 16u
+struct kv_pending {
+    uint32_t n;
+    struct {
+        const struct kv_table *table;
+        uint32_t index; /* of the block in the table */
+        struct key256 hash;
+    } names[KV_MOST_PENDING];
+};
+
 struct kv_cache {
     struct kv_config config;
     struct block_pool *pools; /* [n_groups] */
+    struct kv_pending *pending;
     struct kv_ledger ledger;
     struct kv_table *tables; /* all tables, for kv_cache_check */
     uint32_t *counts; /* [blocks of the largest group] scratch of kv_cache_check */
@@ -21,12 +34,14 @@ struct kv_span {
     uint32_t n, capacity, first_held;
 };
 
+/* What a step reads of a cache with one group is in the first cache line. */
 struct kv_table {
     struct kv_cache *cache;
-    struct kv_table *prev, *next;
-    struct kv_span spans[KV_MAX_GROUPS];
     uint32_t owner;
     uint32_t n_hit; /* leading blocks that were hit and are not yet counted as used */
+    struct kv_span spans[KV_MAX_GROUPS];
+    struct kv_table *prev, *next;
+    void *memory; /* of the table */
 };
 
 /* Returns the number of blocks that hold positions [0, n_tokens). */
@@ -49,6 +64,20 @@ static inline uint32_t kv_first_needed(uint32_t window, uint32_t block_tokens, u
 int kv_grow_all(struct kv_table *table, uint32_t n_entries);
 /* Releases the blocks that no position >= n_computed can read. */
 void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed);
+
+/* ---- pending.c ---- */
+
+/* Adds a name; the pending names before it are given first if there is no space. */
+void kv_pend(const struct kv_cache *cache, const struct kv_table *table, uint32_t index, const struct key256 *hash);
+/* Gives the pending names to their blocks, in the order in which they were published. A function that reads names, takes
+ * or releases blocks, or changes a table's owner settles first, so a caller of the cache cannot see when a name is given.
+ * Two need not: kv_table_load follows kv_table_match, and kv_table_cut releases blocks that have no name. */
+void kv_give_names(const struct kv_cache *cache);
+static inline void kv_settle(const struct kv_cache *cache)
+{
+    if (cache->pending->n > 0)
+        kv_give_names(cache);
+}
 
 /* ---- check.c ---- */
 

@@ -13,12 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Blocks whose loads are under way while one is released. */
+#define RELEASE_AHEAD 8u
+
 int kv_table_create(struct kv_cache *cache, struct kv_table **out, struct quire_error *err)
 {
     *out = NULL;
-    struct kv_table *table = calloc(1, sizeof *table);
+    void *memory;
+    struct kv_table *table = kv_calloc_lines(1, sizeof *table, &memory);
     if (!table)
         return quire_fail(err, QUIRE_NO_MEMORY, "block table: out of memory");
+    table->memory = memory;
     table->cache = cache;
     table->next = cache->tables;
     if (cache->tables)
@@ -28,12 +33,27 @@ int kv_table_create(struct kv_cache *cache, struct kv_table **out, struct quire_
     return QUIRE_OK;
 }
 
+/* Releases the blocks from index n on, tail first. */
+static void release_from(struct kv_table *table, uint32_t group, uint32_t n)
+{
+    struct block_pool *pool = &table->cache->pools[group];
+    struct kv_span *span = &table->spans[group];
+    uint32_t end = n > span->first_held ? n : span->first_held;
+    for (uint32_t i = span->n; i > end && i + RELEASE_AHEAD > span->n; i--)
+        block_pool_prefetch(pool, span->blocks[i - 1]);
+    while (span->n > end) {
+        if (span->n > end + RELEASE_AHEAD)
+            block_pool_prefetch(pool, span->blocks[span->n - 1 - RELEASE_AHEAD]);
+        block_pool_unref(pool, span->blocks[--span->n]);
+    }
+}
+
 static void clear(struct kv_table *table)
 {
+    kv_settle(table->cache);
     for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
         struct kv_span *span = &table->spans[g];
-        while (span->n > span->first_held)
-            block_pool_unref(&table->cache->pools[g], span->blocks[--span->n]);
+        release_from(table, g, 0);
         span->n = span->first_held = 0;
     }
     table->n_hit = 0;
@@ -53,7 +73,7 @@ void kv_table_destroy(struct kv_table *table)
     for (uint32_t g = 0; g < table->cache->config.n_groups; g++)
         free(table->spans[g].blocks);
     KV_CHECKED(table->cache);
-    free(table);
+    free(table->memory);
 }
 
 static bool is_empty(const struct kv_table *table)
@@ -106,6 +126,7 @@ uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uin
         n = n_hashes;
     if (!config->prefix_caching)
         return 0;
+    kv_settle(cache);
     n = kv_longest_prefix(cache, hashes, 0, n, false);
     if (n == 0 || kv_grow_all(table, n))
         return 0;
@@ -152,6 +173,7 @@ int kv_table_reserve(struct kv_table *table, uint32_t n_computed, uint32_t n_tok
     struct kv_cache *cache = table->cache;
     uint32_t n_groups = cache->config.n_groups;
     uint32_t n = kv_ceil_blocks(n_tokens, cache->config.block_tokens);
+    kv_settle(cache);
     for (uint32_t g = 0; g < n_groups; g++)
         kv_trim_window(table, g, n_computed);
     for (uint32_t g = 0; g < n_groups; g++)
@@ -176,11 +198,7 @@ void kv_table_publish(struct kv_table *table, uint32_t index, const struct key25
     struct kv_cache *cache = table->cache;
     if (!cache->config.prefix_caching)
         return;
-    for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        const struct kv_span *span = &table->spans[g];
-        if (index >= span->first_held && index < span->n)
-            block_pool_name(&cache->pools[g], span->blocks[index], hash, table->owner);
-    }
+    kv_pend(cache, table, index, hash);
     KV_CHECKED(cache);
 }
 
@@ -216,17 +234,15 @@ int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_tab
 void kv_table_set_owner(struct kv_table *table, uint32_t tenant)
 {
     assert(tenant < table->cache->config.n_tenants);
+    kv_settle(table->cache);
     table->owner = tenant;
 }
 
 void kv_table_cut(struct kv_table *table, uint32_t n_tokens)
 {
     uint32_t n = kv_ceil_blocks(n_tokens, table->cache->config.block_tokens);
-    for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
-        struct kv_span *span = &table->spans[g];
-        while (span->n > n && span->n > span->first_held)
-            block_pool_unref(&table->cache->pools[g], span->blocks[--span->n]);
-    }
+    for (uint32_t g = 0; g < table->cache->config.n_groups; g++)
+        release_from(table, g, n);
     KV_CHECKED(table->cache);
 }
 

@@ -65,7 +65,7 @@ void name_queue_detach(struct name_queue *q, uint32_t slot)
     else
         q->newest = s->prev;
     q->n_queued--;
-    prefix_index_remove(&q->names, slot);
+    prefix_index_remove(&q->names, slot, prefix_tag(&q->names.hashes[slot]));
 }
 
 void name_queue_spare(struct name_queue *q, uint32_t slot)
@@ -86,11 +86,11 @@ int name_queue_check(const struct name_queue *q, const char *what, uint32_t grou
     for (uint32_t i = q->oldest; i != KV_NO_BLOCK; prev = i, i = q->slots[i].next) {
         if (i >= q->n_slots || ++n_queued > q->n_slots || q->slots[i].prev != prev)
             return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: the list of %s is broken", group, what);
-        if (!q->names.entries[i].named || prefix_index_find(&q->names, &q->names.entries[i].hash) != i)
+        if (prefix_index_find(&q->names, &q->names.hashes[i]) != i)
             return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: %s %u is not what its name finds", group, what, i);
     }
     for (uint32_t i = q->spare; i != KV_NO_BLOCK; i = q->slots[i].next)
-        if (i >= q->n_slots || ++n_spare > q->n_slots || q->names.entries[i].named)
+        if (i >= q->n_slots || ++n_spare > q->n_slots || prefix_index_find(&q->names, &q->names.hashes[i]) == i)
             return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: the spare %s are broken", group, what);
     if (q->newest != prev || n_queued != q->n_queued || n_queued + n_spare != q->n_slots)
         return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: %u %s listed (counted %u) and %u spare of %u", group,

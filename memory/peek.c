@@ -2,6 +2,9 @@
  * that rank requests. */
 #include "memory/kv_internal.h"
 
+/* Look-ups whose loads are under way. */
+#define LOOK_AHEAD 8u
+
 static bool is_cached(const struct kv_cache *cache, const struct key256 *hash)
 {
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
@@ -16,6 +19,7 @@ static bool is_cached(const struct kv_cache *cache, const struct key256 *hash)
 uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes, uint32_t n_hashes, uint32_t hint)
 {
     uint32_t n = hint < n_hashes ? hint : n_hashes;
+    kv_settle(cache);
     while (n > 0 && !is_cached(cache, &hashes[n - 1]))
         n /= 2;
     while (n < n_hashes && is_cached(cache, &hashes[n]))
@@ -60,8 +64,9 @@ uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *ha
         uint32_t i = from;
         if (cache->config.groups[g].window)
             continue;
-        while (i < n && has(&cache->pools[g], &hashes[i], host_too))
-            i++;
+        for (; i < n && has(&cache->pools[g], &hashes[i], host_too); i++)
+            if (i + LOOK_AHEAD < n)
+                block_pool_prefetch_find(&cache->pools[g], &hashes[i + LOOK_AHEAD]);
         n = i;
     }
     return match_windows(cache, hashes, n, host_too);

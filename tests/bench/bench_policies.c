@@ -1,6 +1,8 @@
 /* The scheduler's cost of a step under each policy, with 1,000 running and 10,000 waiting, and of a submission. All but
  * a handful decode: in each step some end, as many are admitted, and others are submitted in their place. CPU time of
- * sched_plan and sched_commit together; of sched_submit, with given hashes. */
+ * sched_plan and sched_commit together; of sched_submit, with given hashes. Every hundred steps are followed by a
+ * hundred runs of a pure loop, as long as the median step, which reads no memory: its p99 is the machine's part of the
+ * step's. */
 #include "memory/prefix.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/types/config.h"
@@ -20,6 +22,7 @@ enum {
     FAMILIES = 64,
     TENANTS = 64,
     LONGEST = 640, /* generated */
+    TURN = 100, /* steps, and runs of the pure loop */
     STEP_US = 20000,
 };
 
@@ -29,6 +32,7 @@ struct bench {
     uint64_t now_us;
     double *submissions;
     uint32_t n_submissions, most_submissions;
+    uint64_t n_turns; /* of the pure loop */
 };
 
 static double cpu_us(void)
@@ -97,6 +101,50 @@ static double one_step(struct bench *b)
     return us;
 }
 
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Returns the time of n turns of a loop that neither reads nor writes memory. */
+static double pure_loop(uint64_t n)
+{
+    double start = cpu_us();
+    for (uint64_t i = 0, x = 1; i < n; i++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        __asm__ volatile("" : "+r"(x));
+    }
+    return cpu_us() - start;
+}
+
+/* Fills the caches of the scheduler, and sets the length of the pure loop to the median of these steps. */
+static void warm_up(struct bench *b)
+{
+    double steps[LONGEST], turns[LONGEST];
+    for (uint32_t i = 0; i < LONGEST; i++) {
+        steps[i] = one_step(b);
+        turns[i] = pure_loop(10000);
+    }
+    qsort(steps + LONGEST / 2, LONGEST / 2, sizeof *steps, by_value);
+    qsort(turns, LONGEST, sizeof *turns, by_value);
+    b->n_turns = (uint64_t)(10000 * steps[LONGEST * 3 / 4] / turns[LONGEST / 2]);
+}
+
+/* Adds the rows of a measurement. */
+static void report(const struct sched_policy *policy, bool prefix_caching, double *steps, double *loops, uint32_t n)
+{
+    char name[96];
+    const char *caching = prefix_caching ? ", caching" : "";
+    snprintf(name, sizeof name, "scheduling: %s, 1000 running, 10000 waiting%s", policy->name, caching);
+    bench_row(name, "us/step", steps, n);
+    snprintf(name, sizeof name, "a pure loop of that length: %s%s", policy->name, caching);
+    bench_row(name, "us", loops, n);
+}
+
+/* n_steps: a multiple of TURN. */
 static void measure(const struct sched_policy *policy, bool prefix_caching, uint32_t n_steps)
 {
     char name[80];
@@ -110,25 +158,27 @@ static void measure(const struct sched_policy *policy, bool prefix_caching, uint
                              .policy = policy,
                              .policy_options = {.n_tenants = TENANTS, .class_weights = {1, 2, 3, 4, 5, 6, 7, 8}}};
     c.kv.groups[0].n_blocks = (RUNNING + 1) * ((PROMPT + LONGEST) / BLOCK + 2);
-    double *steps = calloc(n_steps, sizeof *steps);
+    double *steps = calloc(n_steps, sizeof *steps), *loops = calloc(n_steps, sizeof *loops);
     b.most_submissions = n_steps * 4;
     b.submissions = calloc(b.most_submissions, sizeof *b.submissions);
-    if (!steps || !b.submissions || sched_create(&c, &b.s, NULL))
+    if (!steps || !loops || !b.submissions || sched_create(&c, &b.s, NULL))
         bench_die("out of memory");
     for (uint32_t i = 0; i < WAITING + RUNNING; i++)
         submit_one(&b);
-    for (uint32_t i = 0; i < LONGEST; i++)
-        one_step(&b);
+    warm_up(&b);
     b.n_submissions = 0;
-    for (uint32_t i = 0; i < n_steps; i++)
-        steps[i] = one_step(&b);
-    snprintf(name, sizeof name, "scheduling: %s, 1000 running, 10000 waiting%s", policy->name,
-             prefix_caching ? ", caching" : "");
-    bench_row(name, "us/step", steps, n_steps);
+    for (uint32_t at = 0; at < n_steps; at += TURN) {
+        for (uint32_t i = at; i < at + TURN; i++)
+            steps[i] = one_step(&b);
+        for (uint32_t i = at; i < at + TURN; i++)
+            loops[i] = pure_loop(b.n_turns);
+    }
+    report(policy, prefix_caching, steps, loops, n_steps);
     snprintf(name, sizeof name, "submission: %s, 10000 waiting%s", policy->name, prefix_caching ? ", caching" : "");
     bench_row(name, "us", b.submissions, b.n_submissions);
     sched_destroy(b.s);
     free(b.submissions);
+    free(loops);
     free(steps);
 }
 

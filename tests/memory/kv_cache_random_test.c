@@ -114,13 +114,15 @@ static bool compare_moves(const struct episode *e)
     return true;
 }
 
+/* Reading the usage gives the pending names to their blocks, so it is read after some operations only. */
 static bool compare(const struct episode *e)
 {
     struct quire_error err = {.text = ""};
+    bool usage = below(4) == 0;
     if (kv_cache_check(e->cache, &err))
         return differ(err.text);
     for (uint32_t g = 0; g < e->m.config.n_groups; g++)
-        if (!compare_usage(e, g) || !compare_tables(e, g))
+        if ((usage && !compare_usage(e, g)) || !compare_tables(e, g))
             return false;
     for (uint32_t i = 0; i < e->m.config.n_tenants; i++)
         if (kv_cache_evicted(e->cache, i) != e->m.n_evicted[i])

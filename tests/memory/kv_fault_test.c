@@ -34,7 +34,7 @@ static void test_create(void **state)
             assert_null(cache);
             assert_non_null(strstr(err.text, "memory"));
         }
-        assert_true(n > 15);
+        assert_true(n > 10);
         assert_sound(cache);
         kv_cache_destroy(cache);
     }

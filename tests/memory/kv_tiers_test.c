@@ -489,6 +489,9 @@ static void test_peek(void **state)
     assert_int_equal(kv_cache_usage(cache, 0).n_host_used, 2);
     for (uint32_t hint = 0; hint <= 9; hint++)
         assert_int_equal(kv_cache_peek(cache, hashes_of(100), 8, hint), 5);
+    fill(t, BT, 2, 200);
+    assert_int_equal(kv_cache_peek(cache, hashes_of(200), 8, 0), 2); /* at once */
+    kv_table_clear(t);
     close_tiers(cache, t);
 }
 
