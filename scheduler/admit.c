@@ -114,21 +114,65 @@ static const struct sequence *share_source(const struct sched *s, const struct s
     return NULL;
 }
 
+/* Full blocks at the start of q's prompt, at most n, that r's prompt has, too. A name stands for all blocks before it. */
+static uint32_t common_blocks(const struct sched *s, const struct sequence *r, const struct sequence *q, uint32_t n)
+{
+    const struct key256 *of_r = seq_hashes(r), *of_q = seq_hashes(q);
+    uint32_t low = 0, high = r->key.n_prompt / s->config->kv.block_tokens;
+    high = high < n ? high : n;
+    if (high == 0 || memcmp(&of_r[0], &of_q[0], sizeof of_q[0]) != 0)
+        return 0;
+    while (low + 1 < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (memcmp(&of_r[middle], &of_q[middle], sizeof of_q[middle]) == 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low + 1;
+}
+
+/* Computing a block again makes this step longer for all that run; waiting makes q's answer later by a step. */
+static bool waiting_is_cheaper(const struct planner *p, uint32_t first, uint32_t count)
+{
+    const struct sched *s = p->s;
+    struct sched_shape shape = p->shape;
+    if (!s->config->cost)
+        return true;
+    double step_us = sched_cost_us(s->config->cost, &shape);
+    sched_shape_add(&shape, first, count < p->budget ? count : p->budget, 0);
+    double longer_us = sched_cost_us(s->config->cost, &shape) - step_us;
+    return longer_us * s->n_listed > step_us;
+}
+
+/* What q would get next goes to r. Otherwise requests that rank between them could starve r, and q with it. */
+static void lend_rank(const struct sequence *q, struct sequence *r)
+{
+    if (q->key.flow == r->key.flow && q->key.rank < r->key.rank)
+        r->key.rank = r->lent_rank = q->key.rank;
+}
+
 bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
 {
     const struct sched *s = p->s;
-    if (!s->flows->policy->ranks_by_cache || !seq_may_hit(s, q))
+    uint32_t bt = s->config->kv.block_tokens;
+    if (p->n_computing == 0 || !seq_may_hit(s, q))
         return false;
-    uint32_t bt = s->config->kv.block_tokens, most = seq_most_hit(q) / bt;
-    uint32_t n = most < q->n_hashes ? most : q->n_hashes;
-    uint32_t next = kv_cache_peek(s->kv, seq_hashes(q), n, q->key.n_cached / bt);
-    if (next == n || (q->job->n > 1 && share_source(s, q, (q->key.n_prompt - 1) / bt * bt)))
+    uint32_t most = seq_most_hit(q) / bt, n = most < q->n_hashes ? most : q->n_hashes;
+    if (q->job->n > 1 && share_source(s, q, (q->key.n_prompt - 1) / bt * bt))
         return false;
     for (uint32_t i = 0; i < p->n_computing; i++) {
-        const struct sequence *r = &s->seqs[s->scratch.computing[i]];
-        if (r->state == SEQ_RUNNING && r->n_computed / bt <= next && next < r->key.n_prompt / bt &&
-            memcmp(&seq_hashes(r)[next], &seq_hashes(q)[next], sizeof seq_hashes(q)[next]) == 0)
-            return true;
+        struct sequence *r = &s->seqs[s->scratch.computing[i]];
+        uint32_t at = r->n_computed / bt, end = 0;
+        if (r->state == SEQ_RUNNING && r->n_prompt_logits == SEQ_NO_LOGITS) /* logit rows limit the chunks of others */
+            end = common_blocks(s, r, q, n);
+        if (at >= end)
+            continue;
+        uint32_t next = kv_cache_peek(s->kv, seq_hashes(q), n, at);
+        if (next < at || next >= end || !waiting_is_cheaper(p, next * bt, (end - next) * bt))
+            continue;
+        lend_rank(q, r);
+        return true;
     }
     return false;
 }
@@ -136,7 +180,7 @@ bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
 void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside)
 {
     for (uint32_t i = 0; i < n_aside; i++)
-        sched_queue_push(p->s, &p->s->seqs[aside[i]]);
+        queue_put_back(&p->s->flows->queue, aside[i]);
     if (n_aside > 0 && p->s->waits->shortage == SCHED_SHORT_OF_NOTHING)
         p->s->waits->shortage = SCHED_SHORT_OF_PREFIX;
 }
@@ -160,7 +204,7 @@ void planner_rerank(struct sched *s)
             continue;
         sched_queue_remove(s, q);
         sched_rank(s, q);
-        sched_queue_push(s, q);
+        queue_put_back(&s->flows->queue, sched_name(s, q));
     }
 }
 

@@ -79,9 +79,7 @@ struct sched_policy {
     const char *name;
     const char *about; /* one line, for --help */
     bool ranks_running; /* a running sequence gets a new rank in every step */
-    /* n_cached is looked up when a sequence is queued and from time to time; a sequence waits while another one
-     * computes its next block */
-    bool ranks_by_cache;
+    bool ranks_by_cache; /* n_cached is looked up when a sequence is queued and from time to time */
 
     /* Both NULL for a policy without state. */
     int (*create)(const struct sched_policy_options *options, void **state, struct quire_error *err);
