@@ -105,8 +105,10 @@ struct sched_policy {
 
     /* A row of the sequence was planned, or gave more tokens than planned. May be NULL. */
     void (*served)(void *state, const struct sched_candidate *c, const struct sched_service *service);
-    /* The sequence ended by its stop or length after n generated tokens. May be NULL. */
+    /* The sequence ended by its stop or length, or its choice was ended, after n generated tokens. May be NULL. */
     void (*finished)(void *state, const struct sched_candidate *c, uint32_t n_generated);
+    /* The request was cancelled; this sequence of it had n generated tokens. May be NULL. */
+    void (*cancelled)(void *state, const struct sched_candidate *c, uint32_t n_generated);
     /* Returns 0, or the time in microseconds after which to retry: the request is then rejected. Called at submission
      * and for the head of the queue in every plan, only for requests that have not run. May be NULL. */
     uint64_t (*refuse)(void *state, const struct sched_candidate *c, const struct sched_load *load);

@@ -77,8 +77,8 @@ static void see_prefix(struct fake_engine *e, struct fake_seq *r)
 {
     for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
         struct fake_seq *o = &e->seqs[i];
-        if (o == r || !o->used || o->over || o->running || o->request.prompt_logprobs || o->request.no_prefix_hits ||
-            !share_a_block(e, o, r))
+        bool may_hit = !o->request.no_prefix_hits && (!o->request.prompt_logprobs || o->n_preempted > 0);
+        if (o == r || !o->used || o->over || o->running || !may_hit || !share_a_block(e, o, r))
             continue;
         o->may_wait = true;
         if (!r->lent || rank_of(e, o) < r->lent_rank)

@@ -60,21 +60,22 @@ static void test_one_computes(void **state)
 {
     (void)state;
     const uint32_t budgets[] = {64, 9, 4};
-    EVERY (policy)
-        for (uint32_t depth = 0; depth <= 1; depth++)
-            for (uint32_t b = 0; b < 3; b++) {
-                struct sched *s = open_policy(policy, budgets[b], depth);
-                submit_sharing(s, 6);
-                assert_int_equal(run(s, depth), SHARED + 6 * TAIL);
-                close_sched(s);
-            }
+    EVERY(policy)
+    for (uint32_t depth = 0; depth <= 1; depth++)
+        for (uint32_t b = 0; b < 3; b++) {
+            struct sched *s = open_policy(policy, budgets[b], depth);
+            submit_sharing(s, 6);
+            assert_int_equal(run(s, depth), SHARED + 6 * TAIL);
+            close_sched(s);
+        }
 }
 
 /* More than one plan sets aside, and more than run at once. */
 static void test_one_computes_for_many(void **state)
 {
     (void)state;
-    EVERY (policy) {
+    EVERY(policy)
+    {
         struct sched *s = open_policy(policy, 64, 0);
         submit_sharing(s, 350);
         assert_int_equal(run(s, 0), SHARED + 350 * TAIL);
@@ -115,7 +116,8 @@ static void test_others_pass(void **state)
 static void test_cancelled_while_computing(void **state)
 {
     (void)state;
-    EVERY (policy) {
+    EVERY(policy)
+    {
         struct sched *s = open_policy(policy, 16, 0);
         submit_sharing(s, 4);
         assert_int_equal(step(s)->n_rows, 1);
@@ -160,7 +162,8 @@ static void test_preempted_while_computing(void **state)
 static void test_diverging(void **state)
 {
     (void)state;
-    EVERY (policy) {
+    EVERY(policy)
+    {
         struct sched *s = open_policy(policy, 16, 0);
         submit(s, request_sharing(1, 1, 16, 40));
         submit(s, request_sharing(2, 1, 16, 40));
