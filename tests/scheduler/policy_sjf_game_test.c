@@ -69,7 +69,9 @@ static uint32_t add_strategy(struct job *jobs, uint32_t n, const struct strategy
         jobs[n].cancel_us = g->cancel_after_us > 0 ? at + g->cancel_after_us : 0;
         jobs[n++].request = (struct sched_request){.n_prompt = g->n_prompt,
                                                    .max_tokens = g->max_tokens,
-                                                   .tenant = third ? THIRD + key : key == 0 ? SENDER : KEYS + key - 1,
+                                                   .tenant = third      ? THIRD + key
+                                                             : key == 0 ? SENDER
+                                                                        : KEYS + key - 1,
                                                    .arrival_us = at,
                                                    .priority = 1}; /* marks it; sjf does not read it */
     }
