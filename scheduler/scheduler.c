@@ -331,7 +331,7 @@ struct sched_stats sched_stats(const struct sched *s)
     stats.n_pinned_blocks = s->pins->n_blocks;
     stats.n_kept = s->pins->n_kept;
     stats.n_kept_blocks = s->pins->n_kept_blocks;
-    stats.budget_ratio = s->budget->ratio;
+    stats.budget_ratio = s->budget->used;
     return stats;
 }
 

@@ -21,6 +21,7 @@
 
 /* How old a tenant's counters may be: copying up to a thousand of them in every step would show. */
 #define TENANTS_EVERY_US 100000u
+#define RATIO_EVERY_US 1000000u /* lines about --adaptive-budget */
 
 /* How often an idle engine looks whether the other ranks live. */
 #define LOOK_AFTER_RANKS_US 200000u
@@ -42,6 +43,7 @@ struct loop {
     uint64_t next_key;
     uint64_t last_admitted; /* the caller's id; 0: none admitted yet */
     double logged_ratio; /* last logged ratio of measured to predicted step times */
+    uint64_t ratio_due_us; /* when to log it again */
     struct sched_tenant_stats tenants[]; /* [n_tenants] as last published */
 };
 
@@ -288,12 +290,14 @@ static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats
 #undef ADD
 }
 
-/* The smoothed ratio moves a little with every step; a tenth of it is a change worth a line. */
+/* At most one line a second: the change since the last one. */
 static void log_budget(struct engine *e, double ratio)
 {
     double before = e->run->loop->logged_ratio;
-    if (ratio <= before * 1.1 && ratio * 1.1 >= before)
+    uint64_t now_us = ratio == before ? 0 : quire_now_us();
+    if (ratio == before || now_us < e->run->loop->ratio_due_us)
         return;
+    e->run->loop->ratio_due_us = now_us + RATIO_EVERY_US;
     e->run->loop->logged_ratio = ratio;
     quire_log(QUIRE_LOG_INFO, "engine",
               "steps take %.2f times what the cost model says (%.2f before): the"
