@@ -8,45 +8,61 @@
 
 /* ---- batches ---- */
 
-static uint32_t batch_size(const struct sched_config *c)
-{
-    return c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size : c->max_num_seqs;
-}
-
-/* Arrival time of the sequence that has waited longest. For fewer than a batch, with nothing running. */
-static uint64_t waiting_since(const struct sched *s)
+/* When the wait of a waiting sequence is over, at the earliest. For fewer than a batch, with nothing running. */
+static uint64_t batch_due(const struct sched *s)
 {
     const struct queue *queue = &s->flows->queue;
-    uint64_t since = UINT64_MAX;
+    uint64_t due = UINT64_MAX;
     for (uint32_t i = 0; i < queue->n_active; i++) {
         const struct queue_heap *heap = &queue->heaps[queue->active[i]];
         for (uint32_t j = 0; j < heap->n; j++) {
-            uint64_t came = s->waits->seqs[heap->names[j]].since_us;
-            since = came < since ? came : since;
+            uint32_t class_index = s->seqs[heap->names[j]].key.class_index;
+            uint64_t at = s->waits->seqs[heap->names[j]].since_us +
+                          batches_wait_us(&s->admission->batches, s->config, class_index);
+            due = at < due ? at : due;
         }
     }
-    return since;
+    return due;
 }
 
-/* A batch starts when the previous one is over and it is full or has waited long enough. */
+/* A batch starts when the previous one is over and it is full or a request has waited long enough. */
 static bool begin_batch(struct planner *p)
 {
     struct sched *s = p->s;
+    struct sched_batches *batches = &s->admission->batches;
     const struct sched_config *c = s->config;
-    if (s->n_listed > 0 || s->n_touched > 0 || s->flows->queue.n == 0)
+    if (s->n_listed > 0 || s->n_touched > 0)
         return false;
-    bool full = s->flows->queue.n >= batch_size(c);
-    if (!full && c->batching == SCHED_STATIC && !s->admission->no_more)
+    batches_end(batches, p->now_us);
+    if (s->flows->queue.n == 0)
         return false;
-    if (!full && c->batching == SCHED_DYNAMIC && !s->admission->no_more) {
-        uint64_t due = waiting_since(s) + c->max_wait_us;
+    uint32_t class_index = s->seqs[queue_top(&s->flows->queue)].key.class_index, n = s->flows->queue.n;
+    uint32_t fill = batches_fill(c, class_index);
+    if (n < fill && c->batching == SCHED_STATIC && !s->admission->no_more)
+        return false;
+    if (n < fill && c->batching == SCHED_DYNAMIC && !s->admission->no_more) {
+        uint64_t due = batch_due(s);
         if (p->now_us < due) {
             p->slot->plan.wake_us = due;
             return false;
         }
     }
-    s->admission->batch_left = full ? batch_size(c) : s->flows->queue.n;
+    batches_begin(batches, c, p->now_us, n, fill);
+    uint32_t limit = batches_limit(batches, c, class_index);
+    s->admission->batch_left = n < limit ? n : limit;
     return true;
+}
+
+/* One more request has joined the batch. Every class in it limits it. */
+static void join_batch(struct sched *s, const struct sequence *q)
+{
+    struct sched_admission *a = s->admission;
+    a->batch_left -= a->batch_left > 0;
+    if (s->config->batching == SCHED_CONTINUOUS || q->was_admitted || !q->leads)
+        return;
+    uint32_t limit = batches_limit(&a->batches, s->config, q->key.class_index), n = ++a->batches.n_started;
+    uint32_t left = limit > n ? limit - n : 0;
+    a->batch_left = a->batch_left < left ? a->batch_left : left;
 }
 
 bool planner_may_admit(struct planner *p)
@@ -54,6 +70,7 @@ bool planner_may_admit(struct planner *p)
     struct sched *s = p->s;
     if (s->config->batching == SCHED_CONTINUOUS)
         return true;
+    batches_step(&s->admission->batches, s->config, s->step, s->budget->steps[s->step % 2].predicted_us);
     if (s->n_listed == 0 && s->n_touched == 0 && s->admission->batch_left > 0 && s->flows->queue.n == 0)
         s->admission->batch_left = 0; /* the sequences that were to join are gone */
     /* Live requests replace background sequences in a running batch. */
@@ -332,11 +349,11 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
     account_admission(p, q, hit, loaded, looked_up);
     if (hit + loaded > 0)
         pins_used(s, q, (hit + loaded) / bt, p->now_us);
+    join_batch(s, q);
     q->was_admitted = true;
     s->stats.n_waiting_tokens -= q->job->n_waiting_tokens;
     q->job->n_waiting_tokens = 0;
     sched_starts_running(s, q);
-    s->admission->batch_left -= s->admission->batch_left > 0;
     p->slot->admitted[p->slot->plan.n_admitted++] = sched_name(s, q);
     s->running[s->n_listed++] = sched_name(s, q);
     if (q->n_computed < q->key.n_prompt)

@@ -36,8 +36,8 @@ static off_t unfinished_bytes(int fd)
 {
     char tail[TAIL_BYTES], begin[sizeof TIMELINE_BEGIN - 1];
     struct stat st;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) ||
-        pread(fd, begin, sizeof begin, 0) != (ssize_t)sizeof begin || memcmp(begin, TIMELINE_BEGIN, sizeof begin) != 0)
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || pread(fd, begin, sizeof begin, 0) != (ssize_t)sizeof begin ||
+        memcmp(begin, TIMELINE_BEGIN, sizeof begin) != 0)
         return 0;
     off_t from = st.st_size > TAIL_BYTES ? st.st_size - TAIL_BYTES : 0;
     ssize_t n = pread(fd, tail, sizeof tail, from);
@@ -61,8 +61,10 @@ int timeline_keep(const char *path, bool *kept, struct quire_error *err)
     if (end == 0)
         return QUIRE_OK;
     if (!closed || snprintf(name, sizeof name, "%s.unfinished", path) >= (int)sizeof name || rename(path, name) != 0)
-        return quire_fail(err, QUIRE_IO, "--trace-file %s: the trace of an ended process cannot be closed and renamed to "
-                          "%s.unfinished: %s", path, path, strerror(errno));
+        return quire_fail(err, QUIRE_IO,
+                          "--trace-file %s: the trace of an ended process cannot be closed and renamed to "
+                          "%s.unfinished: %s",
+                          path, path, strerror(errno));
     *kept = true;
     return QUIRE_OK;
 }

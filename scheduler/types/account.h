@@ -36,6 +36,7 @@ struct sched_account {
 struct sched_stats {
     STATS_ROWS(STATS_SCHED_MEMBER)
     double budget_ratio; /* with adaptive_budget: measured to predicted step times, the ratio in effect; else 1 */
+    double batch_wait, batch_size; /* with adaptive_batches: factors of the configured limits; else 1 */
 };
 
 struct sched_tenant_stats {

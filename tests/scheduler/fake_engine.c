@@ -365,7 +365,12 @@ static bool waits_for_batch(const struct fake_engine *e, const struct sched_plan
     for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
         n_queued += e->seqs[i].used && !e->seqs[i].over && (e->seqs[i].admitted || e->seqs[i].choice == 0);
     const struct sched_config *c = &e->config;
-    uint32_t most = c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size : c->max_num_seqs;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++) {
+        uint32_t size = c->class_batch_size[i] ? c->class_batch_size[i] : c->max_batch_size;
+        size = size && size < c->max_num_seqs ? size : c->max_num_seqs;
+        most = size > most ? size : most;
+    }
     if (e->no_more || c->batching == SCHED_CONTINUOUS)
         return false;
     return c->batching == SCHED_DYNAMIC ? plan->wake_us > e->now_us : n_queued < most;
