@@ -290,6 +290,20 @@ def check_kept_trace(trace):
     trace.with_name(trace.name + ".unfinished").unlink()
 
 
+def check_budget_log(directory):
+    """Step times vary by more than a tenth; the log has a line about it at most once a second."""
+    cost = directory / "cost.json"
+    cost.write_text(json.dumps({"points": [[1, 800], [256, 20000]]}))
+    server = Server("--cost-model", cost, "--step-target-ms", 5, "--adaptive-budget")
+    began = time.monotonic()
+    for round in range(3):
+        for thread in serve_many(server, 0, 12):
+            thread.join()
+    seconds = time.monotonic() - began
+    assert server.end(signal.SIGTERM) == 0, server.log
+    assert 1 <= server.log.count("steps take") <= seconds + 2, (seconds, server.log)
+
+
 def main():
     directory = pathlib.Path(tempfile.mkdtemp())
     endings = (True, False)
@@ -320,6 +334,7 @@ def main():
         check_kept_trace(trace)
     check_damage(directory, record, recording)
     check_without_requests(directory)
+    check_budget_log(directory)
     again = quire("serve", MODEL, *OPTIONS, "--record", record)
     assert again.returncode == 1 and "never overwritten" in again.stderr
     for path in directory.iterdir():
