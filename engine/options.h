@@ -26,6 +26,9 @@ struct step_options {
     const char *batching; /* "continuous", "dynamic", "static" */
     uint32_t max_batch_size;
     double max_wait_ms; /* of dynamic batches */
+    uint32_t class_batch_size[SCHED_MAX_CLASSES];
+    uint64_t class_wait_us[SCHED_MAX_CLASSES];
+    bool adaptive_batches;
     const char *preemption_mode; /* "auto", "swap", "recompute", "never" */
     uint32_t max_pinned_percent; /* 0: no pins */
     const char *prefix_cache_eviction; /* "lru", "reuse" */

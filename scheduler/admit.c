@@ -8,45 +8,61 @@
 
 /* ---- batches ---- */
 
-static uint32_t batch_size(const struct sched_config *c)
-{
-    return c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size : c->max_num_seqs;
-}
-
-/* Arrival time of the sequence that has waited longest. For fewer than a batch, with nothing running. */
-static uint64_t waiting_since(const struct sched *s)
+/* When the wait of a waiting sequence is over, at the earliest. For fewer than a batch, with nothing running. */
+static uint64_t batch_due(const struct sched *s)
 {
     const struct queue *queue = &s->flows->queue;
-    uint64_t since = UINT64_MAX;
+    uint64_t due = UINT64_MAX;
     for (uint32_t i = 0; i < queue->n_active; i++) {
         const struct queue_heap *heap = &queue->heaps[queue->active[i]];
         for (uint32_t j = 0; j < heap->n; j++) {
-            uint64_t came = s->waits->seqs[heap->names[j]].since_us;
-            since = came < since ? came : since;
+            uint32_t class_index = s->seqs[heap->names[j]].key.class_index;
+            uint64_t at = s->waits->seqs[heap->names[j]].since_us +
+                          batches_wait_us(&s->admission->batches, s->config, class_index);
+            due = at < due ? at : due;
         }
     }
-    return since;
+    return due;
 }
 
-/* A batch starts when the previous one is over and it is full or has waited long enough. */
+/* A batch starts when the previous one is over and it is full or a request has waited long enough. */
 static bool begin_batch(struct planner *p)
 {
     struct sched *s = p->s;
+    struct sched_batches *batches = &s->admission->batches;
     const struct sched_config *c = s->config;
-    if (s->n_listed > 0 || s->n_touched > 0 || s->flows->queue.n == 0)
+    if (s->n_listed > 0 || s->n_touched > 0)
         return false;
-    bool full = s->flows->queue.n >= batch_size(c);
-    if (!full && c->batching == SCHED_STATIC && !s->admission->no_more)
+    batches_end(batches, p->now_us);
+    if (s->flows->queue.n == 0)
         return false;
-    if (!full && c->batching == SCHED_DYNAMIC && !s->admission->no_more) {
-        uint64_t due = waiting_since(s) + c->max_wait_us;
+    uint32_t class_index = s->seqs[queue_top(&s->flows->queue)].key.class_index, n = s->flows->queue.n;
+    uint32_t fill = batches_fill(c, class_index);
+    if (n < fill && c->batching == SCHED_STATIC && !s->admission->no_more)
+        return false;
+    if (n < fill && c->batching == SCHED_DYNAMIC && !s->admission->no_more) {
+        uint64_t due = batch_due(s);
         if (p->now_us < due) {
             p->slot->plan.wake_us = due;
             return false;
         }
     }
-    s->admission->batch_left = full ? batch_size(c) : s->flows->queue.n;
+    batches_begin(batches, c, p->now_us, n, fill);
+    uint32_t limit = batches_limit(batches, c, class_index);
+    s->admission->batch_left = n < limit ? n : limit;
     return true;
+}
+
+/* One more request has joined the batch. Every class in it limits it. */
+static void join_batch(struct sched *s, const struct sequence *q)
+{
+    struct sched_admission *a = s->admission;
+    a->batch_left -= a->batch_left > 0;
+    if (s->config->batching == SCHED_CONTINUOUS || q->was_admitted || !q->leads)
+        return;
+    uint32_t limit = batches_limit(&a->batches, s->config, q->key.class_index), n = ++a->batches.n_started;
+    uint32_t left = limit > n ? limit - n : 0;
+    a->batch_left = a->batch_left < left ? a->batch_left : left;
 }
 
 bool planner_may_admit(struct planner *p)
@@ -54,6 +70,7 @@ bool planner_may_admit(struct planner *p)
     struct sched *s = p->s;
     if (s->config->batching == SCHED_CONTINUOUS)
         return true;
+    batches_step(&s->admission->batches, s->config, s->step, s->budget->steps[s->step % 2].predicted_us);
     if (s->n_listed == 0 && s->n_touched == 0 && s->admission->batch_left > 0 && s->flows->queue.n == 0)
         s->admission->batch_left = 0; /* the sequences that were to join are gone */
     /* Live requests replace background sequences in a running batch. */
@@ -114,21 +131,65 @@ static const struct sequence *share_source(const struct sched *s, const struct s
     return NULL;
 }
 
+/* Full blocks at the start of q's prompt, at most n, that r's prompt has, too. A name stands for all blocks before it. */
+static uint32_t common_blocks(const struct sched *s, const struct sequence *r, const struct sequence *q, uint32_t n)
+{
+    const struct key256 *of_r = seq_hashes(r), *of_q = seq_hashes(q);
+    uint32_t low = 0, high = r->key.n_prompt / s->config->kv.block_tokens;
+    high = high < n ? high : n;
+    if (high == 0 || memcmp(&of_r[0], &of_q[0], sizeof of_q[0]) != 0)
+        return 0;
+    while (low + 1 < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (memcmp(&of_r[middle], &of_q[middle], sizeof of_q[middle]) == 0)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low + 1;
+}
+
+/* Computing a block again makes this step longer for all that run; waiting makes q's answer later by a step. */
+static bool waiting_is_cheaper(const struct planner *p, uint32_t first, uint32_t count)
+{
+    const struct sched *s = p->s;
+    struct sched_shape shape = p->shape;
+    if (!s->config->cost)
+        return true;
+    double step_us = sched_cost_us(s->config->cost, &shape);
+    sched_shape_add(&shape, first, count < p->budget ? count : p->budget, 0);
+    double longer_us = sched_cost_us(s->config->cost, &shape) - step_us;
+    return longer_us * s->n_listed > step_us;
+}
+
+/* What q would get next goes to r. Otherwise requests that rank between them could starve r, and q with it. */
+static void lend_rank(const struct sequence *q, struct sequence *r)
+{
+    if (q->key.flow == r->key.flow && q->key.rank < r->key.rank)
+        r->key.rank = r->lent_rank = q->key.rank;
+}
+
 bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
 {
     const struct sched *s = p->s;
-    if (!s->flows->policy->ranks_by_cache || !seq_may_hit(s, q))
+    uint32_t bt = s->config->kv.block_tokens;
+    if (p->n_computing == 0 || !seq_may_hit(s, q))
         return false;
-    uint32_t bt = s->config->kv.block_tokens, most = seq_most_hit(q) / bt;
-    uint32_t n = most < q->n_hashes ? most : q->n_hashes;
-    uint32_t next = kv_cache_peek(s->kv, seq_hashes(q), n, q->key.n_cached / bt);
-    if (next == n || (q->job->n > 1 && share_source(s, q, (q->key.n_prompt - 1) / bt * bt)))
+    uint32_t most = seq_most_hit(q) / bt, n = most < q->n_hashes ? most : q->n_hashes;
+    if (q->job->n > 1 && share_source(s, q, (q->key.n_prompt - 1) / bt * bt))
         return false;
     for (uint32_t i = 0; i < p->n_computing; i++) {
-        const struct sequence *r = &s->seqs[s->scratch.computing[i]];
-        if (r->state == SEQ_RUNNING && r->n_computed / bt <= next && next < r->key.n_prompt / bt &&
-            memcmp(&seq_hashes(r)[next], &seq_hashes(q)[next], sizeof seq_hashes(q)[next]) == 0)
-            return true;
+        struct sequence *r = &s->seqs[s->scratch.computing[i]];
+        uint32_t at = r->n_computed / bt, end = 0;
+        if (r->state == SEQ_RUNNING && r->n_prompt_logits == SEQ_NO_LOGITS) /* logit rows limit the chunks of others */
+            end = common_blocks(s, r, q, n);
+        if (at >= end)
+            continue;
+        uint32_t next = kv_cache_peek(s->kv, seq_hashes(q), n, at);
+        if (next < at || next >= end || !waiting_is_cheaper(p, next * bt, (end - next) * bt))
+            continue;
+        lend_rank(q, r);
+        return true;
     }
     return false;
 }
@@ -136,7 +197,7 @@ bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
 void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside)
 {
     for (uint32_t i = 0; i < n_aside; i++)
-        sched_queue_push(p->s, &p->s->seqs[aside[i]]);
+        queue_put_back(&p->s->flows->queue, aside[i]);
     if (n_aside > 0 && p->s->waits->shortage == SCHED_SHORT_OF_NOTHING)
         p->s->waits->shortage = SCHED_SHORT_OF_PREFIX;
 }
@@ -160,7 +221,7 @@ void planner_rerank(struct sched *s)
             continue;
         sched_queue_remove(s, q);
         sched_rank(s, q);
-        sched_queue_push(s, q);
+        queue_put_back(&s->flows->queue, sched_name(s, q));
     }
 }
 
@@ -288,11 +349,11 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
     account_admission(p, q, hit, loaded, looked_up);
     if (hit + loaded > 0)
         pins_used(s, q, (hit + loaded) / bt, p->now_us);
+    join_batch(s, q);
     q->was_admitted = true;
     s->stats.n_waiting_tokens -= q->job->n_waiting_tokens;
     q->job->n_waiting_tokens = 0;
     sched_starts_running(s, q);
-    s->admission->batch_left -= s->admission->batch_left > 0;
     p->slot->admitted[p->slot->plan.n_admitted++] = sched_name(s, q);
     s->running[s->n_listed++] = sched_name(s, q);
     if (q->n_computed < q->key.n_prompt)

@@ -4,7 +4,7 @@
 
 void budget_init(struct budget *b, uint64_t target_us, bool adaptive)
 {
-    *b = (struct budget){.adaptive = adaptive, .target_us = (double)target_us, .ratio = 1};
+    *b = (struct budget){.adaptive = adaptive, .target_us = (double)target_us, .ratio = 1, .used = 1};
 }
 
 static double smooth(double past, double now)
@@ -40,6 +40,8 @@ void budget_begin(struct budget *b, uint64_t now_us, uint64_t committed)
     /* One outlier (a page fault, a busy neighbour) changes the ratio by at most a tenth of a bounded step. */
     if (b->adaptive && step->predicted_us > 0)
         b->ratio = bounded(smooth(b->ratio, bounded(took / step->predicted_us)));
+    if (b->ratio > b->used * (1 + BUDGET_DEAD_BAND) || b->ratio * (1 + BUDGET_DEAD_BAND) < b->used)
+        b->used = b->ratio;
 }
 
 void budget_end(struct budget *b, uint64_t now_us, uint64_t step, uint32_t n_tokens, bool has_prompts,
@@ -51,5 +53,5 @@ void budget_end(struct budget *b, uint64_t now_us, uint64_t step, uint32_t n_tok
 
 double budget_target_us(const struct budget *b)
 {
-    return b->target_us / b->ratio;
+    return b->target_us / b->used;
 }

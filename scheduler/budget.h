@@ -2,7 +2,8 @@
  *
  * The cost model was fitted on an idle machine. With adaptive_budget, the ratio of measured to predicted step times is
  * smoothed exponentially (a tenth of each new ratio) within BUDGET_MIN_RATIO … BUDGET_MAX_RATIO, and the target for the
- * model is divided by it. A step ends at the first plan that finds it committed. It begins at its own plan or at the
+ * model is divided by it. The ratio in effect follows the smoothed one only when they differ by more than
+ * BUDGET_DEAD_BAND, so noise changes nothing. A step ends at the first plan that finds it committed. It begins at its own plan or at the
  * end of the previous step, whichever is later. Both are times passed to sched_plan, so the module is pure and behaves
  * the same in a replay.
  */
@@ -14,11 +15,13 @@
 
 #define BUDGET_MIN_RATIO 0.25
 #define BUDGET_MAX_RATIO 4.0
+#define BUDGET_DEAD_BAND 0.1 /* of the lower one */
 
 struct budget {
     bool adaptive;
     double target_us;    /* 0 = none */
     double ratio;        /* measured / predicted, smoothed; initially 1 */
+    double used;         /* the ratio in effect */
     double us_per_token; /* recent average in steps that computed prompts; 0: unknown */
     double took_us, took_tokens; /* smoothed values of those steps, from which it follows */
     struct budget_step {

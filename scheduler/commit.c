@@ -104,11 +104,21 @@ static bool append(struct sched *s, struct sequence *q, const struct sched_row *
     return r->finished || q->n_known == q->key.n_prompt + q->key.max_tokens;
 }
 
+/* The prompt is computed: ends the loan of planner_waits_for_prefix(). */
+static void return_rank(const struct sched *s, struct sequence *q)
+{
+    const struct sched_flows *flows = s->flows;
+    q->lent_rank = UINT64_MAX;
+    q->key.rank = flows->policy->rank ? flows->policy->rank(flows->state, &q->key) : 0;
+}
+
 /* Handles a row of a live sequence, and its result if the row gives tokens. Returns true if the sequence is over. */
 static bool take_row(struct sched *s, struct sequence *q, const struct sched_row *row, const struct sched_result *r)
 {
     q->n_computed = row->first + row->count;
     bool ended = row->outputs.tokens ? append(s, q, row, r) : q->n_computed == q->n_positions && q->key.max_tokens == 0;
+    if (q->lent_rank != UINT64_MAX && q->n_computed >= q->key.n_prompt)
+        return_rank(s, q);
     publish(s, q);
     return ended;
 }

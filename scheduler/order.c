@@ -82,7 +82,8 @@ static uint32_t compact(struct planner *p)
         if (ranks) {
             q->key.n_known = q->n_known + q->n_sampling;
             q->key.n_computed = q->n_planned;
-            q->key.rank = s->flows->policy->rank(s->flows->state, &q->key);
+            uint64_t rank = s->flows->policy->rank(s->flows->state, &q->key);
+            q->key.rank = rank < q->lent_rank ? rank : q->lent_rank;
         }
         if (!q->key.background)
             count_wants(p, q);

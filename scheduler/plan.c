@@ -56,10 +56,11 @@ static void serve_prompts(struct planner *p)
                          queue_before(&s->flows->queue, &s->seqs[s->scratch.prefills[i].name].key, &waiting->key))) {
             serve_chunk(p, i++);
         } else if (planner_waits_for_prefix(p, waiting)) {
-            open = n_aside < SCHED_MAX_ASIDE;
-            if (open) {
+            if (n_aside < SCHED_MAX_ASIDE) {
                 sched_queue_remove(s, waiting);
                 aside[n_aside++] = top;
+            } else {
+                queue_pass(&s->flows->queue, waiting->key.flow);
             }
         } else {
             open = planner_admit(p) || planner_pass(p, waiting);

@@ -78,7 +78,8 @@ uint32_t planner_head(const struct planner *p);
 bool planner_pass(struct planner *p, const struct sequence *q);
 /* Returns sequences that were set aside, because another one computes their prefix, to the queue. */
 void planner_put_back(struct planner *p, const uint32_t *aside, uint32_t n_aside);
-/* Returns whether another sequence is computing this sequence's next block. */
+/* Returns whether another sequence is computing this sequence's next block, and waiting for it costs less than computing
+ * it, too. That sequence then has at least this one's rank until its prompt is computed. */
 bool planner_waits_for_prefix(const struct planner *p, struct sequence *q);
 /* Looks up some waiting sequences in the cache again, for policies that rank by it. */
 void planner_rerank(struct sched *s);

@@ -79,9 +79,7 @@ struct sched_policy {
     const char *name;
     const char *about; /* one line, for --help */
     bool ranks_running; /* a running sequence gets a new rank in every step */
-    /* n_cached is looked up when a sequence is queued and from time to time; a sequence waits while another one
-     * computes its next block */
-    bool ranks_by_cache;
+    bool ranks_by_cache; /* n_cached is looked up when a sequence is queued and from time to time */
 
     /* Both NULL for a policy without state. */
     int (*create)(const struct sched_policy_options *options, void **state, struct quire_error *err);
@@ -107,8 +105,10 @@ struct sched_policy {
 
     /* A row of the sequence was planned, or gave more tokens than planned. May be NULL. */
     void (*served)(void *state, const struct sched_candidate *c, const struct sched_service *service);
-    /* The sequence ended by its stop or length after n generated tokens. May be NULL. */
+    /* The sequence ended by its stop or length, or its choice was ended, after n generated tokens. May be NULL. */
     void (*finished)(void *state, const struct sched_candidate *c, uint32_t n_generated);
+    /* The request was cancelled; this sequence of it had n generated tokens. May be NULL. */
+    void (*cancelled)(void *state, const struct sched_candidate *c, uint32_t n_generated);
     /* Returns 0, or the time in microseconds after which to retry: the request is then rejected. Called at submission
      * and for the head of the queue in every plan, only for requests that have not run. May be NULL. */
     uint64_t (*refuse)(void *state, const struct sched_candidate *c, const struct sched_load *load);

@@ -127,8 +127,6 @@ static void count(struct queue *queue, uint32_t flow, const struct sequence *q, 
     if (in && heap->n == 1) {
         heap->in_active = queue->n_active;
         queue->active[queue->n_active++] = flow;
-        if (queue->policy->flow_begins && flow < queue->n_flows)
-            queue->policy->flow_begins(queue->state, flow);
     } else if (!in && heap->n == 0) {
         uint32_t last = queue->active[--queue->n_active];
         queue->active[heap->in_active] = last;
@@ -136,12 +134,20 @@ static void count(struct queue *queue, uint32_t flow, const struct sequence *q, 
     }
 }
 
-void queue_push(struct queue *queue, uint32_t name)
+void queue_put_back(struct queue *queue, uint32_t name)
 {
     uint32_t flow = queue->seqs[name].key.flow;
     struct queue_heap *heap = &queue->heaps[flow];
     sift_up(queue, heap, heap->n++, name);
     count(queue, flow, &queue->seqs[name], true);
+}
+
+void queue_push(struct queue *queue, uint32_t name)
+{
+    uint32_t flow = queue->seqs[name].key.flow;
+    queue_put_back(queue, name);
+    if (queue->heaps[flow].n == 1 && queue->policy->flow_begins && flow < queue->n_flows)
+        queue->policy->flow_begins(queue->state, flow);
 }
 
 void queue_remove(struct queue *queue, uint32_t name)

@@ -50,6 +50,8 @@ uint32_t queue_top(const struct queue *queue);
 void queue_pass(struct queue *queue, uint32_t flow);
 void queue_pass_none(struct queue *queue);
 void queue_push(struct queue *queue, uint32_t name);
+/* The same for a sequence that was removed for a moment: its flow did not stop waiting. */
+void queue_put_back(struct queue *queue, uint32_t name);
 void queue_remove(struct queue *queue, uint32_t name);
 
 /* Returns whether flow a is currently before flow b. */

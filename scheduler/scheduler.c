@@ -154,6 +154,7 @@ static bool allocate_parts(struct sched *s)
     if (!s->waits || !s->admission || !s->pins || !s->budget)
         return false;
     s->waits->seqs = calloc(s->n_names, sizeof *s->waits->seqs);
+    batches_init(&s->admission->batches);
     budget_init(s->budget, s->config->step_target_us, s->config->adaptive_budget);
     return s->waits->seqs != NULL;
 }
@@ -331,7 +332,9 @@ struct sched_stats sched_stats(const struct sched *s)
     stats.n_pinned_blocks = s->pins->n_blocks;
     stats.n_kept = s->pins->n_kept;
     stats.n_kept_blocks = s->pins->n_kept_blocks;
-    stats.budget_ratio = s->budget->ratio;
+    stats.budget_ratio = s->budget->used;
+    stats.batch_wait = s->admission->batches.wait;
+    stats.batch_size = s->admission->batches.size;
     return stats;
 }
 

@@ -59,7 +59,7 @@ void sched_no_more(struct sched *s);
 /* Ends a whole request. Its sequences leave the plan at once and are retired when no launched step can touch them. An
  * unknown id is ignored. */
 void sched_cancel(struct sched *s, uint64_t id);
-/* Ends one choice in the same way. */
+/* Ends one choice in the same way. For the policy its answer is complete: the caller found its end. */
 void sched_cancel_seq(struct sched *s, uint32_t seq);
 
 /* Proposes draft tokens after the known tokens of a running sequence. Its next row that gives a token verifies as many

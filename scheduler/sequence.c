@@ -18,6 +18,7 @@ void sched_rank(struct sched *s, struct sequence *q)
     else
         q->key.flow = policy->flow ? policy->flow(s->flows->state, &q->key) : 0;
     q->key.rank = policy->rank ? policy->rank(s->flows->state, &q->key) : 0;
+    q->lent_rank = UINT64_MAX;
 }
 
 void sched_queue_push(struct sched *s, struct sequence *q)

@@ -294,6 +294,7 @@ void sched_cancel(struct sched *s, uint64_t id)
     struct sched_job *job = find_job(s, id);
     if (!job)
         return;
+    const struct sched_policy *policy = s->flows->policy;
     /* Followers end before their leader, so that none of them becomes a leader. The last choice frees the request. */
     uint32_t n_live = job->n_live;
     for (uint32_t i = job->n; n_live > 0; i--) {
@@ -301,6 +302,8 @@ void sched_cancel(struct sched *s, uint64_t id)
         if (q->job != job)
             continue;
         n_live--;
+        if (policy->cancelled)
+            policy->cancelled(s->flows->state, &q->key, q->n_known - q->key.n_prompt);
         sched_end(s, q);
     }
     SCHED_CHECKED(s);
@@ -308,8 +311,13 @@ void sched_cancel(struct sched *s, uint64_t id)
 
 void sched_cancel_seq(struct sched *s, uint32_t seq)
 {
-    if (seq < s->n_names && s->seqs[seq].job)
-        sched_end(s, &s->seqs[seq]);
+    const struct sched_policy *policy = s->flows->policy;
+    struct sequence *q = seq < s->n_names ? &s->seqs[seq] : NULL;
+    if (q && q->job) {
+        if (policy->finished)
+            policy->finished(s->flows->state, &q->key, q->n_known - q->key.n_prompt);
+        sched_end(s, q);
+    }
     SCHED_CHECKED(s);
 }
 

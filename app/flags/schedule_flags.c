@@ -29,6 +29,7 @@ int speculative_flag_parse(const char *text, void *target, struct quire_error *e
 }
 
 #define MAX_MS 3600000.0 /* an hour */
+#define MAX_SEQS 65536
 
 static int parse_ms(const char *text, void *target, struct quire_error *err)
 {
@@ -63,20 +64,30 @@ static int parse_classes(const char *text, double least, double max, double out[
     return QUIRE_OK;
 }
 
-static int parse_class_weights(const char *text, void *target, struct quire_error *err)
+static int parse_class_numbers(const char *text, const char *what, uint32_t max, uint32_t out[SCHED_MAX_CLASSES],
+                               struct quire_error *err)
 {
     double values[SCHED_MAX_CLASSES] = {0};
-    uint32_t *weights = target;
-    int status = parse_classes(text, 1, 1000, values, err);
+    int status = parse_classes(text, 1, max, values, err);
     for (uint32_t i = 0; status == QUIRE_OK && i < SCHED_MAX_CLASSES; i++) {
         if (values[i] != floor(values[i]))
-            return quire_fail(err, QUIRE_INVALID, "weights must be whole numbers from 1 to 1000");
-        weights[i] = (uint32_t)values[i];
+            return quire_fail(err, QUIRE_INVALID, "%s must be whole numbers from 1 to %u", what, max);
+        out[i] = (uint32_t)values[i];
     }
     return status;
 }
 
-static int parse_class_ttft(const char *text, void *target, struct quire_error *err)
+static int parse_class_weights(const char *text, void *target, struct quire_error *err)
+{
+    return parse_class_numbers(text, "weights", 1000, target, err);
+}
+
+static int parse_class_sizes(const char *text, void *target, struct quire_error *err)
+{
+    return parse_class_numbers(text, "sizes", MAX_SEQS, target, err);
+}
+
+static int parse_class_ms(const char *text, void *target, struct quire_error *err)
 {
     double values[SCHED_MAX_CLASSES] = {0};
     uint64_t *us = target;
@@ -116,7 +127,7 @@ static const char *policy_help(void)
     return text;
 }
 
-#define STEP_FLAGS_MAX 16
+#define STEP_FLAGS_MAX 20
 
 /* The order of requests and the size of a step. */
 static size_t step_flags(struct engine_options *o, struct cli_option *out)
@@ -124,7 +135,7 @@ static size_t step_flags(struct engine_options *o, struct cli_option *out)
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Scheduling:", .kind = CLI_GROUP},
-        {.names = "max-num-seqs", .kind = CLI_U32, .target = &o->max_num_seqs, .max = 65536,
+        {.names = "max-num-seqs", .kind = CLI_U32, .target = &o->max_num_seqs, .max = MAX_SEQS,
          .value = "N", .common = true, .help = "Maximum number of sequences that run at once."},
         {.names = "max-num-batched-tokens", .kind = CLI_U32, .target = &o->max_num_batched_tokens,
          .max = 1 << 20, .value = "N",
@@ -149,6 +160,13 @@ static size_t step_flags(struct engine_options *o, struct cli_option *out)
          .help = "Size of dynamic and static batches. Default: --max-num-seqs."},
         {.names = "max-wait-ms", .kind = CLI_F64, .target = &o->steps->max_wait_ms, .min = 0, .max = MAX_MS, .value = "MS",
          .help = "Maximum time that a dynamic batch waits to become full. Default 0."},
+        {.names = "class-batch-size", .kind = CLI_PARSED, .parse = parse_class_sizes, .target = o->steps->class_batch_size,
+         .value = "C=N,...", .help = "Size of dynamic and static batches with a request of a service class, such as 0=4,2=64."},
+        {.names = "class-max-wait-ms", .kind = CLI_PARSED, .parse = parse_class_ms, .target = o->steps->class_wait_us,
+         .value = "C=MS,...", .help = "Maximum time that a request of a service class waits for a dynamic batch, such as 0=5,2=200."},
+        {.names = "adaptive-batching", .kind = CLI_FLAG, .target = &o->steps->adaptive_batches,
+         .help = "Correct the limits of dynamic batches: shorter waits, down to 1/16, while the queue is longer than a "
+                 "batch; more requests, up to 4 times the size, while the engine is idle."},
         {.names = "preemption-mode", .kind = CLI_STRING, .target = &o->steps->preemption_mode, .value = "NAME",
          .help = "How preempted sequences resume when KV blocks run out: swap restores blocks that the host tier "
                  "holds; recompute computes them again; auto uses the faster of the two; never admits a sequence "
@@ -173,7 +191,7 @@ static size_t policy_flags(struct engine_options *o, struct cli_option *out)
                  "expected tokens or 1,000 cached tokens. Default: the policy's value."},
         {.names = "class-weights", .kind = CLI_PARSED, .parse = parse_class_weights, .target = p->class_weights,
          .value = "C=W,...", .help = "priority policy: shares of the service classes, such as 0=4,1=1."},
-        {.names = "class-ttft-ms", .kind = CLI_PARSED, .parse = parse_class_ttft, .target = p->class_ttft_us,
+        {.names = "class-ttft-ms", .kind = CLI_PARSED, .parse = parse_class_ms, .target = p->class_ttft_us,
          .value = "C=MS,...", .help = "edf policy: target for the first token of each class, such as 0=200,1=2000."},
         {.names = "fair-prices", .kind = CLI_PARSED, .parse = parse_prices, .target = p, .value = "P,G",
          .help = "fair policy: price of a computed prompt token and of a generated token. Default 1,2."},

@@ -5,7 +5,7 @@
 #include "app/command/cli.h"
 #include "engine/options.h"
 
-#define SCHEDULE_FLAGS_MAX 24
+#define SCHEDULE_FLAGS_MAX 28
 
 /* Writes the option rows for `options` to out[0..return value), without a terminating row.
  * options->steps is not NULL. All stay borrowed until

@@ -56,23 +56,32 @@ static json_t *differences_json(const struct replay_report *r)
     return all;
 }
 
+static void print_left_out(const struct recording *recording)
+{
+    uint64_t n = recording_left_out(recording);
+    const char *damage = recording_damage(recording);
+    if (damage)
+        printf("The recording is damaged: %s. Its last %" PRIu64 " bytes were ignored.\n", damage, n);
+    else if (n)
+        printf("The recording ends within a record: its last %" PRIu64 " bytes were ignored.\n", n);
+}
+
 /* Returns the exit status. */
-static int report(const struct replay_report *r, uint64_t n_left_out, bool json)
+static int report(const struct replay_report *r, const struct recording *recording, bool json)
 {
     const int result = r->n_compared == 0 ? 2 : r->n_different > 0;
     char text[160];
     if (json) {
-        int code = command_print_json(
-            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "requests", (json_int_t)r->n_requests,
-                      "compared", (json_int_t)r->n_compared, "cut", (json_int_t)r->n_cut, "without_answer",
-                      (json_int_t)r->n_without_answer, "choices", (json_int_t)r->n_choices, "tokens",
-                      (json_int_t)r->n_tokens, "different", (json_int_t)r->n_different, "bytes_left_out",
-                      (json_int_t)n_left_out, "draft_tokens", (json_int_t)r->n_draft_tokens, "accepted_tokens",
-                      (json_int_t)r->n_accepted_tokens, "differences", differences_json(r)));
+        int code = command_print_json(json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s?, s:I, s:I, s:o}", "requests", (json_int_t)r->n_requests,
+            "compared", (json_int_t)r->n_compared, "cut", (json_int_t)r->n_cut, "without_answer",
+            (json_int_t)r->n_without_answer, "choices", (json_int_t)r->n_choices, "tokens", (json_int_t)r->n_tokens,
+            "different", (json_int_t)r->n_different, "bytes_left_out", (json_int_t)recording_left_out(recording),
+            "damage", recording_damage(recording), "draft_tokens", (json_int_t)r->n_draft_tokens, "accepted_tokens",
+            (json_int_t)r->n_accepted_tokens, "differences", differences_json(r)));
         return code ? code : result;
     }
-    if (n_left_out)
-        printf("The recording ends within a record: its last %" PRIu64 " bytes were ignored.\n", n_left_out);
+    print_left_out(recording);
     printf("%" PRIu64 " requests: %" PRIu64 " compared (%" PRIu64 " of them up to their last recorded token), %" PRIu64
            " without an answer.\n",
            r->n_requests, r->n_compared, r->n_cut, r->n_without_answer);
@@ -144,9 +153,15 @@ static int use_grammars(struct replay *replay, const char *model_dir, struct ser
     return status;
 }
 
-static int run(const char *file, const char *model_dir, const struct guesses *guesses, bool json, int *code,
+struct options {
+    struct guesses guesses;
+    bool json, salvage;
+};
+
+static int run(const char *file, const char *model_dir, const struct options *options, int *code,
                struct quire_error *err)
 {
+    const struct guesses *guesses = &options->guesses;
     struct recording *recording;
     struct replay *replay = NULL;
     struct serving_grammars *grammars = NULL;
@@ -155,6 +170,8 @@ static int run(const char *file, const char *model_dir, const struct guesses *gu
     int status = recording_open(file, &recording, err);
     if (status != QUIRE_OK)
         return status;
+    if (options->salvage)
+        recording_salvage(recording);
     status = check_model(recording, model_dir, err);
     if (status == QUIRE_OK)
         status = replay_open(recording, &replay, err);
@@ -167,7 +184,7 @@ static int run(const char *file, const char *model_dir, const struct guesses *gu
         bench_progress_end(&progress);
     }
     if (status == QUIRE_OK)
-        *code = report(&done, recording_left_out(recording), json);
+        *code = report(&done, recording, options->json);
     replay_close(replay);
     serving_grammars_end(grammars);
     recording_close(recording);
@@ -179,16 +196,18 @@ int command_replay(int argc, char **argv)
     const char *file = NULL, *model_dir = NULL;
     struct hub_model model;
     struct quire_error err;
-    struct guesses guesses = {0};
-    bool json = false;
+    struct options options = {0};
     int code;
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Options:", .kind = CLI_GROUP},
-        {.names = "speculative-config", .kind = CLI_PARSED, .parse = parse_guesses, .target = &guesses, .value = "JSON",
+        {.names = "speculative-config", .kind = CLI_PARSED, .parse = parse_guesses, .target = &options.guesses, .value = "JSON",
          .help = "Draft tokens as quire serve does with this option, and verify them. The answers have the same "
                  "bits. Default: one token at a time, also if the recording has drafts."},
-        {.names = "json", .kind = CLI_FLAG, .target = &json, .help = "Print JSON."},
+        {.names = "salvage", .kind = CLI_FLAG, .target = &options.salvage,
+         .help = "Compare the answers of a damaged recording up to its first wrong record. Every checksum covers the "
+                 "one before it, so the records before that one are whole. Default: a damaged recording is an error."},
+        {.names = "json", .kind = CLI_FLAG, .target = &options.json, .help = "Print JSON."},
         {0},
     };
     /* clang-format on */
@@ -218,6 +237,6 @@ int command_replay(int argc, char **argv)
         return command_fail(2, "FILE or MODEL is missing; usage: quire replay FILE MODEL");
     if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    int status = run(file, model.dir, &guesses, json, &code, &err);
+    int status = run(file, model.dir, &options, &code, &err);
     return status == QUIRE_OK ? code : command_fail(1, err.text);
 }

@@ -1,5 +1,7 @@
 #include "app/watch/timeline.h"
 
+#include "app/watch/timeline_keep.h"
+
 #include "base/clock.h"
 #include "base/log.h"
 
@@ -342,8 +344,7 @@ static void on_opened(void *context, const struct engine_info *info, const struc
 
 static void begin_array(struct timeline *t)
 {
-    emit(t, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"engine\"}}",
-         ENGINE_PID);
+    emit(t, TIMELINE_BEGIN "\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"engine\"}}", ENGINE_PID);
     emit(t, ",\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":0,\"args\":{\"name\":\"requests\"}}",
          REQUESTS_PID);
     emit(t, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"steps\"}}",
@@ -351,9 +352,22 @@ static void begin_array(struct timeline *t)
     write_out(t);
 }
 
+/* A trace that cannot be kept is overwritten. */
+static void keep_last(const char *path)
+{
+    struct quire_error err;
+    bool kept;
+    if (timeline_keep(path, &kept, &err) != QUIRE_OK)
+        quire_log(QUIRE_LOG_WARN, "trace", "%s", err.text);
+    else if (kept)
+        quire_log(QUIRE_LOG_INFO, "trace", "%s: the last process did not close it; it is now %s.unfinished", path,
+                  path);
+}
+
 int timeline_open(const char *path, struct timeline **out, struct quire_error *err)
 {
     *out = NULL;
+    keep_last(path);
     struct timeline *t = calloc(1, sizeof *t);
     char *copy = strdup(path);
     if (!t || !copy) {

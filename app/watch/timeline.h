@@ -9,8 +9,8 @@
  *
  * Events are collected in a buffer of 1 MiB and written at step boundaries, with one write(2) each, at most every 100
  * ms or when 64 KiB are full. Events that do not fit are dropped, and the log reports how many; the engine never waits
- * for more than that write. Events are written as a whole, so after kill -9 only the closing bracket is missing, which
- * both viewers accept. The functions of the watch run on the engine's thread; nothing is allocated in a step.
+ * for more than that write. After kill -9 the closing bracket is missing, which both viewers accept; the next start
+ * adds it (timeline_keep.h). The functions of the watch run on the engine's thread; nothing is allocated in a step.
  */
 #ifndef QUIRE_APP_WATCH_TIMELINE_H
 #define QUIRE_APP_WATCH_TIMELINE_H
@@ -19,7 +19,7 @@
 
 struct timeline;
 
-/* Creates the file, or empties it. */
+/* Creates the file, or empties it. One that was not closed is kept under another name. */
 int timeline_open(const char *path, struct timeline **out, struct quire_error *err);
 /* Valid until timeline_close(). For one engine. */
 const struct engine_watch *timeline_watch(struct timeline *t);

@@ -13,7 +13,8 @@ size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_M
                  "file is not overwritten."},
         {.names = "trace-file", .kind = CLI_STRING, .target = &w->timeline_path, .value = "FILE",
          .help = "Write a timeline of steps and requests for ui.perfetto.dev and chrome://tracing. It contains no "
-                 "text. An existing file is overwritten."},
+                 "text. An existing file is overwritten, but one that its process did not close is closed and kept as "
+                 "FILE.unfinished."},
         {.names = "shadow-policy", .kind = CLI_STRING, .target = &w->shadow_policy, .value = "NAME",
          .help = "Plan the same traffic with a second scheduling policy, without computing tokens, and export its "
                  "TTFT and waiting times. Needs --cost-model."},

@@ -23,6 +23,8 @@ struct recording {
     size_t left_out;
     uint64_t last_plan_us;
     bool closed;     /* the CLOSE record was read */
+    bool salvages;
+    struct quire_error damage; /* no text: none was found */
     struct recording_header *header; /* owned */
     struct recording_engine *engine; /* owned; the header's, with the next two */
     uint32_t header_weights[SCHED_MAX_TENANTS];
@@ -479,7 +481,17 @@ int recording_read_at(struct recording *r, uint64_t offset, struct recording_ent
     return body_error(&b, offset, err);
 }
 
-int recording_next(struct recording *r, struct recording_entry *out, struct quire_error *err)
+void recording_salvage(struct recording *r)
+{
+    r->salvages = true;
+}
+
+const char *recording_damage(const struct recording *r)
+{
+    return r->damage.text[0] ? r->damage.text : NULL;
+}
+
+static int next_entry(struct recording *r, struct recording_entry *out, struct quire_error *err)
 {
     size_t at = r->next;
     int status = recording_read_at(r, at, out, err);
@@ -503,12 +515,28 @@ int recording_next(struct recording *r, struct recording_entry *out, struct quir
     return QUIRE_OK;
 }
 
+int recording_next(struct recording *r, struct recording_entry *out, struct quire_error *err)
+{
+    if (!r->salvages)
+        return next_entry(r, out, err);
+    int status = next_entry(r, out, &r->damage);
+    if (status == QUIRE_INVALID) {
+        r->left_out = r->n - r->next;
+        *out = (struct recording_entry){.kind = RECORDING_END, .offset = r->next};
+        return QUIRE_OK;
+    }
+    if (status != QUIRE_OK && err)
+        *err = r->damage;
+    return status;
+}
+
 void recording_rewind(struct recording *r)
 {
     r->next = r->first;
     r->last_plan_us = 0;
     r->closed = false;
     r->left_out = 0;
+    r->damage.text[0] = 0;
 }
 
 uint64_t recording_left_out(const struct recording *r)

@@ -5,9 +5,43 @@
 
 #include <stdio.h>
 
-/* Add rows here, in ascending order of tags from 1. There are no rows after the fixed part yet. */
+/* In ascending order of tags from 1. A replay without one of these values would plan other steps. */
+#define OF_CONFIG(kind_, member_, tag_, ...) \
+    {.member = #member_, \
+     .name = #member_, \
+     .kind = kind_, \
+     .tag = tag_, \
+     .flags = REQUEST_MUST, \
+     .at = offsetof(struct recording_header, config.member_), \
+     __VA_ARGS__}
+#define SIZE_OF(c) OF_CONFIG(REQUEST_U32, class_batch_size[c], 1 + (c), .range = {0})
+#define WAIT_OF(c) OF_CONFIG(REQUEST_U64, class_wait_us[c], 9 + (c), .range = {.most = REQUEST_MAX_US})
+
+static const struct request_field header_rows[] = {
+    SIZE_OF(0),
+    SIZE_OF(1),
+    SIZE_OF(2),
+    SIZE_OF(3),
+    SIZE_OF(4),
+    SIZE_OF(5),
+    SIZE_OF(6),
+    SIZE_OF(7),
+    WAIT_OF(0),
+    WAIT_OF(1),
+    WAIT_OF(2),
+    WAIT_OF(3),
+    WAIT_OF(4),
+    WAIT_OF(5),
+    WAIT_OF(6),
+    WAIT_OF(7),
+    OF_CONFIG(REQUEST_BOOL, adaptive_batches, 17, .range = {0}),
+};
+_Static_assert(SCHED_MAX_CLASSES == 8, "a row for each class");
 static const struct recording_header no_header;
-const struct request_layout record_header_sections = {.defaults = &no_header, .struct_bytes = sizeof no_header};
+const struct request_layout record_header_sections = {.rows = header_rows,
+                                                      .n_rows = sizeof header_rows / sizeof header_rows[0],
+                                                      .defaults = &no_header,
+                                                      .struct_bytes = sizeof no_header};
 
 static const struct recording_submit no_submit;
 const struct request_layout record_submit_sections = {.defaults = &no_submit, .struct_bytes = sizeof no_submit};

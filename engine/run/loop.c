@@ -21,6 +21,7 @@
 
 /* How old a tenant's counters may be: copying up to a thousand of them in every step would show. */
 #define TENANTS_EVERY_US 100000u
+#define RATIO_EVERY_US 1000000u /* lines about --adaptive-budget, and about --adaptive-batching */
 
 /* How often an idle engine looks whether the other ranks live. */
 #define LOOK_AFTER_RANKS_US 200000u
@@ -42,6 +43,9 @@ struct loop {
     uint64_t next_key;
     uint64_t last_admitted; /* the caller's id; 0: none admitted yet */
     double logged_ratio; /* last logged ratio of measured to predicted step times */
+    uint64_t ratio_due_us; /* when to log it again */
+    double logged_batch_wait, logged_batch_size; /* likewise: factors of the limits of batches */
+    uint64_t batches_due_us;
     struct sched_tenant_stats tenants[]; /* [n_tenants] as last published */
 };
 
@@ -54,7 +58,7 @@ int loop_create(struct engine *e, bool is_static, struct quire_error *err)
         return quire_fail(err, QUIRE_NO_MEMORY, "engine: out of memory");
     loop->is_static = is_static;
     loop->next_key = 1;
-    loop->logged_ratio = 1;
+    loop->logged_ratio = loop->logged_batch_wait = loop->logged_batch_size = 1;
     return QUIRE_OK;
 }
 
@@ -288,17 +292,35 @@ static void measure_kv(struct engine *e, bool unused, struct engine_stats *stats
 #undef ADD
 }
 
-/* The smoothed ratio moves a little with every step; a tenth of it is a change worth a line. */
+/* At most one line a second: the change since the last one. */
 static void log_budget(struct engine *e, double ratio)
 {
     double before = e->run->loop->logged_ratio;
-    if (ratio <= before * 1.1 && ratio * 1.1 >= before)
+    uint64_t now_us = ratio == before ? 0 : quire_now_us();
+    if (ratio == before || now_us < e->run->loop->ratio_due_us)
         return;
+    e->run->loop->ratio_due_us = now_us + RATIO_EVERY_US;
     e->run->loop->logged_ratio = ratio;
     quire_log(QUIRE_LOG_INFO, "engine",
               "steps take %.2f times what the cost model says (%.2f before): the"
               " last was allowed %u tokens",
               ratio, before, e->run->report.stats.token_budget);
+}
+
+/* The same for --adaptive-batching. */
+static void log_batches(struct engine *e, double wait, double size)
+{
+    struct loop *loop = e->run->loop;
+    bool changed = wait != loop->logged_batch_wait || size != loop->logged_batch_size;
+    uint64_t now_us = changed ? quire_now_us() : 0;
+    if (!changed || now_us < loop->batches_due_us)
+        return;
+    quire_log(QUIRE_LOG_INFO, "engine",
+              "batches: waits are %.2f times the configured ones (%.2f before), sizes at most %.2f times (%.2f before)",
+              wait, loop->logged_batch_wait, size, loop->logged_batch_size);
+    loop->batches_due_us = now_us + RATIO_EVERY_US;
+    loop->logged_batch_wait = wait;
+    loop->logged_batch_size = size;
 }
 
 static void measure(struct engine *e, struct engine_stats *stats)
@@ -318,6 +340,7 @@ static void measure(struct engine *e, struct engine_stats *stats)
     stats->policy = sched_policy_of(e->run->sched)->name;
     stats->policy_figure = sched_policy_figure(e->run->sched, &stats->policy_figure_name);
     log_budget(e, s.budget_ratio);
+    log_batches(e, s.batch_wait, s.batch_size);
     measure_kv(e, sched_idle(e->run->sched) && s.n_pins + s.n_kept == 0, stats);
 }
 

@@ -55,11 +55,34 @@ static int read_ms(const char *flag, double ms, uint64_t *us, struct quire_error
     return QUIRE_OK;
 }
 
+static bool any_class(const uint32_t *sizes, const uint64_t *waits)
+{
+    for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
+        if ((sizes && sizes[i] > 0) || (waits && waits[i] > 0))
+            return true;
+    return false;
+}
+
+/* Limits of batches that are not formed. */
+static const char *idle_batch_option(const struct step_options *s, const struct sched_config *c)
+{
+    if (any_class(NULL, s->class_wait_us) && c->batching != SCHED_DYNAMIC)
+        return "--class-max-wait-ms limits the wait for a full dynamic batch: give --batching dynamic, or leave it out";
+    if (any_class(s->class_batch_size, NULL) && c->batching == SCHED_CONTINUOUS)
+        return "--class-batch-size applies to dynamic and static batches: give --batching dynamic or static, or leave it"
+               " out";
+    if (s->adaptive_batches && c->batching != SCHED_DYNAMIC)
+        return "--adaptive-batching corrects the limits of dynamic batches: give --batching dynamic, or leave it out";
+    return NULL;
+}
+
 /* Options that do nothing, or nothing good, without another one. */
 static int check_combinations(const struct engine_options *o, const struct step_options *s,
                               const struct sched_config *c, struct quire_error *err)
 {
-    const char *wrong = NULL;
+    const char *wrong = idle_batch_option(s, c);
+    if (wrong)
+        return quire_fail(err, QUIRE_INVALID, "%s", wrong);
     if (!o->prefix_caching && c->kv.eviction != KV_EVICT_LRU)
         wrong = "--prefix-cache-eviction is for the prefix cache, which is off: leave"
                 " --no-enable-prefix-caching out";
@@ -90,6 +113,7 @@ int schedule_config(const struct engine_options *o, struct sched_config *out, st
         .max_partial_prefills = s->max_partial_prefills,
         .adaptive_budget = s->adaptive_budget,
         .max_batch_size = s->max_batch_size,
+        .adaptive_batches = s->adaptive_batches,
         .max_pinned_percent = s->max_pinned_percent ? s->max_pinned_percent : SCHED_NO_PINS,
         .cost = s->cost.n_points > 0 ? &s->cost : NULL,
     };
@@ -99,6 +123,8 @@ int schedule_config(const struct engine_options *o, struct sched_config *out, st
     if (s->max_pinned_percent > 100)
         return quire_fail(err, QUIRE_INVALID, "--max-pinned-percent: must be at most 100, got %u",
                           s->max_pinned_percent);
+    memcpy(out->class_batch_size, s->class_batch_size, sizeof out->class_batch_size);
+    memcpy(out->class_wait_us, s->class_wait_us, sizeof out->class_wait_us);
     int status = read_names(s, out, err);
     if (status == QUIRE_OK)
         status = read_ms("step-target-ms", s->step_target_ms, &out->step_target_us, err);

@@ -33,7 +33,7 @@ static uint64_t rank(void *state, const struct sched_candidate *c)
 
 const struct sched_policy sched_policy_lpm = {
     .name = "lpm",
-    .about = "longest cached prefix first; one request computes a prefix while others that share it wait",
+    .about = "longest cached prefix first",
     .ranks_by_cache = true,
     .create = create,
     .destroy = free,

@@ -1,17 +1,23 @@
-/* Shortest job first: the request with the earliest expected completion is first.
+/* Shortest job first within a tenant: the request with the earliest expected completion is first. Between tenants, the one
+ * with the least service for its weight is first, as under `fair`.
  *
  * The remaining work of a request is the expected number of tokens still to generate, plus the known tokens to compute
  * first; eight of those count as one, because prompts are computed in bulk. A thousand tokens of work count as
  * ageing_us of waiting: rank = arrival + work × ageing_us / 1000. Work is never less than 0 nor more than max_tokens +
- * n_prompt / 8, so a request is overtaken only by requests that arrive less than that work's price after it.
+ * n_prompt / 8, so a request is overtaken only by requests of its tenant that arrive less than that work's price after
+ * it.
  *
- * The length of an answer is estimated from finished requests, per tenant and octave of prompt lengths: a histogram of
- * output lengths by octaves, in which old ones fade. The first estimate is the mean of all of them. For a sequence with
- * 2^k tokens, it is the mean of those that reached this length, or, after it has exceeded that estimate, of those that
- * reached 2^(k+1). If too few were seen, the tenant's lengths for all prompts are used, then those of all tenants, then
- * max_tokens. A length from the caller has precedence until it is exceeded.
+ * The length of an answer is estimated from finished requests, per tenant and octave of prompt lengths, with the
+ * product-limit estimator of Kaplan and Meier (JASA 53, 1958) over octaves of output lengths, in which old requests
+ * fade. An answer that max_tokens or a cancel cut off is censored: it says only that its length is at least that. The
+ * first estimate is the mean of all of them. For a sequence with 2^k tokens, it is the mean of those that reached this
+ * length, or, after it has exceeded that estimate, of those that reached 2^(k+1). If too few were seen, the tenant's
+ * lengths for all prompts are used, then those of all tenants, then max_tokens. A length from the caller has precedence
+ * until it is exceeded.
  *
- * An answer cut off by max_tokens is counted as if it had ended there.
+ * A tenant decides what is learnt of it, so an estimate must not take service from others: what a request gets beyond
+ * its estimate is debited to its tenant's counter like all service, and short requests that lower the estimates of long
+ * ones bring only these before the tenant's own.
  */
 #include "scheduler/policies/policies.h"
 
@@ -26,13 +32,14 @@
 #define OUTPUT_OCTAVES 20
 /* About this many recent requests count in an estimate. */
 #define MEMORY 128
-/* Fewer samples give no estimate. */
+/* Fewer answers that got so far give no estimate. */
 #define LEAST 4
 /* Known tokens to compute that count as one generated token. */
 #define PROMPT_PER_OUTPUT 8u
 
-struct lengths {
-    double n[OUTPUT_OCTAVES], sum[OUTPUT_OCTAVES]; /* of lengths in [2^i, 2^(i+1)) */
+struct lengths { /* by octaves: of lengths in [2^i, 2^(i+1)) */
+    double n[OUTPUT_OCTAVES], sum[OUTPUT_OCTAVES]; /* of those that ended by themselves */
+    double n_cut[OUTPUT_OCTAVES];
     uint32_t expected[OUTPUT_OCTAVES]; /* mean of those of 2^i and longer, to a sixteenth; 0: unknown */
 };
 
@@ -45,6 +52,7 @@ struct sjf {
     struct lengths all;
     double n_errors, errors; /* relative errors of estimates; fading */
     struct tenant *tenants;
+    void *shares; /* state of the policy `fair`: the tenants' service */
 };
 
 static int create(const struct sched_policy_options *options, void **state, struct quire_error *err)
@@ -57,6 +65,12 @@ static int create(const struct sched_policy_options *options, void **state, stru
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }
     f->ageing_us = options->ageing_us ? options->ageing_us : DEFAULT_AGEING_US;
+    int status = sched_policy_fair.create(options, &f->shares, err);
+    if (status) {
+        free(f->tenants);
+        free(f);
+        return status;
+    }
     *state = f;
     return QUIRE_OK;
 }
@@ -64,9 +78,48 @@ static int create(const struct sched_policy_options *options, void **state, stru
 static void destroy(void *state)
 {
     struct sjf *f = state;
-    if (f)
-        free(f->tenants);
+    if (!f)
+        return;
+    sched_policy_fair.destroy(f->shares);
+    free(f->tenants);
     free(f);
+}
+
+/* ---- between tenants ---- */
+
+static uint32_t n_flows(const void *state)
+{
+    return sched_policy_fair.n_flows(((const struct sjf *)state)->shares);
+}
+
+static uint32_t flow(const void *state, const struct sched_candidate *c)
+{
+    return sched_policy_fair.flow(((const struct sjf *)state)->shares, c);
+}
+
+static const uint64_t *flow_ranks(const void *state)
+{
+    return sched_policy_fair.flow_ranks(((const struct sjf *)state)->shares);
+}
+
+static void flow_begins(void *state, uint32_t tenant)
+{
+    sched_policy_fair.flow_begins(((struct sjf *)state)->shares, tenant);
+}
+
+static void flow_admits(void *state, uint32_t tenant)
+{
+    sched_policy_fair.flow_admits(((struct sjf *)state)->shares, tenant);
+}
+
+static uint64_t flow_patience(const void *state, const struct sched_candidate *first)
+{
+    return sched_policy_fair.flow_patience(((const struct sjf *)state)->shares, first);
+}
+
+static void served(void *state, const struct sched_candidate *c, const struct sched_service *service)
+{
+    sched_policy_fair.served(((struct sjf *)state)->shares, c, service);
 }
 
 /* ---- estimates ---- */
@@ -126,21 +179,45 @@ static void publish(uint32_t *expected, double mean)
         *expected = (uint32_t)(mean + 0.5);
 }
 
-static void learn(struct lengths *l, uint32_t length)
+/* The mean of those that reach 2^i is, with the part h of them that end before 2^(i+1):
+ * h × mean of those in [2^i, 2^(i+1)) + (1 - h) × mean of those that reach 2^(i+1). Of those cut off in the octave, half
+ * count as if they had been seen to its end. Where the last ones seen were all cut off, the rest is the next octave. */
+static void estimate(struct lengths *l)
+{
+    double mean = 0, n_reached = 0;
+    for (uint32_t i = OUTPUT_OCTAVES; i-- > 0;) {
+        double n_ended = l->n[i], n_seen = n_reached + n_ended + l->n_cut[i] / 2;
+        double h = n_seen > 0 ? n_ended / n_seen : 0;
+        if (n_reached == 0)
+            mean = 1.5 * (2u << i);
+        mean = h > 0 ? h * l->sum[i] / n_ended + (1 - h) * mean : mean;
+        n_reached += n_ended + l->n_cut[i];
+        publish(&l->expected[i], n_reached >= LEAST ? mean : 0);
+    }
+}
+
+static void learn(struct lengths *l, uint32_t length, bool cut)
 {
     uint32_t at = octave(length, OUTPUT_OCTAVES - 1);
-    double n = 0, sum = 0;
-    for (uint32_t i = OUTPUT_OCTAVES; i-- > 0;) {
+    for (uint32_t i = 0; i < OUTPUT_OCTAVES; i++) {
         l->n[i] *= 1 - 1.0 / MEMORY;
         l->sum[i] *= 1 - 1.0 / MEMORY;
-        if (i == at) {
-            l->n[i] += 1;
-            l->sum[i] += length;
-        }
-        n += l->n[i];
-        sum += l->sum[i];
-        publish(&l->expected[i], n >= LEAST ? sum / n : 0);
+        l->n_cut[i] *= 1 - 1.0 / MEMORY;
     }
+    if (cut) {
+        l->n_cut[at] += 1;
+    } else {
+        l->n[at] += 1;
+        l->sum[at] += length;
+    }
+    estimate(l);
+}
+
+static void learn_all(struct sjf *f, const struct sched_candidate *c, uint32_t length, bool cut)
+{
+    learn(by_prompt(f, c), length, cut);
+    learn(&f->tenants[c->tenant].all, length, cut);
+    learn(&f->all, length, cut);
 }
 
 static void finished(void *state, const struct sched_candidate *c, uint32_t n_generated)
@@ -151,9 +228,13 @@ static void finished(void *state, const struct sched_candidate *c, uint32_t n_ge
     double expected = expect(f, c, 0), error = (expected - n_generated) / n_generated;
     f->n_errors = f->n_errors * (1 - 1.0 / MEMORY) + 1;
     f->errors = f->errors * (1 - 1.0 / MEMORY) + (error < 0 ? -error : error);
-    learn(by_prompt(f, c), n_generated);
-    learn(&f->tenants[c->tenant].all, n_generated);
-    learn(&f->all, n_generated);
+    learn_all(f, c, n_generated, n_generated >= c->max_tokens);
+}
+
+static void cancelled(void *state, const struct sched_candidate *c, uint32_t n_generated)
+{
+    if (n_generated > 0)
+        learn_all(state, c, n_generated, true);
 }
 
 static double figure(const void *state, const char **name)
@@ -165,12 +246,20 @@ static double figure(const void *state, const char **name)
 
 const struct sched_policy sched_policy_sjf = {
     .name = "sjf",
-    .about = "shortest expected completion first, estimated from finished requests",
+    .about = "shortest expected completion first, estimated from finished requests; between tenants as fair",
     .ranks_running = true,
     .ranks_by_cache = true,
     .create = create,
     .destroy = destroy,
     .rank = rank,
+    .n_flows = n_flows,
+    .flow = flow,
+    .flow_ranks = flow_ranks,
+    .flow_begins = flow_begins,
+    .flow_admits = flow_admits,
+    .flow_patience = flow_patience,
+    .served = served,
     .finished = finished,
+    .cancelled = cancelled,
     .figure = figure,
 };

@@ -4,6 +4,7 @@
 #define QUIRE_SCHEDULER_STATE_ADMISSION_H
 
 #include "memory/kv_cache.h"
+#include "scheduler/state/batches.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@ struct sched_admission {
     uint32_t rerank_cursor; /* names, round-robin */
     bool no_more; /* nothing follows: incomplete static batches start */
     uint32_t batch_left; /* sequences that may still join the running batch */
+    struct sched_batches batches;
 };
 
 #endif

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 /* Waiting sequences that one plan sets aside because another one computes their prefix. */
-#define SCHED_MAX_ASIDE 64
+#define SCHED_MAX_ASIDE 256
 /* Flows that one plan skips because their first sequence finds no blocks; each costs a lookup. */
 #define SCHED_MAX_PASSED 4
 /* Prompt tokens of a step whose decodes alone exceed its time target. */

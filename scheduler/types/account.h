@@ -35,7 +35,8 @@ struct sched_account {
 /* base/stats/rows.h has the members: rows of SCHED. */
 struct sched_stats {
     STATS_ROWS(STATS_SCHED_MEMBER)
-    double budget_ratio; /* with adaptive_budget: measured to predicted step times, smoothed; else 1 */
+    double budget_ratio; /* with adaptive_budget: measured to predicted step times, the ratio in effect; else 1 */
+    double batch_wait, batch_size; /* with adaptive_batches: factors of the configured limits; else 1 */
 };
 
 struct sched_tenant_stats {

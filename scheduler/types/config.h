@@ -51,6 +51,10 @@ struct sched_config {
     enum sched_batching batching;
     uint32_t max_batch_size; /* of dynamic and static batches; 0: max_num_seqs */
     uint64_t max_wait_us; /* of dynamic batches */
+    /* the same for batches with a request of a class, and for the wait of such requests; 0: as above */
+    uint32_t class_batch_size[SCHED_MAX_CLASSES];
+    uint64_t class_wait_us[SCHED_MAX_CLASSES];
+    bool adaptive_batches; /* correct sizes and waits by queue and idle time (state/batches.h) */
     enum sched_preemption preemption;
     uint32_t max_pinned_percent; /* percentage of a group's blocks; 0: 50, and no pins for cached answers */
 #define SCHED_NO_PINS UINT32_MAX /* of max_pinned_percent: no pins at all */

@@ -101,6 +101,9 @@ static void options_that_make_no_sense(void **state)
     REFUSED("give --batching dynamic", o.steps->max_wait_ms = 5);
     REFUSED("--max-wait-ms: must be between", o.steps->batching = "dynamic", o.steps->max_wait_ms = 1e9);
     REFUSED("--max-num-seqs instead", o.steps->max_batch_size = 4);
+    REFUSED("--class-batch-size applies to", o.steps->class_batch_size[7] = 4);
+    REFUSED("--class-max-wait-ms limits", o.steps->batching = "static", o.steps->class_wait_us[7] = 4);
+    REFUSED("--adaptive-batching corrects", o.steps->batching = "static", o.steps->adaptive_batches = true);
     REFUSED("give --swap-space", o.steps->preemption_mode = "swap");
     REFUSED("which is off", o.prefix_caching = false, o.steps->prefix_cache_eviction = "reuse");
     REFUSED("which is off", o.prefix_caching = false, o.swap_space = 1 << 20);
@@ -123,6 +126,9 @@ static void options_that_do(void **state)
     o.steps->batching = "dynamic";
     o.steps->max_batch_size = 3;
     o.steps->max_wait_ms = 0.25;
+    o.steps->class_batch_size[2] = 9;
+    o.steps->class_wait_us[3] = 700;
+    o.steps->adaptive_batches = true;
     o.steps->preemption_mode = "recompute";
     o.steps->prefix_cache_eviction = "reuse";
     o.steps->long_prefill_token_threshold = 40;
@@ -137,6 +143,9 @@ static void options_that_do(void **state)
     assert_int_equal(c.batching, SCHED_DYNAMIC);
     assert_int_equal(c.max_batch_size, 3);
     assert_int_equal(c.max_wait_us, 250);
+    assert_int_equal(c.class_batch_size[2], 9);
+    assert_int_equal(c.class_wait_us[3], 700);
+    assert_true(c.adaptive_batches);
     assert_int_equal(c.preemption, SCHED_PREEMPT_RECOMPUTE);
     assert_int_equal(c.kv.eviction, KV_EVICT_REUSE);
     assert_true(c.kv.prefix_caching);

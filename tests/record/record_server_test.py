@@ -89,9 +89,9 @@ def quire(*arguments):
     return subprocess.run([QUIRE, *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
-def replay(path):
-    got = quire("replay", path, MODEL, "--json")
-    assert got.returncode in (0, 1), got.stderr
+def replay(path, *more):
+    got = quire("replay", path, MODEL, "--json", *more)
+    assert got.returncode in (0, 1, 2), got.stderr
     return got.returncode, json.loads(got.stdout) if got.stdout else None, got.stderr
 
 
@@ -174,6 +174,14 @@ def check_fit(path, recording, spec):
     assert quire("bench", "steps", "--recording", MODEL + "/config.json").returncode == 1
 
 
+def check_salvage(damaged, offset, n_bytes):
+    """The records before the damage are compared, and equal."""
+    code, done, says = replay(damaged, "--salvage")
+    assert code == (0 if done["compared"] else 2), (code, done, says)
+    assert f"byte {offset}" in done["damage"] and done["bytes_left_out"] == n_bytes - offset, done
+    return done["tokens"]
+
+
 def check_damage(directory, path, recording):
     data = bytearray(path.read_bytes())
     damaged = directory / "damaged.rec"
@@ -183,10 +191,14 @@ def check_damage(directory, path, recording):
         data[offset + 20] ^= 4
         code, _, says = replay(damaged)
         assert code == 1 and f"byte {offset}" in says, says
+        check_salvage(damaged, offset, len(data))
     if not BRIEF:
         damaged.write_bytes(data[:recording.offsets[-1] + 15])
         code, done, _ = replay(damaged)
-        assert code == 0 and done["bytes_left_out"] == 15
+        assert code == 0 and done["bytes_left_out"] == 15 and done["damage"] is None
+        data[recording.offsets[-2] + 20] ^= 4
+        damaged.write_bytes(data)
+        assert check_salvage(damaged, recording.offsets[-2], len(data)) > 0
     assert quire("replay", MODEL + "/config.json", MODEL).returncode == 1
     assert quire("replay", path).returncode == 2
 
@@ -267,6 +279,31 @@ def check_without_requests(directory):
     path.unlink()
 
 
+def check_kept_trace(trace):
+    """The next start closes the trace of a killed process."""
+    n_events = trace.read_text().count('"ph"')
+    server = Server("--trace-file", trace)
+    assert server.end(signal.SIGTERM) == 0, server.log
+    events = json.loads(trace.with_name(trace.name + ".unfinished").read_text())
+    assert n_events - 1 <= len(events) <= n_events, (n_events, len(events))
+    assert len(json.loads(trace.read_text())) >= 3 and ".unfinished" in server.log
+    trace.with_name(trace.name + ".unfinished").unlink()
+
+
+def check_budget_log(directory):
+    """Step times vary by more than a tenth; the log has a line about it at most once a second."""
+    cost = directory / "cost.json"
+    cost.write_text(json.dumps({"points": [[1, 800], [256, 20000]]}))
+    server = Server("--cost-model", cost, "--step-target-ms", 5, "--adaptive-budget")
+    began = time.monotonic()
+    for round in range(3):
+        for thread in serve_many(server, 0, 12):
+            thread.join()
+    seconds = time.monotonic() - began
+    assert server.end(signal.SIGTERM) == 0, server.log
+    assert 1 <= server.log.count("steps take") <= seconds + 2, (seconds, server.log)
+
+
 def main():
     directory = pathlib.Path(tempfile.mkdtemp())
     endings = (True, False)
@@ -293,8 +330,11 @@ def main():
         spec = check_again(record, recording)
         check_fit(record, recording, spec)
         check_trace(trace, recording, closed, spec)
+    if not closed:
+        check_kept_trace(trace)
     check_damage(directory, record, recording)
     check_without_requests(directory)
+    check_budget_log(directory)
     again = quire("serve", MODEL, *OPTIONS, "--record", record)
     assert again.returncode == 1 and "never overwritten" in again.stderr
     for path in directory.iterdir():

@@ -147,6 +147,9 @@ static void other_shapes_again(void **state)
     shapes[2].steps->batching = "dynamic";
     shapes[2].steps->max_batch_size = 3;
     shapes[2].steps->max_wait_ms = 2;
+    shapes[2].steps->class_batch_size[0] = 2;
+    shapes[2].steps->class_wait_us[0] = 1500;
+    shapes[2].steps->adaptive_batches = true;
     shapes[3].steps->preemption_mode = "never";
     shapes[3].steps->cost = (struct sched_cost){.n_points = 1, .points = {{1, 150}}, .row_us = 3};
     shapes[3].steps->step_target_ms = 1;

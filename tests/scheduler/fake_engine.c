@@ -286,7 +286,7 @@ static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan
         bool first = is_decode(e, a), second = is_decode(e, b);
         if (!first && second)
             return fail(e, "row %u decodes after a chunk", i);
-        if (first == second && fake_has_order(e) && !fake_ranks_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
+        if (first == second && fake_has_order(e) && !fake_may_be_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
             return fail(e, "row %u is out of the policy's order", i);
     }
     return true;
@@ -316,6 +316,7 @@ static bool check_background(struct fake_engine *e, const struct sched_plan *pla
 
 static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
 {
+    fake_see_prefixes(e, plan);
     if (!check_row_order(e, plan) || !check_background(e, plan))
         return false;
     uint32_t row = 0;
@@ -331,8 +332,8 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
         for (uint32_t j = 0; j < FAKE_MAX_NAMES && fake_has_order(e); j++) {
             const struct fake_seq *o = &e->seqs[j];
             if (o->used && !o->over && !o->running && o->choice == 0 && o->last_step < plan->step &&
-                !(o->last_step && o->last_step + 1 == plan->step) && o != d && fake_ranks_before(e, o, d) &&
-                i + 1 == plan->n_admitted)
+                !(o->last_step && o->last_step + 1 == plan->step) && o != d && !o->may_wait &&
+                fake_ranks_before(e, o, d) && i + 1 == plan->n_admitted)
                 return fail(e, "sequence %u was admitted before sequence %u", plan->admitted[i], j);
         }
     }
@@ -344,7 +345,8 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
         d->n_drafts = 0;
         fake_see_preempted(e, plan->preempted[i]);
         for (uint32_t j = 0; j < plan->n_rows; j++)
-            if (fake_has_order(e) && fake_ranks_before(e, d, &e->seqs[plan->rows[j].seq]))
+            if (fake_has_order(e) && fake_ranks_before(e, d, &e->seqs[plan->rows[j].seq]) &&
+                !fake_may_be_before(e, &e->seqs[plan->rows[j].seq], d))
                 return fail(e, "sequence %u was preempted for one that ranks after it", plan->preempted[i]);
         if (d->request.background)
             continue;
@@ -363,7 +365,12 @@ static bool waits_for_batch(const struct fake_engine *e, const struct sched_plan
     for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
         n_queued += e->seqs[i].used && !e->seqs[i].over && (e->seqs[i].admitted || e->seqs[i].choice == 0);
     const struct sched_config *c = &e->config;
-    uint32_t most = c->max_batch_size && c->max_batch_size < c->max_num_seqs ? c->max_batch_size : c->max_num_seqs;
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++) {
+        uint32_t size = c->class_batch_size[i] ? c->class_batch_size[i] : c->max_batch_size;
+        size = size && size < c->max_num_seqs ? size : c->max_num_seqs;
+        most = size > most ? size : most;
+    }
     if (e->no_more || c->batching == SCHED_CONTINUOUS)
         return false;
     return c->batching == SCHED_DYNAMIC ? plan->wake_us > e->now_us : n_queued < most;

@@ -60,6 +60,9 @@ struct fake_seq {
     uint32_t n_overtaken; /* by first admissions of later ones */
     bool reached[FAKE_MAX_LEN + 8];    /* positions that were in a row */
     uint32_t n_preempted, n_recomputed;
+    bool may_wait;  /* another sequence computes the beginning of its prompt in this plan */
+    bool lent;      /* since its admission, others may have waited for its prompt: the best of their ranks */
+    __int128 lent_rank;
     uint64_t preempted_us, preempted_at_us;
 };
 

@@ -55,6 +55,56 @@ bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a, co
     return x != y ? x < y : a->order < b->order;
 }
 
+bool fake_may_be_before(const struct fake_engine *e, const struct fake_seq *a, const struct fake_seq *b)
+{
+    bool computes = a->request.n_prompt == a->n_committed || a->n_preempted > 0;
+    if (fake_ranks_before(e, a, b))
+        return true;
+    if (!a->lent || !computes || a->request.background != b->request.background)
+        return false;
+    __int128 x = a->lent_rank, y = rank_of(e, b);
+    return x != y ? x < y : a->order < b->order;
+}
+
+static bool share_a_block(const struct fake_engine *e, const struct fake_seq *a, const struct fake_seq *b)
+{
+    uint32_t bt = e->config.kv.block_tokens;
+    return a->request.tenant == b->request.tenant && a->n_committed >= bt && b->request.n_prompt >= bt &&
+           memcmp(a->tokens, b->tokens, bt * sizeof a->tokens[0]) == 0;
+}
+
+static void see_prefix(struct fake_engine *e, struct fake_seq *r)
+{
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
+        struct fake_seq *o = &e->seqs[i];
+        bool may_hit = !o->request.no_prefix_hits && (!o->request.prompt_logprobs || o->n_preempted > 0);
+        if (o == r || !o->used || o->over || o->running || !may_hit || !share_a_block(e, o, r))
+            continue;
+        o->may_wait = true;
+        if (!r->lent || rank_of(e, o) < r->lent_rank)
+            r->lent_rank = rank_of(e, o);
+        r->lent = true;
+    }
+}
+
+void fake_see_prefixes(struct fake_engine *e, const struct sched_plan *plan)
+{
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
+        e->seqs[i].may_wait = false;
+    for (uint32_t i = 0; i < plan->n_admitted; i++)
+        e->seqs[plan->admitted[i]].lent = false;
+    if (!e->config.kv.prefix_caching || !fake_has_order(e))
+        return;
+    for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++) {
+        struct fake_seq *r = &e->seqs[i];
+        bool runs = r->used && !r->over && r->running;
+        for (uint32_t j = 0; j < plan->n_admitted; j++)
+            runs |= plan->admitted[j] == i;
+        if (runs && (r->request.n_prompt == r->n_committed || r->n_preempted > 0))
+            see_prefix(e, r);
+    }
+}
+
 /* ---- pins ---- */
 
 /* Returns whether the prompt of d, or its generated tokens, begin with the pinned prefix. */

@@ -9,6 +9,10 @@ bool fake_fail(struct fake_engine *e, const char *format, ...) __attribute__((fo
 bool fake_has_order(const struct fake_engine *e);
 /* Returns whether a is before b. */
 bool fake_ranks_before(const struct fake_engine *e, const struct fake_seq *a, const struct fake_seq *b);
+/* The same, if a has the rank of one that may wait for its prompt. */
+bool fake_may_be_before(const struct fake_engine *e, const struct fake_seq *a, const struct fake_seq *b);
+/* Notes who may wait for whose prompt in this plan, before its admissions are checked. */
+void fake_see_prefixes(struct fake_engine *e, const struct sched_plan *plan);
 /* The sequence is in plan->admitted; its row begins at `first`. */
 bool fake_see_admitted(struct fake_engine *e, uint32_t name, uint32_t first);
 void fake_see_preempted(struct fake_engine *e, uint32_t name);

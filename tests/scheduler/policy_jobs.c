@@ -15,10 +15,30 @@ struct job_run job_run_of(const char *policy)
     return run;
 }
 
+/* Jobs that will be cancelled and have not ended. */
+static uint32_t doomed[MAX_JOBS], n_doomed;
+
+static void cancel_jobs(struct sched *s, struct job *jobs, uint64_t now_us)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_doomed; i++) {
+        struct job *job = &jobs[doomed[i]];
+        if (job->end_us > 0)
+            continue;
+        if (job->cancel_us > now_us) {
+            doomed[n++] = doomed[i];
+            continue;
+        }
+        job->cancelled = true;
+        sched_cancel(s, job->request.id);
+    }
+    n_doomed = n;
+}
+
 bool job_waits(const struct job *jobs, uint32_t i, uint32_t admitted)
 {
     const struct job *j = &jobs[i];
-    return j->request.id > 0 && !j->refused && (j->place == 0 || j->place > jobs[admitted].place);
+    return j->request.id > 0 && !j->refused && !j->cancelled && (j->place == 0 || j->place > jobs[admitted].place);
 }
 
 /* The job of a sequence, by name. */
@@ -86,11 +106,16 @@ void run_jobs(struct job_run *run, struct job *jobs, uint32_t n)
     struct sched *s = open_sched(&run->config);
     uint64_t now_us = 1;
     uint32_t next = 0, n_admitted = 0, name;
+    n_doomed = 0;
     assert_true(n <= MAX_JOBS && run->config.max_num_seqs <= 64);
     while (next < n || !sched_idle(s)) {
         const struct sched_plan *plan;
-        for (; next < n && jobs[next].request.arrival_us <= now_us; next++)
+        for (; next < n && jobs[next].request.arrival_us <= now_us; next++) {
             submit_job(s, &jobs[next], next + 1);
+            if (jobs[next].cancel_us > 0)
+                doomed[n_doomed++] = next;
+        }
+        cancel_jobs(s, jobs, now_us);
         assert_int_equal(sched_plan(s, now_us, &plan, NULL), QUIRE_OK);
         note_plan(run, plan, jobs, n, now_us, &n_admitted);
         if (plan->n_rows > 0) {
@@ -104,6 +129,6 @@ void run_jobs(struct job_run *run, struct job *jobs, uint32_t n)
             ;
     }
     for (uint32_t i = 0; i < n; i++)
-        assert_true(jobs[i].refused ? jobs[i].place == 0 : jobs[i].end_us > 0);
+        assert_true(jobs[i].refused ? jobs[i].place == 0 : jobs[i].cancelled || jobs[i].end_us > 0);
     close_sched(s);
 }

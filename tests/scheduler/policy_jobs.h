@@ -1,5 +1,5 @@
-/* Jobs on a virtual clock, for the tests of single policies: each arrives at its time, is rejected or runs to its
- * length, and its course is recorded.
+/* Jobs on a virtual clock, for the tests of single policies: each arrives at its time, is rejected, cancelled or runs to
+ * its length, and its course is recorded.
  *
  * A step takes step_us, plus token_us for each token. Prompts share nothing.
  */
@@ -13,10 +13,11 @@
 
 struct job {
     struct sched_request request; /* id, prompt and hashes are filled in */
-    uint32_t length;              /* tokens until its stop; at most max_tokens */
-    bool refused;
+    uint32_t length; /* tokens until its stop; at most max_tokens */
+    uint64_t cancel_us; /* cancelled at this time, if it has not ended; 0: never */
+    bool refused, cancelled;
     uint64_t admitted_us, first_us, end_us; /* 0 = never */
-    uint32_t place;               /* its number in the order of admission, from 1; 0: never admitted */
+    uint32_t place; /* its number in the order of admission, from 1; 0: never admitted */
 };
 
 struct job_run {

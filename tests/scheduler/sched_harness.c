@@ -61,6 +61,20 @@ struct sched_request request_of(uint64_t id, uint32_t base, uint32_t n, uint32_t
                                   .hashes = hashes};
 }
 
+struct sched_request request_sharing(uint64_t id, uint32_t family, uint32_t n_shared, uint32_t n)
+{
+    static uint32_t tokens[200];
+    static struct key256 hashes[50];
+    struct kv_chain_root root = {.block_tokens = 4};
+    for (uint32_t i = 0; i < n; i++)
+        tokens[i] = i < n_shared ? family * 1000 + i : 100000 + (uint32_t)id * 1000 + i;
+    struct key256 first = kv_chain_first(&root);
+    for (uint32_t i = 0; i < n / 4; i++)
+        hashes[i] = kv_chain_next(&root.secret, i ? &hashes[i - 1] : &first, tokens + 4 * (size_t)i, 4);
+    return (struct sched_request){
+        .id = id, .prompt = tokens, .n_prompt = n, .max_tokens = 1, .n = 1, .chain_first = first, .hashes = hashes};
+}
+
 uint32_t submit(struct sched *s, struct sched_request request)
 {
     struct quire_error err = {.text = ""};

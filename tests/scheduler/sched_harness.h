@@ -23,6 +23,8 @@ void close_sched(struct sched *s);
 
 /* A prompt of n tokens base, base + 1, … with its hashes (blocks of 4, the zero secret). */
 struct sched_request request_of(uint64_t id, uint32_t base, uint32_t n, uint32_t max_tokens);
+/* The first n_shared tokens are common to the family; the rest belongs to the request alone. One token is generated. */
+struct sched_request request_sharing(uint64_t id, uint32_t family, uint32_t n_shared, uint32_t n);
 uint32_t submit(struct sched *s, struct sched_request request);
 
 const struct sched_plan *plan(struct sched *s);

@@ -91,6 +91,11 @@ static void random_shape(struct fake_random *random, struct sched_config *c)
     c->batching = fake_chance(random, 70) ? SCHED_CONTINUOUS : (enum sched_batching)(1 + fake_below(random, 2));
     c->max_batch_size = fake_below(random, c->max_num_seqs + 3);
     c->max_wait_us = fake_below(random, 20000);
+    for (uint32_t i = 0; i < SCHED_MAX_CLASSES && fake_chance(random, 60); i++) {
+        c->class_batch_size[i] = fake_below(random, c->max_num_seqs + 3);
+        c->class_wait_us[i] = fake_below(random, 20000);
+    }
+    c->adaptive_batches = fake_chance(random, 40);
     c->preemption = (enum sched_preemption)fake_below(random, 4);
     c->max_pinned_percent = fake_chance(random, 40) ? 10 + fake_below(random, 91) : 0;
 }

@@ -410,10 +410,12 @@ static void test_outputs(void **state)
     (void)state;
     struct sched_config c = small_config();
     struct sched *s = open_sched(&c);
-    struct sched_request scored = request_of(1, 0, 6, 2), pooled = request_of(2, 100, 20, 0);
+    struct sched_request scored = request_of(1, 0, 6, 2);
     scored.prompt_logprobs = true;
+    uint32_t a = submit(s, scored);
+    struct sched_request pooled = request_of(2, 100, 20, 0);
     pooled.vector = true;
-    uint32_t a = submit(s, scored), b = submit(s, pooled);
+    uint32_t b = submit(s, pooled);
     const struct sched_plan *p = plan(s);
     assert_row(p, 0, a, 0, 6, true);
     assert_true(p->rows[0].outputs.scores && !p->rows[0].outputs.vector);

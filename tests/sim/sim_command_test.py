@@ -384,6 +384,16 @@ class Sim(unittest.TestCase):
             f.write(bytes([byte[0] ^ 1]))
         self.assertIn("recording", sim("--trace", path, "--trace-format", "recording", code=2))
 
+    def test_one_prefix_is_computed_once(self):
+        for extra in (["--step-target-ms", 15], ["--long-prefill-token-threshold", 512]):
+            for run in sim_json("--trace-format", "synthetic", "--duration", 3, *extra, "--tenants",
+                                "light:rate=2:input=200..600:output=20,ctx:rate=20:prefix=30000:input=30100:output=2",
+                                "--sweep", "policy=fcfs,priority,sjf,lpm,edf,fair"):
+                tenants = run["per_tenant"]
+                unique = 30000 + 100 * tenants["ctx"]["requests"] + tenants["light"]["total_input_tokens"]
+                computed = run["total_input_tokens"] * (1 - run["prefix_hit_rate_tokens"]) + run["recomputed_tokens"]
+                self.assertLessEqual(computed, 1.05 * unique, (extra, run["policy"]))
+
     def test_help(self):
         text = sim("--help", "all")
         for word in ("--trace-format", "--sweep", "--scheduling-policy", "examples:", "--num-kv-blocks"):

@@ -549,6 +549,53 @@ static void rates_are_read_as_vllm_prints_them(void **state)
     assert_int_equal(counts.n_tokens, 4 + 2 + 1 + 1);
 }
 
+/* Two sessions of three turns, whose clients wait. By hand, blocks of 16: a turn of 32 + 4 tokens, then one of 48 with 32
+ * cached, then one of 64 with 48 cached: 4 tokens of the answer before, 12 of its own. */
+static void a_turn_comes_after_the_answer(void **state)
+{
+    (void)state;
+    struct sim_request requests[6];
+    for (uint32_t i = 0; i < 6; i++)
+        requests[i] = (struct sim_request){.arrival_s = i < 3 ? 0 : 1,
+                                           .n_prompt = 32 + 16 * (i % 3),
+                                           .n_output = 4,
+                                           .previous = i % 3 ? i : 0,
+                                           .next = i % 3 < 2 ? i + 2 : 0,
+                                           .gap_s = i == 1 ? 5 : 0.001};
+    const struct sim_workload t = workload_of(requests, 6, 1);
+    const struct sim_setup s = setup_of(2048);
+    struct sim_result r = run(&s, &t);
+    for (size_t i = 0; i < 6; i++) {
+        double prefill = i % 3 == 0 ? 1031 : 1015;
+        check_times(&r, i, prefill, prefill + 3000);
+        assert_int_equal(r.records[i].n_cached, i % 3 == 0 ? 0 : 16 + 16 * (i % 3));
+        if (i % 3 > 0)
+            assert_true(fabs(r.records[i].arrival_us - r.records[i - 1].last_us - 1e6 * requests[i].gap_s) < 1e-6);
+    }
+    sim_result_free(&r);
+}
+
+/* The client of a rejected turn gives up; a batch that is not full starts when no client will send more. */
+static void sessions_end_with_a_rejection(void **state)
+{
+    (void)state;
+    struct sim_request requests[12];
+    for (uint32_t i = 0; i < 12; i++)
+        requests[i] = (struct sim_request){.n_prompt = 32 + 16 * (i % 3),
+                                           .n_output = 4,
+                                           .previous = i % 3 ? i : 0,
+                                           .next = i % 3 < 2 ? i + 2 : 0,
+                                           .gap_s = 0.001 * (i / 3 + 1)};
+    const struct sim_workload t = workload_of(requests, 12, 1);
+    struct sim_setup s = setup_of(2048);
+    sched.max_queued_requests = 3;
+    sched.batching = SCHED_STATIC;
+    struct sim_result r = run(&s, &t);
+    for (size_t i = 0; i < 12; i++)
+        assert_int_equal(r.records[i].fate, i < 9 ? SIM_DONE : SIM_REFUSED);
+    sim_result_free(&r);
+}
+
 int run_sim_run_tests(void)
 {
     const struct CMUnitTest tests[] = {
@@ -561,6 +608,8 @@ int run_sim_run_tests(void)
         cmocka_unit_test(what_is_preempted_ends_and_runs_repeat),
         cmocka_unit_test(answers_stop_before_max_tokens),
         cmocka_unit_test(equal_prefixes_are_hit),
+        cmocka_unit_test(a_turn_comes_after_the_answer),
+        cmocka_unit_test(sessions_end_with_a_rejection),
         cmocka_unit_test(impossible_pools_are_refused),
         cmocka_unit_test(groups_are_apart),
         cmocka_unit_test(a_draft_costs_its_place_in_the_step),

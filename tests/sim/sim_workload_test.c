@@ -258,6 +258,9 @@ static void what_is_wrong_is_named(void **state)
         {{.format = "synthetic", .tenants = "a:rate=-1"}, "rate=-1"},
         {{.format = "synthetic", .tenants = "a:color=1"}, "\"color\""},
         {{.format = "synthetic", .tenants = "a:input=1..x"}, "--tenants: input"},
+        {{.format = "synthetic", .tenants = "a:turns=0"}, "turns=0"},
+        {{.format = "synthetic", .tenants = "a:turns=10..1001"}, "turns=10..1001"},
+        {{.format = "synthetic", .tenants = "a:turns=10~1"}, "turns=10~1"},
         {{.format = "synthetic", .duration_s = 5}, "--duration needs"},
         {{.format = "synthetic", .request_rate = 1, .max_model_len = 10}, "--max-model-len"},
     };
@@ -269,6 +272,109 @@ static void what_is_wrong_is_named(void **state)
             fail_msg("\"%s\" does not say %s", err.text, cases[i].says);
         sim_workload_close(&t);
     }
+}
+
+/* ---- sessions ---- */
+
+static struct sim_workload open_sessions(const char *tenant, uint32_t num_requests)
+{
+    struct sim_workload_options o = synthetic;
+    struct sim_workload t;
+    o.tenants = tenant;
+    o.num_requests = num_requests;
+    open_trace(&o, &t);
+    return t;
+}
+
+/* 131 prompt tokens for each token of an answer, in every session. */
+static void sessions_have_the_ratio(void **state)
+{
+    (void)state;
+    struct sim_workload t = open_sessions("a:rate=1:turns=5..60:input=2000:output=100~0.7", 20000);
+    uint32_t n_sessions = 0, shortest = UINT32_MAX, longest = 0;
+    for (size_t i = 0; i < t.n;) {
+        double input = 0, output = 0;
+        size_t first = i;
+        assert_int_equal(t.requests[i].previous, 0);
+        do {
+            const struct sim_request *r = &t.requests[i];
+            input += r->n_prompt;
+            output += r->n_output;
+            if (i > first) {
+                assert_int_equal(r->previous, i);
+                assert_true(r->n_prompt > r[-1].n_prompt + r[-1].n_output);
+            }
+            i++;
+        } while (t.requests[i - 1].next == i + 1);
+        if (i == t.n)
+            break; /* cut at num_requests */
+        uint32_t n_turns = (uint32_t)(i - first);
+        shortest = n_turns < shortest ? n_turns : shortest;
+        longest = n_turns > longest ? n_turns : longest;
+        assert_true(fabs(input / output / 131 - 1) < 0.02);
+        n_sessions++;
+    }
+    assert_int_equal(t.n, 20000);
+    assert_true(n_sessions > 400);
+    assert_in_range(shortest, 5, 8);
+    assert_in_range(longest, 56, 60);
+    sim_workload_close(&t);
+}
+
+static void sessions_return_as_clients_do(void **state)
+{
+    (void)state;
+    enum { N = 100000 };
+    struct sim_workload t = open_sessions("a:rate=1:turns=100:input=200:output=20", N);
+    double n = 0, in_1_s = 0, in_10_s = 0, longest = 0;
+    for (size_t i = 0; i < t.n; i++) {
+        double gap = t.requests[i].gap_s;
+        if (t.requests[i].previous == 0)
+            continue;
+        n++;
+        in_1_s += gap < 1;
+        in_10_s += gap < 10;
+        longest = gap > longest ? gap : longest;
+    }
+    assert_true(fabs(in_1_s / n - 0.865) < 6 * sqrt(0.865 * 0.135 / N));
+    assert_true(fabs(in_10_s / n - 0.951) < 6 * sqrt(0.951 * 0.049 / N));
+    assert_true(longest > 290 && longest <= 300);
+    sim_workload_close(&t);
+}
+
+static void a_turn_begins_with_the_turn_before(void **state)
+{
+    (void)state;
+    struct sim_workload t = open_sessions("a:rate=1:turns=4:input=300:output=10:prefix=50", 12);
+    for (size_t i = 1; i < t.n; i++) {
+        uint32_t before = t.requests[i - 1].n_prompt, answer = t.requests[i - 1].n_output, *ids = prompt_of(&t, i);
+        size_t same = n_shared(&t, i - 1, i);
+        assert_int_equal(same, t.requests[i].previous ? before : 50);
+        for (uint32_t k = 0; t.requests[i].previous && k < answer; k++)
+            assert_int_equal(ids[before + k], sim_workload_token((uint32_t)i - 1, k));
+        free(ids);
+    }
+    sim_workload_close(&t);
+}
+
+/* A session ends before a turn that is too long; those after it are left out, too. */
+static void long_sessions_are_cut(void **state)
+{
+    (void)state;
+    struct sim_workload_options o = synthetic;
+    struct sim_workload t;
+    o.tenants = "a:rate=1:turns=20:input=300:output=10";
+    o.num_requests = 200;
+    o.max_model_len = 1500;
+    open_trace(&o, &t);
+    assert_int_equal(t.n + t.n_left_out, 200);
+    assert_in_range(t.n, 60, 140);
+    for (size_t i = 0; i < t.n; i++) {
+        assert_true(t.requests[i].n_prompt + t.requests[i].n_output <= 1500);
+        if (t.requests[i].next)
+            assert_int_equal(t.requests[t.requests[i].next - 1].previous, i + 1);
+    }
+    sim_workload_close(&t);
 }
 
 int run_sim_workload_tests(void)
@@ -283,6 +389,10 @@ int run_sim_workload_tests(void)
         cmocka_unit_test(tenants_of_a_file_have_their_weights),
         cmocka_unit_test(a_file_without_tenants_is_dealt_out),
         cmocka_unit_test(what_is_wrong_is_named),
+        cmocka_unit_test(sessions_have_the_ratio),
+        cmocka_unit_test(sessions_return_as_clients_do),
+        cmocka_unit_test(a_turn_begins_with_the_turn_before),
+        cmocka_unit_test(long_sessions_are_cut),
     };
     return cmocka_run_group_tests_name("sim workload", tests, NULL, NULL);
 }

@@ -71,6 +71,14 @@ static void times(void **state)
     assert_int_equal(good("--sched-ageing-ms", "2.5").steps->policy_options.ageing_us, 2500);
     assert_true(good("--step-target-ms", "12.5").steps->step_target_ms == 12.5);
     assert_true(good("--max-wait-ms", "7").steps->max_wait_ms == 7);
+    const struct step_options *sizes = good("--class-batch-size", "0=4,2=64").steps;
+    assert_true(sizes->class_batch_size[0] == 4 && sizes->class_batch_size[1] == 0 && sizes->class_batch_size[2] == 64);
+    assert_int_equal(good("--class-max-wait-ms", "1=2.5").steps->class_wait_us[1], 2500);
+    bad("--class-batch-size", "0=4.5");
+    bad("--class-batch-size", "8=4");
+    bad("--class-batch-size", "0=0");
+    bad("--class-batch-size", "0=65537");
+    bad("--class-max-wait-ms", "0=-1");
     bad("--sched-ageing-ms", "nan");
     bad("--sched-ageing-ms", "-1");
     bad("--sched-ageing-ms", "5s");

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "speculation/length.h"
 #include "tools/bench/lib/random.h"
+#include "tools/sim/arrivals.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -53,9 +54,10 @@ struct run {
     struct lengths *lengths;      /* NULL: not adaptive */
     struct length_item *items;    /* [as many] */
 
-    size_t next;                /* next request to arrive */
+    struct sim_arrivals arrivals;
+    size_t next;                /* one by one: the next request */
     uint64_t n_over;
-    bool said_no_more;
+    bool said_no_more;          /* since the last submission */
     double now_us, device_free_us;
     struct sim_stage_clock stages;
     double end_us[MAX_FLIGHTS]; /* of the steps in flight, by slot */
@@ -198,9 +200,10 @@ static int open_run(struct run *r)
     for (size_t i = 0; i < r->workload->n; i++)
         r->out->records[i].arrival_us = EPOCH_US + r->workload->requests[i].arrival_s * 1e6;
     r->now_us = r->device_free_us = r->out->records[0].arrival_us;
+    status = sim_arrivals_begin(r->workload, r->out->records, &r->arrivals, r->err);
     sim_stages_begin(&r->stages, &r->setup->stages, &r->setup->cost);
     decision_log_begin(&r->log);
-    return QUIRE_OK;
+    return status;
 }
 
 static void close_run(struct run *r)
@@ -217,6 +220,7 @@ static void close_run(struct run *r)
     free(r->fresh);
     free(r->items);
     lengths_destroy(r->lengths);
+    sim_arrivals_end(&r->arrivals);
 }
 
 /* ---- arrivals ---- */
@@ -240,11 +244,24 @@ static int remember(struct run *r, uint32_t seq, size_t request)
     return QUIRE_OK;
 }
 
+/* A session ends with a request that is refused: its later turns are never sent, and count as refused. */
 static void end_record(struct run *r, size_t request, enum sim_fate fate)
 {
     r->out->records[request].fate = fate;
     r->out->records[request].last_us = r->now_us;
     r->n_over++;
+    if (r->setup->one_by_one)
+        return;
+    if (fate != SIM_REFUSED) {
+        sim_arrivals_answered(&r->arrivals, (uint32_t)request, r->now_us);
+        return;
+    }
+    while (r->workload->requests[request].next > 0) {
+        request = r->workload->requests[request].next - 1;
+        r->out->records[request].fate = SIM_REFUSED;
+        r->out->records[request].arrival_us = r->out->records[request].last_us = r->now_us;
+        r->n_over++;
+    }
 }
 
 static int submit(struct run *r, size_t i)
@@ -253,6 +270,7 @@ static int submit(struct run *r, size_t i)
     const struct key256 *parent = &r->chains[q->domain];
     uint32_t block = r->block_tokens, asked = tokens_asked(r->setup, q), seq;
     uint64_t retry_us = 0, arrival_us = (uint64_t)r->out->records[i].arrival_us;
+    r->said_no_more = false;
     sim_workload_prompt(r->workload, i, r->prompt);
     for (uint32_t b = 0; r->prefix_caching && b < q->n_prompt / block; b++) {
         r->hashes[b] = kv_chain_next(&r->secret, parent, r->prompt + (size_t)b * block, block);
@@ -287,18 +305,22 @@ static int submit(struct run *r, size_t i)
 /* Submits every request that has arrived; with one_by_one, the next request when none is left. */
 static int take_arrivals(struct run *r)
 {
-    const struct sim_record *records = r->out->records;
+    struct sim_due due;
     int status = QUIRE_OK;
+    bool more = r->next < r->workload->n;
     if (r->setup->one_by_one) {
-        if (r->next < r->workload->n && r->next == r->n_over) {
-            r->now_us = r->device_free_us = records[r->next].arrival_us;
+        if (more && r->next == r->n_over) {
+            r->now_us = r->device_free_us = r->out->records[r->next].arrival_us;
             status = submit(r, r->next++);
         }
+        more = r->next < r->workload->n;
     } else {
-        while (status == QUIRE_OK && r->next < r->workload->n && records[r->next].arrival_us <= r->now_us)
-            status = submit(r, r->next++);
+        while ((more = sim_arrivals_peek(&r->arrivals, &due)) && due.us <= r->now_us && status == QUIRE_OK) {
+            sim_arrivals_take(&r->arrivals);
+            status = submit(r, due.request);
+        }
     }
-    if (r->next == r->workload->n && !r->said_no_more) {
+    if (!more && !r->said_no_more) {
         sched_no_more(r->sched);
         r->said_no_more = true;
     }
@@ -433,12 +455,6 @@ static int on_launch(void *context, const struct sched_step *step, struct quire_
 
 /* ---- drafts ---- */
 
-/* Different for any two positions of any two requests, so that generated tokens are never hit. */
-static uint32_t token_of(uint32_t request, uint32_t at)
-{
-    return (request * 0x9e3779b1u + at * 0x85ebca6bu) & 0x7fffffffu;
-}
-
 /* Number of drafts proposed for a request that has `at` tokens, */
 static uint32_t n_guessed(const struct run *r, uint32_t request, uint32_t at)
 {
@@ -462,7 +478,7 @@ static uint32_t propose(struct run *r, uint32_t seq, uint32_t n)
     uint32_t drafts[SCHED_MAX_DRAFT], request = r->lives[seq].request, at = r->out->records[request].n_generated;
     uint32_t right = n > 0 ? n_right(r, request, at) : 0;
     for (uint32_t k = 0; k < n; k++)
-        drafts[k] = token_of(request, at + k) ^ (k >= right);
+        drafts[k] = sim_workload_token(request, at + k) ^ (k >= right);
     return n > 0 ? sched_propose(r->sched, seq, drafts, n) : 0;
 }
 
@@ -622,7 +638,7 @@ static uint32_t on_take(void *context, const struct sched_step *step, struct sch
         if (n_accepted > 0 && record->n_generated + n_accepted >= n_output)
             n_accepted = n_output > record->n_generated ? n_output - record->n_generated - 1 : 0;
         for (uint32_t k = 0; k <= n_accepted; k++)
-            tokens[k] = token_of(request, record->n_generated + k);
+            tokens[k] = sim_workload_token(request, record->n_generated + k);
         results[n] = sched_result_of(row, tokens);
         results[n].n_accepted = n_accepted;
         results[n++].finished = record->n_generated + n_accepted + 1 >= n_output;
@@ -682,11 +698,10 @@ static const struct sched_driver_calls steps = {.planned = on_planned,
 static int wait(struct run *r, const struct sched_plan *plan, bool *done)
 {
     double until = plan->wake_us > 0 ? (double)plan->wake_us : 0;
-    if (r->next < r->workload->n && !r->setup->one_by_one) {
-        double arrival = r->out->records[r->next].arrival_us;
-        until = until > 0 && until < arrival ? until : arrival;
-    }
-    *done = r->next == r->workload->n && r->n_over == r->workload->n;
+    struct sim_due due;
+    if (!r->setup->one_by_one && sim_arrivals_peek(&r->arrivals, &due))
+        until = until > 0 && until < due.us ? until : due.us;
+    *done = r->n_over == r->workload->n;
     if (*done || (r->setup->one_by_one && r->next == r->n_over))
         return QUIRE_OK;
     if (until == 0)

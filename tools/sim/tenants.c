@@ -3,6 +3,7 @@
 #include "base/encoding/number.h"
 #include "tools/bench/lib/draw.h"
 #include "tools/bench/lib/random.h"
+#include "tools/sim/sessions.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -73,6 +74,14 @@ static int set_number(const char *key, const char *value, double min, double max
                       whole ? "whole " : "", min, max);
 }
 
+static int parse_turns(const char *text, struct sim_lengths *out, struct quire_error *err)
+{
+    if (parse_lengths(text, out) && out->sigma == 0 && out->high <= SIM_MAX_TURNS)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID, "--tenants: turns=%.40s: must be a number from 1 to %u, or a range: 10..50",
+                      text, SIM_MAX_TURNS);
+}
+
 static int set_key(struct sim_tenant *t, const char *key, const char *value, struct quire_error *err)
 {
     double number = 0;
@@ -81,6 +90,8 @@ static int set_key(struct sim_tenant *t, const char *key, const char *value, str
         return sim_lengths_parse(value, "--tenants: input", &t->input, err);
     if (strcmp(key, "output") == 0)
         return sim_lengths_parse(value, "--tenants: output", &t->output, err);
+    if (strcmp(key, "turns") == 0)
+        return parse_turns(value, &t->turns, err);
     if (strcmp(key, "rate") == 0)
         return set_number(key, value, 1e-9, 1e9, false, &t->rate, err);
     if (strcmp(key, "deadline") == 0)
@@ -99,8 +110,8 @@ static int set_key(struct sim_tenant *t, const char *key, const char *value, str
         t->priority = (int32_t)number;
     } else {
         status = quire_fail(err, QUIRE_INVALID,
-                            "--tenants: \"%.40s\": must be weight, rate, input, output, prefix, class, priority or "
-                            "deadline",
+                            "--tenants: \"%.40s\": must be weight, rate, input, output, prefix, turns, class, "
+                            "priority or deadline",
                             key);
     }
     return status;

@@ -4,8 +4,9 @@
  *             100..900   uniform
  *             512~0.8    lognormal: median 512, standard deviation of the logarithm 0.8
  *   tenants   NAME:KEY=VALUE:...,NAME:...   keys: weight (1..1000), rate (requests per second; for a trace from a file, its
- *             share of the requests), input and output (lengths), prefix (common first tokens of all its prompts), class
- *             (0..7), priority, deadline (milliseconds to the first token)
+ *             share of the requests), input and output (lengths), prefix (common first tokens of all its prompts), turns
+ *             (its arrivals are sessions with this many requests: tools/sim/sessions.h), class (0..7), priority, deadline
+ *             (milliseconds to the first token)
  *
  * No global state; any thread.
  */
@@ -31,6 +32,7 @@ struct sim_tenant {
     uint32_t weight;
     double rate; /* < 0: not said */
     struct sim_lengths input, output;
+    struct sim_lengths turns; /* low 0: no sessions */
     uint32_t prefix, class_index;
     int32_t priority;
     double deadline_ms; /* 0 = none */

@@ -3,6 +3,7 @@
 #include "base/encoding/number.h"
 #include "tools/bench/lib/draw.h"
 #include "tools/bench/lib/random.h"
+#include "tools/sim/sessions.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -146,11 +147,13 @@ static int check_tenants(const struct sim_workload *t, const struct sim_tenant *
             return quire_fail(err, QUIRE_INVALID,
                               "--tenants: %s has no request in the file; the first tenant in the file is %s", who->name,
                               t->file.tenants[1]); /* [0] has requests without a name */
-        if (!same_lengths(&who->input, &usual->input) || !same_lengths(&who->output, &usual->output) || who->prefix > 0)
-            return quire_fail(err, QUIRE_INVALID,
-                              "--tenants: %s: input, output and prefix need --trace-format synthetic, because a file "
-                              "has its own lengths",
-                              who->name);
+        if (!same_lengths(&who->input, &usual->input) || !same_lengths(&who->output, &usual->output) ||
+            who->prefix > 0 || who->turns.low > 0)
+            return quire_fail(
+                err, QUIRE_INVALID,
+                "--tenants: %s: input, output, prefix and turns need --trace-format synthetic, because a file "
+                "has its own lengths",
+                who->name);
     }
     return QUIRE_OK;
 }
@@ -220,26 +223,71 @@ static void step_source(struct source *s, const struct sim_workload_options *o, 
         s->next_s += bench_draw_gamma(&s->gaps, o->burstiness) / (o->burstiness * rate * factor);
 }
 
-static struct sim_request draw_request(const struct sim_workload *t, uint32_t tenant, struct source *s)
+static struct sim_request draw_request(const struct sim_workload *t, uint32_t tenant, const struct source *s,
+                                       uint64_t *state)
 {
     const struct sim_tenant *who = &t->tenants[tenant];
-    uint64_t state = bench_stream(s->stream, STREAM_LENGTHS, s->n++);
     struct sim_request r = {.arrival_s = s->next_s,
                             .tenant = tenant,
                             .class_index = who->class_index,
                             .priority = who->priority,
                             .deadline_ms = who->deadline_ms};
     if (t->file.n_rows > 0) {
-        const struct bench_workload_row *row = &t->file.rows[bench_random(&state) % t->file.n_rows];
+        const struct bench_workload_row *row = &t->file.rows[bench_random(state) % t->file.n_rows];
         r.n_prompt = row->n_input;
         r.n_output = row->n_output;
     } else {
-        r.n_prompt = sim_lengths_draw(&who->input, &state);
-        r.n_output = sim_lengths_draw(&who->output, &state);
+        r.n_prompt = sim_lengths_draw(&who->input, state);
+        r.n_output = sim_lengths_draw(&who->output, state);
     }
     if (who->prefix >= r.n_prompt)
         r.n_prompt = who->prefix + 1;
     return r;
+}
+
+/* Draws the next request of the source, or all turns of its next session. Returns their number, at most SIM_MAX_TURNS. */
+static uint32_t draw_turns(const struct sim_workload *t, uint32_t tenant, struct source *s, struct sim_request *turns)
+{
+    const struct sim_lengths *length = &t->tenants[tenant].turns;
+    uint64_t state = bench_stream(s->stream, STREAM_LENGTHS, s->n++);
+    uint32_t n = length->low > 0 ? sim_lengths_draw(length, &state) : 1;
+    for (uint32_t k = 0; k < n; k++) {
+        turns[k] = draw_request(t, tenant, s, &state);
+        turns[k].gap_s = k > 0 ? sim_session_gap(&state) : 0;
+    }
+    if (n > 1)
+        sim_session_grow(turns, n, &state);
+    return n;
+}
+
+/* Adds a session; it ends before a turn that is too long. */
+static void take_turns(struct sim_workload *t, const struct sim_workload_options *o, struct sim_request *turns,
+                       uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        size_t before = t->n;
+        turns[k].arrival_s /= o->rate_scale;
+        turns[k].previous = k > 0 ? (uint32_t)t->n : 0;
+        take(t, o, &turns[k]);
+        if (t->n == before) {
+            t->n_left_out += n - 1 - k;
+            return;
+        }
+        if (k > 0)
+            t->requests[t->n - 2].next = (uint32_t)t->n;
+    }
+}
+
+static int reserve_turns(struct sim_workload *t, size_t *capacity, struct quire_error *err)
+{
+    if (*capacity - t->n >= SIM_MAX_TURNS)
+        return QUIRE_OK;
+    *capacity = 2 * *capacity + SIM_MAX_TURNS;
+    struct sim_request *grown = realloc(t->requests, *capacity * sizeof *grown);
+    if (!grown)
+        return out_of_memory(err);
+    t->requests = grown;
+    return QUIRE_OK;
 }
 
 static int draw_all(struct sim_workload *t, const struct sim_workload_options *o, size_t most, struct source *sources,
@@ -254,8 +302,9 @@ static int draw_all(struct sim_workload *t, const struct sim_workload_options *o
         sources[i] = (struct source){.gaps = stream, .stream = bench_random(&stream)};
         step_source(&sources[i], o, t->tenants[i].rate, from);
     }
+    struct sim_request turns[SIM_MAX_TURNS];
     size_t capacity = 0;
-    for (size_t made = 0; made < most; made++) {
+    for (size_t made = 0; made < most && status == QUIRE_OK;) {
         uint32_t first = 0;
         for (uint32_t i = 1; i < t->n_tenants; i++)
             if (sources[i].next_s < sources[first].next_s)
@@ -263,20 +312,17 @@ static int draw_all(struct sim_workload *t, const struct sim_workload_options *o
         struct source *s = &sources[first];
         if (o->duration_s > 0 && s->next_s > o->duration_s)
             break;
-        if (t->n == capacity) {
-            capacity = capacity ? 2 * capacity : 1024;
-            struct sim_request *grown = realloc(t->requests, capacity * sizeof *grown);
-            if (!grown)
-                return out_of_memory(err);
-            t->requests = grown;
-        }
-        struct sim_request r = draw_request(t, first, s);
+        status = reserve_turns(t, &capacity, err);
+        if (status != QUIRE_OK)
+            break;
+        uint32_t n = draw_turns(t, first, s, turns);
         double past = o->duration_s > 0 ? s->next_s / o->duration_s : (double)made / (double)most;
         step_source(s, o, t->tenants[first].rate, from + (to - from) * past);
-        r.arrival_s /= o->rate_scale;
-        take(t, o, &r);
+        n = n < most - made ? n : (uint32_t)(most - made);
+        take_turns(t, o, turns, n);
+        made += n;
     }
-    return QUIRE_OK;
+    return status;
 }
 
 static int make_synthetic(struct sim_workload *t, const struct sim_workload_options *o, const struct sim_tenant *usual,
@@ -384,12 +430,32 @@ static void fill(uint64_t number, uint32_t *out, size_t n)
         out[i] = ((i & 1 ? high : low) + (uint32_t)i * 0x9e3779b1u) & 0x7fffffffu;
 }
 
+uint32_t sim_workload_token(uint32_t i, uint32_t at)
+{
+    return (i * 0x9e3779b1u + at * 0x85ebca6bu) & 0x7fffffffu;
+}
+
+/* The prompt of a later turn goes on from the prompt and the answer before it. */
+static void write_turn(const struct sim_workload *workload, size_t i, uint32_t *out)
+{
+    const struct sim_request *r = &workload->requests[i], *before = &workload->requests[r->previous - 1];
+    uint32_t at = before->n_prompt;
+    sim_workload_prompt(workload, r->previous - 1, out);
+    for (uint32_t k = 0; k < before->n_output && at < r->n_prompt; k++)
+        out[at++] = sim_workload_token(r->previous - 1, k);
+    fill(bench_stream(workload->seed, STREAM_OWN, i), out + at, r->n_prompt - at);
+}
+
 void sim_workload_prompt(const struct sim_workload *workload, size_t i, uint32_t *out)
 {
     const struct sim_request *r = &workload->requests[i];
     uint32_t at = 0;
     if (workload->read_prompt) {
         workload->read_prompt(workload->context, i, out);
+        return;
+    }
+    if (r->previous > 0) {
+        write_turn(workload, i, out);
         return;
     }
     for (uint32_t h = 0; h < r->n_hashes && at < r->n_prompt; h++) {

@@ -7,7 +7,7 @@
  *              belong to the request alone
  *   azure      CSV with times
  *   synthetic  no file: arrivals and lengths are drawn from separate streams per tenant, so that a tenant's requests do
- *              not depend on other tenants
+ *              not depend on other tenants; tenants with turns have sessions
  *
  * No global state; any thread may read an open workload.
  */
@@ -39,7 +39,7 @@ struct sim_workload_options {
 };
 
 struct sim_request {
-    double arrival_s; /* never falls */
+    double arrival_s; /* never falls; of a later turn: that of the first */
     uint32_t n_prompt, n_output;
     uint32_t tenant, class_index;
     int32_t priority;
@@ -49,6 +49,10 @@ struct sim_request {
     uint32_t domain; /* requests of the same domain share prefixes; below n_domains */
     uint32_t max_tokens; /* max_tokens of the request; 0 = n_output */
     bool background;
+    /* Turns of a session (tools/sim/sessions.h), adjacent: the turn before and after it, plus one; 0: none. Those with a
+     * turn before them arrive gap_s after its end, and their prompt begins with its prompt and answer. */
+    uint32_t previous, next;
+    double gap_s;
     const struct sim_guess *guesses; /* [n_output]: drafts proposed at this number of tokens; NULL: unknown */
 };
 struct sim_guess {
@@ -77,5 +81,7 @@ void sim_workload_close(struct sim_workload *workload);
 
 /* Writes prompt i as ids, out[n_prompt]. */
 void sim_workload_prompt(const struct sim_workload *workload, size_t i, uint32_t *out);
+/* Token `at` of the answer of request i: different for any two positions of any two requests. */
+uint32_t sim_workload_token(uint32_t i, uint32_t at);
 
 #endif
