@@ -4,7 +4,9 @@
 #include "server/gateway/complete/complete.h"
 #include "server/gateway/door.h"
 #include "server/gateway/gateway_internal.h"
+#include "server/gateway/pass.h"
 #include "server/gateway/probe.h"
+#include "server/gateway/relay/shared.h"
 #include "server/http/local_listener.h"
 
 #include <stdlib.h>
@@ -48,9 +50,15 @@ static void on_inside(void *context, int fd)
     http_server_adopt(g->inside, fd);
 }
 
+static const char *engine_of(void *context, size_t number)
+{
+    const struct gateway *g = context;
+    return pass_socket(g, g->pool, number);
+}
+
 static int open_service(struct gateway *g, struct quire_error *err)
 {
-    struct complete_options o = {.remote = g->remote, .ledger = g->options.ledger};
+    struct complete_options o = {.remote = g->remote, .ledger = g->options.ledger, .engine = engine_of, .context = g};
     int status = http_server_open_private(g->base, g->options.limits, &gateway_handler, g, &g->inside, err);
     if (status == QUIRE_OK)
         status = local_listener_open(g->base, on_inside, g, &g->inside_listener, err);
@@ -71,6 +79,8 @@ static int open_parts(struct gateway *g, const struct gateway_config *config, st
     int status = pool_open(config, NULL, &g->pool, err);
     if (status == QUIRE_OK)
         status = remote_open(g->base, &g->remote, err);
+    if (status == QUIRE_OK)
+        status = shared_open(g->base, &g->shared, err);
     if (status == QUIRE_OK)
         status = http_server_open(g->base, o->host, o->port, BACKLOG, o->limits, &gateway_handler, g, &g->http, err);
     if (status == QUIRE_OK)
@@ -117,6 +127,7 @@ void gateway_close(struct gateway *g)
     relay_bury(g);
     if (g->pool)
         probes_end(g);
+    shared_close(g->shared);
     remote_close(g->remote);
     pool_release(g->pool);
     if (g->tick)

@@ -13,6 +13,7 @@
 struct attempt;
 struct complete;
 struct relay;
+struct shared;
 
 struct gateway {
     struct event_base *base;
@@ -22,6 +23,7 @@ struct gateway {
     struct local_listener *inside_listener;
     struct complete *complete;
     struct remote *remote;
+    struct shared *shared; /* calls for several requests */
     struct pool *pool; /* of the current configuration */
     struct retry_budget retries;
     TAILQ_HEAD(relay_list, relay) relays;

@@ -125,13 +125,12 @@ static void on_end(void *context, enum remote_end end, const char *why)
 
 /* ---- the call ------------------------------------------------------------------------------- */
 
-/* The socket of the engine with this number; NULL: there are not so many. */
-static const char *socket_of(const struct pass *p, size_t number)
+const char *pass_socket(const struct gateway *g, const struct pool *pool, size_t number)
 {
-    const struct gateway_private *engines = &p->g->options.engines;
-    for (size_t i = 0; i < p->pool->config->n_models && engines->socket; i++)
-        for (size_t k = 0; k < p->pool->config->models[i].n_targets; k++) {
-            const struct gateway_model *m = &p->pool->config->models[i];
+    const struct gateway_private *engines = &g->options.engines;
+    for (size_t i = 0; i < pool->config->n_models && engines->socket; i++)
+        for (size_t k = 0; k < pool->config->models[i].n_targets; k++) {
+            const struct gateway_model *m = &pool->config->models[i];
             if (m->targets[k].kind != GATEWAY_TARGET_URL && number-- == 0)
                 return engines->socket(engines->context, m, &m->targets[k]);
         }
@@ -143,7 +142,7 @@ static bool begin_call(struct pass *p)
     static const char *const names[] = {"Authorization", "x-api-key", "if-none-match"};
     static const struct remote_events events = {on_head, on_body, on_end};
     char url[2048], *lines[MAX_LINES];
-    const char *socket = socket_of(p, p->at), *method = http_method(p->x);
+    const char *socket = pass_socket(p->g, p->pool, p->at), *method = http_method(p->x);
     size_t n = 0;
     if (!socket)
         return false;

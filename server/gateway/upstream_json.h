@@ -2,7 +2,7 @@
  *
  * Requests to Quire are strict JSON (text/quire_json.h). Upstream servers also write what Python's json module reads: a
  * NUL or half of a surrogate pair in a string, NaN, or a repeated key, of which the last counts; and some cut a character
- * in two. Such a text is written anew first, with U+FFFD for what is no character. One thread for each document.
+ * in two. Such a text is first rewritten, with U+FFFD for invalid characters. One thread for each document.
  */
 #ifndef QUIRE_GATEWAY_UPSTREAM_JSON_H
 #define QUIRE_GATEWAY_UPSTREAM_JSON_H

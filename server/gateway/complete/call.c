@@ -177,7 +177,7 @@ static void on_stream_bytes(struct call *k, const char *bytes, size_t n)
         fail(k, &e);
         return;
     }
-    if (!k->has_written && bytes[0] == ':') { /* the gateway's sign that the model is at work */
+    if (!k->has_written && bytes[0] == ':') { /* the relay's ping */
         begin_stream(k);
         http_stream_write(k->x, ": ping\n\n", 8);
     }
@@ -299,7 +299,7 @@ static void put_line(struct buffer *o, size_t at[], size_t *n, const char *name,
     buffer_append(o, value, strlen(value) + 1);
 }
 
-/* The client's key pays, and its trace goes on. */
+/* Passes on the client's key and trace. */
 static bool begin_remote(struct call *k, struct quire_error *err)
 {
     static const struct remote_events events = {on_head, on_body, on_end};

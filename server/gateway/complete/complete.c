@@ -1,11 +1,11 @@
 #include "server/gateway/complete/complete.h"
 
 #include "base/clock.h"
+#include "server/gateway/complete/cache_routes.h"
 #include "server/gateway/complete/call.h"
 #include "server/gateway/complete/completion.h"
 #include "server/http/http.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -68,7 +68,7 @@ void complete_close(struct complete *c)
 
 /* ---- questions ------------------------------------------------------------------------------ */
 
-/* What the answer would have cost again is saved. */
+/* Counts the cost of a new answer as saved. */
 static void hit(struct complete *c, struct http_exchange *x, struct ledger_account *account,
                 const struct cached_completion *a, uint64_t begun_us)
 {
@@ -129,58 +129,9 @@ static void start_stream(struct complete *c, struct http_exchange *x, struct led
         refuse(x, &q, &e);
 }
 
-/* ---- the cache ------------------------------------------------------------------------------ */
-
-static void put_number(struct buffer *o, const char *name, uint64_t value)
-{
-    json_out_raw(o, ",\"");
-    json_out_raw(o, name);
-    json_out_raw(o, "\":");
-    json_out_u64(o, value);
-}
-
-static void start_stats(struct complete *c, struct http_exchange *x, struct ledger_account *account, bool may_clear)
-{
-    const struct answer_cache_stats s = answer_cache_stats(c->answers, quire_now_ms());
-    const uint64_t n = c->n_hits + c->n_misses;
-    struct buffer o = {0};
-    char rate[40];
-    (void)account, (void)may_clear;
-    snprintf(rate, sizeof rate, ",\"hit_rate\":%.6g}", n ? (double)c->n_hits / (double)n : 0.0);
-    json_out_raw(&o, "{\"object\":\"cache.stats\"");
-    put_number(&o, "total_entries", s.n_entries);
-    put_number(&o, "valid_entries", s.n_entries - s.n_expired);
-    put_number(&o, "expired_entries", s.n_expired);
-    put_number(&o, "bytes", s.n_bytes);
-    put_number(&o, "evictions", s.n_evicted);
-    put_number(&o, "hits", c->n_hits);
-    put_number(&o, "misses", c->n_misses);
-    put_number(&o, "engine_hits", c->n_engine_hits);
-    json_out_raw(&o, rate);
-    http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
-    buffer_free(&o);
-}
-
 uint64_t complete_clear(struct complete *c)
 {
     return answer_cache_clear(c->answers);
-}
-
-static void start_clear(struct complete *c, struct http_exchange *x, struct ledger_account *account, bool may_clear)
-{
-    struct api_error e;
-    char text[80];
-    (void)account;
-    if (!may_clear) {
-        api_fail(&e, 403, NULL, "permission_denied",
-                 "this needs the key of an admin; without keys it is answered on the loopback address only, and to no "
-                 "web page");
-        api_error_reply(x, &e);
-        return;
-    }
-    const int n = snprintf(text, sizeof text, "{\"cleared\":true,\"removed\":%llu}",
-                           (unsigned long long)complete_clear(c));
-    http_reply(x, 200, "application/json", text, (size_t)n);
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------- */
@@ -188,8 +139,8 @@ static void start_clear(struct complete *c, struct http_exchange *x, struct ledg
 static const struct service_route routes[] = {
     {"/complete", "POST", start_complete},
     {"/stream", "GET", start_stream},
-    {"/cache/stats", "GET", start_stats},
-    {"/cache/clear", "POST", start_clear},
+    {"/cache/stats", "GET", cache_stats},
+    {"/cache/clear", "POST", cache_clear},
 };
 
 static const struct service_route *route_of(const char *path)

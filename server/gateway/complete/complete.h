@@ -20,6 +20,9 @@ struct remote;
 struct complete_options {
     struct remote *remote; /* outlives the service */
     struct ledger *ledger; /* outlives the service */
+    /* The abstract Unix socket of the engine with this number; NULL: there are not so many, or it is unavailable. */
+    const char *(*engine)(void *context, size_t number);
+    void *context;
     const char *socket; /* the name of an abstract Unix socket of the gateway; outlives the service */
 };
 

@@ -13,13 +13,13 @@
 
 struct sentences { /* zeroed: empty */
     struct buffer text;
-    size_t begin, looked; /* of the next sentence; there is no end before `looked` */
+    size_t begin, looked; /* the start of the next sentence; its end is not before `looked` */
 };
 
 /* QUIRE_NO_MEMORY. Invalidates what sentences_next() returned. */
 int sentences_add(struct sentences *s, const char *text, size_t n);
 /* The next whole sentence, borrowed until the next call. is_end: no piece follows, so the rest is one too. Returns false if
- * there is none. */
+ * no sentence is whole. */
 bool sentences_next(struct sentences *s, bool is_end, const char **text, size_t *n);
 void sentences_free(struct sentences *s);
 

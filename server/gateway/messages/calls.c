@@ -10,7 +10,7 @@ static bool is_blank(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
-/* Follows the nesting, to find the end of the arguments before the server says so. */
+/* Follows the nesting, because servers do not report the end of a call. */
 static void scan(struct translate_call *c, const char *text, size_t n)
 {
     for (size_t i = 0; i < n && !c->is_complete; i++) {

@@ -7,7 +7,7 @@
 struct translate_call {
     uint64_t index;       /* as the server numbers them; UINT64_MAX: it does not */
     struct buffer id, name, arguments; /* arguments: those that are not sent yet */
-    uint32_t depth;       /* of the arguments so far: open braces and brackets */
+    uint32_t depth;       /* open braces and brackets of the arguments */
     bool is_object;       /* they begin with a brace */
     bool in_string, after_backslash;
     bool has_begun;       /* a character that is not blank was read */

@@ -1,4 +1,4 @@
-/* What the files of this folder share: members of JSON objects, and the parts of a Messages reply. Private to it. */
+/* Members of JSON objects, and the parts of a Messages reply. Private to this folder. */
 #ifndef QUIRE_GATEWAY_MESSAGES_PARTS_H
 #define QUIRE_GATEWAY_MESSAGES_PARTS_H
 
@@ -55,7 +55,7 @@ struct part_usage {
     uint64_t input, cached_input, output;
 };
 void part_read_usage(struct quire_value usage, struct part_usage *out);
-/* "usage":{…}. cost: a number; NULL: none. */
+/* "usage":{…}. cost: a number, or NULL. */
 void part_put_usage(struct buffer *o, const struct part_usage *usage, const char *cost);
 /* "stop_reason":"…","stop_sequence":… ; stop: a string as written, or empty. */
 void part_put_stop(struct buffer *o, const char *reason, struct quire_value stop);
@@ -73,7 +73,7 @@ void part_put_malformed(struct buffer *text, const char *name, size_t n_name, co
 
 /* Reads an error object of the upstream server into e: 502 with its words. Returns false. */
 bool part_fail(struct api_error *e, struct quire_value error);
-/* Empty if the upstream server reports none. */
+/* The error object of a reply; empty without an error. */
 struct quire_value part_error_of(struct quire_value root);
 
 /* ---- private to requests --------------------------------------------------------------------- */

@@ -29,7 +29,7 @@ struct turns {
     struct api_error *e;
     size_t message; /* index of the current one */
     bool has_message; /* one is written: a comma is needed */
-    bool has_images; /* of the current message, also in results of tools */
+    bool has_images; /* the current message has an image, also in a result of a tool */
     char path[96];
 };
 

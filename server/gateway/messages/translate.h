@@ -1,8 +1,8 @@
 /* Anthropic's Messages for upstream servers that speak OpenAI's API only: the body of a request becomes one of
  * /v1/chat/completions; the reply, whole or as a stream, becomes one of Messages.
  *
- * Clients receive the shapes of docs/reference/http-api.md, section 17. What an upstream server has no field for is
- * rejected if it would change the answer, and reported if it is left out. Pure: no I/O, no clock. One thread for each
+ * Clients receive the shapes of docs/reference/http-api.md, section 17. A field that chat
+ * completions lack is rejected if it would change the answer, and reported if it is left out. Pure: no I/O, no clock. One thread for each
  * request. Output is appended to buffers of the caller, whose `failed` the caller checks.
  */
 #ifndef QUIRE_GATEWAY_TRANSLATE_H
@@ -40,7 +40,7 @@ bool translate_reply(struct buffer *o, const char *text, size_t n, const char *m
 /* ---- a stream ------------------------------------------------------------------------------- */
 
 #define TRANSLATE_MAX_CALLS 128
-#define TRANSLATE_MAX_HELD_BYTES (4u << 20) /* of calls that are not complete, together */
+#define TRANSLATE_MAX_HELD_BYTES (4u << 20) /* all incomplete calls together */
 
 struct translate_call;
 
@@ -64,7 +64,7 @@ void translate_stream_begin(struct translate_stream *t, const char *id, const ch
  * much: the caller sends translate_stream_error() and ends the reply. */
 bool translate_stream_event(struct translate_stream *t, const char *data, size_t n, struct buffer *o,
                             struct api_error *e);
-/* The upstream's stream has ended. is_done: by [DONE]. cost: a number for usage.cost; NULL: none. Appends the last events;
+/* The upstream's stream has ended. is_done: by [DONE]. cost: a number for usage.cost, or NULL. Appends the last events;
  * returns false if the stream was cut: no [DONE], and no choice had finished. */
 bool translate_stream_end(struct translate_stream *t, bool is_done, const char *cost, struct buffer *o,
                           struct api_error *e);

@@ -139,7 +139,7 @@ static void put_with_cost(struct attempt *a, const char *name, const char *data,
     buffer_free(&with);
 }
 
-/* What the tokens so far cost. */
+/* The cost of the tokens so far. */
 static void cost_of(const struct attempt *a, char money[LEDGER_MONEY_BYTES])
 {
     const struct ledger_usage usage = {
@@ -298,6 +298,73 @@ static bool put_body(struct attempt *a, const struct attempt_request *request, c
     return true;
 }
 
+/* Sends a body to the target. */
+static bool send_body(const struct attempt *a, const struct buffer *body, const struct remote_events *events,
+                      void *context, struct remote_call **call, struct quire_error *err)
+{
+    const char *headers[16];
+    char url[MAX_URL];
+    struct lines lines = {0};
+    put_url(a, a->stream->dialect.is_on ? DIALECT_PATH : a->path, url);
+    put_headers(a, a->x, &lines);
+    for (size_t k = 0; k < lines.n; k++)
+        headers[k] = lines.text.data + lines.at[k];
+    const uint32_t timeout_ms = is_engine(a) ? 0 : a->g->options.upstream_timeout_ms;
+    const struct remote_request q = {.method = "POST",
+                                     .url = url,
+                                     .headers = headers,
+                                     .n_headers = lines.n,
+                                     .body = body->data,
+                                     .n_body = body->n,
+                                     .connect_ms = CONNECT_MS,
+                                     .first_byte_ms = timeout_ms,
+                                     .silence_ms = timeout_ms,
+                                     .socket = is_engine(a) ? socket_of(a) : NULL};
+    int status = lines.text.failed ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory") : QUIRE_OK;
+    if (status == QUIRE_OK)
+        status = remote_begin(a->g->remote, &q, events, context, call, err);
+    buffer_free(&lines.text);
+    return status == QUIRE_OK;
+}
+
+/* ---- a batch -------------------------------------------------------------------------------- */
+
+static bool send_shared(struct shared_member *m, const struct buffer *body, const struct remote_events *events,
+                        void *context, struct remote_call **call, struct quire_error *why)
+{
+    return send_body(m->owner, body, events, context, call, why);
+}
+
+static void on_shared_end(struct shared_member *m, enum remote_end how, const char *why, int status,
+                          struct buffer *reply, const char *wrong)
+{
+    struct attempt *a = m->owner;
+    const struct buffer mine = *reply;
+    *reply = (struct buffer){0};
+    a->reply = mine;
+    a->status = status;
+    snprintf(a->why, sizeof a->why, "%s", a->reply.failed ? "out of memory" : wrong);
+    end(a, how, why);
+}
+
+/* Whether the request waits for others, to be sent with them. */
+static bool joins(struct attempt *a, const void *target)
+{
+    const struct gateway_batching *batching = &a->model->batching;
+    const bool is_kind = a->request->api == RELAY_COMPLETIONS || a->request->api == RELAY_EMBEDDINGS;
+    const enum joined_kind kind = a->request->api == RELAY_EMBEDDINGS ? JOINED_EMBEDDINGS : JOINED_COMPLETIONS;
+    char where[40];
+    if (is_engine(a) || batching->max_batch_size < 2 || !is_kind)
+        return false;
+    a->seat = (struct shared_member){.owner = a, .kind = kind, .send = send_shared, .on_end = on_shared_end};
+    if (!joined_read(kind, a->body.data, a->body.n, &a->seat.body))
+        return false;
+    snprintf(where, sizeof where, "%d %p", kind, target);
+    const struct key256 key = joined_key(&a->seat.body, where);
+    const struct batch_terms terms = {batching->max_batch_size, batching->max_wait_ms};
+    return shared_join(a->g->shared, &a->seat, &key, terms);
+}
+
 bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_request *request,
                    const struct pool_model *model, uint32_t i, const struct attempt_events *events, void *context,
                    struct api_error *e)
@@ -305,9 +372,6 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
     static const struct remote_events calls = {on_head, on_body, on_end};
     const struct relay_body *b = request->body;
     const struct gateway_target *target = &model->model->targets[i];
-    const char *headers[16];
-    char url[MAX_URL];
-    struct lines lines = {0};
     struct quire_error err;
     a->g = g;
     a->events = events;
@@ -320,40 +384,26 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
         a->stream->repeat = calloc(1, sizeof *a->stream->repeat);
     if (!a->stream || !a->stream->repeat)
         return api_no_memory(e);
+    a->x = request->x;
+    a->path = request->path;
     a->adds_usage = b->is_stream && !b->wants_usage && (b->api == RELAY_CHAT || b->api == RELAY_COMPLETIONS);
     const char *name = target->kind == GATEWAY_TARGET_URL && target->upstream_model ? target->upstream_model
                                                                                     : a->model->name;
     if (!put_body(a, request, name, e))
         return false;
-    put_url(a, a->stream->dialect.is_on ? DIALECT_PATH : request->path, url);
-    put_headers(a, request->x, &lines);
-    for (size_t k = 0; k < lines.n; k++)
-        headers[k] = lines.text.data + lines.at[k];
-    const char *socket = is_engine(a) ? socket_of(a) : NULL;
-    const uint32_t timeout_ms = is_engine(a) ? 0 : g->options.upstream_timeout_ms;
-    const struct remote_request q = {.method = "POST",
-                                     .url = url,
-                                     .headers = headers,
-                                     .n_headers = lines.n,
-                                     .body = a->body.data,
-                                     .n_body = a->body.n,
-                                     .connect_ms = CONNECT_MS,
-                                     .first_byte_ms = timeout_ms,
-                                     .silence_ms = timeout_ms,
-                                     .socket = socket};
-    bool good = !a->body.failed && !lines.text.failed;
-    if (!good)
-        api_no_memory(e);
-    else if (is_engine(a) && !socket)
-        good = api_fail(e, 503, NULL, "engine_unavailable", "target %.60s has no engine", target->name);
-    else if (remote_begin(g->remote, &q, &calls, a, &a->call, &err) != QUIRE_OK)
-        good = api_fail(e, 502, NULL, "upstream_unreachable", "target %.60s: %.200s", target->name, err.text);
-    buffer_free(&lines.text);
-    return good;
+    if (a->body.failed)
+        return api_no_memory(e);
+    if (is_engine(a) && !socket_of(a))
+        return api_fail(e, 503, NULL, "engine_unavailable", "target %.60s has no engine", target->name);
+    if (joins(a, model->targets[i]) || send_body(a, &a->body, &calls, a, &a->call, &err))
+        return true;
+    return api_fail(e, 502, NULL, "upstream_unreachable", "target %.60s: %.200s", target->name, err.text);
 }
 
 void attempt_cancel(struct attempt *a)
 {
+    if (a->seat.batch)
+        shared_leave(a->g->shared, &a->seat);
     if (a->call && !a->has_ended)
         remote_cancel(a->call);
     a->call = NULL;

@@ -14,6 +14,7 @@
 #include "server/gateway/relay/dialect.h"
 #include "server/gateway/relay/events.h"
 #include "server/gateway/relay/repeat.h"
+#include "server/gateway/relay/shared.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -59,8 +60,11 @@ struct attempt {
     const struct gateway_model *model;
     const struct gateway_target *settings;
     const struct relay_body *request;
+    const struct http_exchange *x;
+    const char *path;
 
-    struct remote_call *call; /* NULL: not running */
+    struct remote_call *call; /* NULL: not running, or the call is that of a batch */
+    struct shared_member seat; /* in a batch */
     struct buffer body;       /* for the target: the call borrows it */
     struct buffer reply;      /* a whole reply, or what a stream holds back */
     struct attempt_stream *stream; /* owned */

@@ -21,10 +21,10 @@
 
 struct events_splitter { /* zeroed: at the beginning of a stream */
     struct buffer line;  /* the incomplete line */
-    struct buffer data;  /* of the event so far, unless `piece` has it */
+    struct buffer data;  /* the event so far, unless `piece` has it */
     const char *piece;   /* its only data line, in the bytes of the current call */
     size_t n_piece;
-    char name[EVENTS_NAME_BYTES]; /* of the event so far, cut to fit; "" without one */
+    char name[EVENTS_NAME_BYTES]; /* the name of the event so far, cut to fit; "" without one */
     bool has_data;
     bool after_cr;   /* a following LF belongs to the last line end */
     bool past_first; /* a byte order mark is allowed only at the beginning */
@@ -42,10 +42,10 @@ void events_free(struct events_splitter *s);
 /* Appends an event as it is sent: one `data:` line for each line of data, and an empty line. name "": no `event:` line. */
 void events_put(struct buffer *o, const char *name, const char *data, size_t n);
 
-/* ---- what an event says --------------------------------------------------------------------- */
+/* ---- reading an event ------------------------------------------------------------------------- */
 
-/* Tokens of a request. A stream may report them several times (Messages: at its start and at its end), and each report
- * replaces only the counts that it has. */
+/* Tokens of a request. Messages report them at the start and at the end of a stream. Each report replaces only the
+ * counts that it has. */
 struct events_usage { /* zeroed at the beginning */
     bool is_set;
     uint64_t input, cached_input, output; /* input includes cached_input */
@@ -62,8 +62,8 @@ struct events_facts {
     /* Where the usage object lies in data, and the value of its `cost`, which some servers send. The lengths are 0 if there
      * is no such value, or it cannot be located. */
     size_t usage_at, n_usage, cost_at, n_cost;
-    char code[64]; /* of an error: its code, else its type; "" */
-    char message[256]; /* of an error, cut to fit; never "" for an error */
+    char code[64]; /* the code of an error, else its type, else "" */
+    char message[256]; /* the message of an error, cut to fit; never "" for an error */
 };
 
 /* Reads an event of chat, completions, Responses or Messages, or a whole reply of any of these or of embeddings. usage is

@@ -1,4 +1,4 @@
-/* What an event or a whole reply of an upstream server says: its tokens, its usage, its error. */
+/* Reads the tokens, the usage and the error of an event or of a whole reply. */
 #include "server/gateway/relay/events.h"
 
 #include "server/gateway/upstream_json.h"

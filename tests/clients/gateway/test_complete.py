@@ -217,3 +217,14 @@ def test_an_engine_answers(start, tmp_path):
     assert first["model_used"] == "demo" and first["tokens"]["output"] == 8 and first["cost"] > 0
     pieces = [data for _, data in stream(gateway)]
     assert pieces[-1] == "[DONE]"
+    # The engine's own cache: a chat fills it, and a question like that is a hit.
+    rig.answered(gateway, "/v1/chat/completions", {"model": "demo", "messages": [{"role": "user", "content": "Tell me a story."}]})
+    hit = complete(gateway, "Tell me a story.", model="demo")
+    assert (hit["model_used"], hit["cached"], hit["tokens"], hit["cost"]) == ("cache", True, {"input": 0, "output": 0}, 0)
+    stats = rig.stats(gateway)
+    assert (stats["hits"], stats["engine_hits"], stats["total_entries"]) == (1, 1, 1)
+    assert len(stats["engines"]) == 1 and stats["engines"][0]["hits"] >= 1
+    cleared = rig.clear_cache(gateway)
+    assert cleared["cleared"] and cleared["removed"] >= 2
+    assert rig.stats(gateway)["engines"][0]["total_entries"] == 0
+    assert not complete(gateway, "Tell me a story.", model="demo")["cached"]
