@@ -177,7 +177,7 @@ def test_a_stream_that_fails_says_so(gateway, upstream):
     assert found[-1][0] == "error" and json.loads(found[-1][1])["error"]["message"]
 
 
-@pytest.mark.parametrize("query", ["", "?prompt=a&sentences=2", "?prompt=%zz", "?promt=a", "?model=small"])
+@pytest.mark.parametrize("query", ["", "?prompt=a&sentences=2", "?prompt=%zz", "?p=a", "?model=small"])
 def test_a_wrong_query_is_rejected(gateway, query):
     assert rig.ask(gateway, "/stream" + query).status == 400
 
