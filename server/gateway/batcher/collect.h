@@ -1,5 +1,5 @@
-/* Collects requests that an upstream server takes as one. A batch is complete when it is full, or when its oldest member
- * has waited long enough. Pure: the caller provides the time, in milliseconds. One thread.
+/* Collects requests that an upstream server takes as one. A batch is complete when it is full, or when its oldest
+ * member has waited long enough. Pure: the caller provides the time, in milliseconds. One thread.
  */
 #ifndef QUIRE_GATEWAY_COLLECT_H
 #define QUIRE_GATEWAY_COLLECT_H
@@ -37,7 +37,8 @@ struct batch_terms {
  * and no longer open, if it has max_size members. */
 struct batch *collector_add(struct collector *c, const struct key256 *key, struct batch_terms terms, void *member,
                             uint64_t now_ms);
-/* Removes a batch whose time is over. Returns NULL if no batch is due. It belongs to the caller, as a full one does: free(). */
+/* Removes a batch whose time is over. Returns NULL if no batch is due. It belongs to the caller, as a full one does:
+ * free(). */
 struct batch *collector_due(struct collector *c, uint64_t now_ms);
 /* Returns the time at which the next batch is due, or 0 without an open batch. */
 uint64_t collector_next_ms(const struct collector *c);

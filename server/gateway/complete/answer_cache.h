@@ -1,5 +1,5 @@
-/* The answers that POST /complete gave: an exact cache in memory. The answer that was used least recently is dropped first;
- * a use renews an answer's time. Pure: the caller provides the time. Loop's thread.
+/* The answers that POST /complete gave: an exact cache in memory. The answer that was used least recently is dropped
+ * first; a use renews an answer's time. Pure: the caller provides the time. Loop's thread.
  */
 #ifndef QUIRE_GATEWAY_ANSWER_CACHE_H
 #define QUIRE_GATEWAY_ANSWER_CACHE_H

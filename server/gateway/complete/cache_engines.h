@@ -15,8 +15,8 @@ struct cache_engines_reply {
     size_t n;
 };
 
-/* Asks each engine with the client's key. on_end is the last call, from the loop, or from within this one if there is no engine
- * or memory is short (n is 0): then *out is NULL. */
+/* Asks each engine with the client's key. on_end is the last call, from the loop, or from within this one if there is
+ * no engine or memory is short (n is 0): then *out is NULL. */
 void cache_engines_ask(const struct complete_options *o, struct http_exchange *x, const char *method, const char *path,
                        void (*on_end)(void *context, const struct cache_engines_reply *replies, size_t n),
                        void *context, struct cache_engines_call **out);

@@ -1,9 +1,9 @@
-/* The service of POST /complete, GET /stream, GET /cache/stats and POST /cache/clear (docs/reference/http-api.md). Loop's
- * thread.
+/* The service of POST /complete, GET /stream, GET /cache/stats and POST /cache/clear (docs/reference/http-api.md).
+ * Loop's thread.
  *
  * A question becomes a request of /v1/chat/completions to the gateway itself, over a private connection. So choosing a
- * model, fallbacks, budgets and costs are those of every other request. Answers of POST /complete are cached in memory, for
- * each tenant on its own.
+ * model, fallbacks, budgets and costs are those of every other request. Answers of POST /complete are cached in
+ * memory, for each tenant on its own.
  */
 #ifndef QUIRE_GATEWAY_COMPLETE_H
 #define QUIRE_GATEWAY_COMPLETE_H

@@ -35,8 +35,8 @@ void completion_put(struct buffer *o, const struct completion_reply *r);
 #define COMPLETION_MODEL_BYTES 128
 void completion_model(const char *route, char out[COMPLETION_MODEL_BYTES]);
 
-/* Reads the text of a chunk of a stream, malloc'd; NULL if it has no text. Returns false with an error if it is not a chunk, or reports
- * an error. */
+/* Reads the text of a chunk of a stream, malloc'd; NULL if it has no text. Returns false with an error if it is not a
+ * chunk, or reports an error. */
 bool completion_piece(const char *data, size_t n, char **out, size_t *n_out, struct api_error *e);
 
 #endif

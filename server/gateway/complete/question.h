@@ -26,8 +26,8 @@ void question_free(struct question *q);
 
 /* Appends the body for /v1/chat/completions. */
 void question_put_body(const struct question *q, struct buffer *o);
-/* SHA-256 of JSON with sorted keys: {max_tokens, messages, model, temperature, tenant}. Requests of another tenant have other
- * keys. QUIRE_NO_MEMORY. */
+/* SHA-256 of JSON with sorted keys: {max_tokens, messages, model, temperature, tenant}. Requests of another tenant
+ * have other keys. QUIRE_NO_MEMORY. */
 int question_key(const struct question *q, const char *tenant, struct key256 *out);
 
 #endif

@@ -18,8 +18,8 @@ struct sentences { /* zeroed: empty */
 
 /* QUIRE_NO_MEMORY. Invalidates what sentences_next() returned. */
 int sentences_add(struct sentences *s, const char *text, size_t n);
-/* The next whole sentence, borrowed until the next call. is_end: no piece follows, so the rest is one too. Returns false if
- * no sentence is whole. */
+/* The next whole sentence, borrowed until the next call. is_end: no piece follows, so the rest is one too. Returns
+ * false if no sentence is whole. */
 bool sentences_next(struct sentences *s, bool is_end, const char **text, size_t *n);
 void sentences_free(struct sentences *s);
 

@@ -15,7 +15,8 @@ struct translate_call {
     bool is_open;         /* sent as it comes: its block has begun */
 };
 
-/* Adds an item of delta.tool_calls. Returns false with an error if it holds too much, or continues a call that was sent. */
+/* Adds an item of delta.tool_calls. Returns false with an error if it holds too much, or continues a call that was
+ * sent. */
 bool calls_add(struct translate_stream *t, struct quire_value item, struct api_error *e);
 /* Takes a call that was sent out of what is held. */
 void calls_sent(struct translate_stream *t, struct translate_call *call);

@@ -40,8 +40,8 @@ void part_put_member(struct buffer *o, const char *key, struct quire_value value
 
 /* ---- a reply of chat completions → one of Messages ------------------------------------------- */
 
-/* The text of a delta or message for a kind of block, one piece after another: content may be a string or a list of parts.
- * `at` is zeroed at the beginning. Returns false at the end. */
+/* The text of a delta or message for a kind of block, one piece after another: content may be a string or a list of
+ * parts. `at` is zeroed at the beginning. Returns false at the end. */
 struct part_texts {
     int step;
     struct quire_value rest;
@@ -62,8 +62,8 @@ void part_put_stop(struct buffer *o, const char *reason, struct quire_value stop
 /* {"id":"msg_…",…,"model":"…" without the closing brace */
 void part_put_head(struct buffer *o, const char *id, const char *model);
 
-/* {"type":"tool_use","id":…,"name":…,"input": with the value to follow. id may be empty: then one is made of request and
- * number. */
+/* {"type":"tool_use","id":…,"name":…,"input": with the value to follow. id may be empty: then one is made of request
+ * and number. */
 void part_put_call_head(struct buffer *o, const char *id, size_t n_id, const char *name, size_t n_name,
                         const char *request, uint32_t number);
 /* Whether the text of arguments is a JSON object; "" is an empty one, and becomes {}. */

@@ -1,5 +1,5 @@
-/* system and messages: Messages → chat completions. Blocks of a kind are joined by newlines, as in Quire's own Messages;
- * content is a list of parts only where it has an image. */
+/* system and messages: Messages → chat completions. Blocks of a kind are joined by newlines, as in Quire's own
+ * Messages; content is a list of parts only where it has an image. */
 #include "server/gateway/messages/parts.h"
 #include "server/gateway/messages/translate.h"
 

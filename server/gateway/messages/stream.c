@@ -1,8 +1,8 @@
 /* A stream: chunks of chat completions → events of Messages.
  *
  * Anthropic's clients fail on a tool_use block whose input is not a JSON object. So a call is held back until it is
- * complete, and becomes text if its arguments are not an object. A client that chose it (eager_input_streaming) receives
- * the arguments as they come. */
+ * complete, and becomes text if its arguments are not an object. A client that chose it (eager_input_streaming)
+ * receives the arguments as they come. */
 #include "server/gateway/messages/calls.h"
 #include "server/gateway/messages/parts.h"
 #include "server/gateway/upstream_json.h"

@@ -1,9 +1,9 @@
 /* Anthropic's Messages for upstream servers that speak OpenAI's API only: the body of a request becomes one of
  * /v1/chat/completions; the reply, whole or as a stream, becomes one of Messages.
  *
- * Clients receive the shapes of docs/reference/http-api.md, section 17. A field that chat
- * completions lack is rejected if it would change the answer, and reported if it is left out. Pure: no I/O, no clock. One thread for each
- * request. Output is appended to buffers of the caller, whose `failed` the caller checks.
+ * Clients receive the shapes of docs/reference/http-api.md, section 17. A field that chat completions lack is rejected
+ * if it would change the answer, and reported if it is left out. Pure: no I/O, no clock. One thread for each request.
+ * Output is appended to buffers of the caller, whose `failed` the caller checks.
  */
 #ifndef QUIRE_GATEWAY_TRANSLATE_H
 #define QUIRE_GATEWAY_TRANSLATE_H
@@ -60,8 +60,8 @@ struct translate_stream {
 };
 
 void translate_stream_begin(struct translate_stream *t, const char *id, const char *model, bool is_eager);
-/* Translates one event's data (not [DONE]). Returns false with an error if it is not a chunk, reports an error, or holds too
- * much: the caller sends translate_stream_error() and ends the reply. */
+/* Translates one event's data (not [DONE]). Returns false with an error if it is not a chunk, reports an error, or
+ * holds too much: the caller sends translate_stream_error() and ends the reply. */
 bool translate_stream_event(struct translate_stream *t, const char *data, size_t n, struct buffer *o,
                             struct api_error *e);
 /* The upstream's stream has ended. is_done: by [DONE]. cost: a number for usage.cost, or NULL. Appends the last events;

@@ -356,13 +356,15 @@ static bool joins(struct attempt *a, const void *target)
     char where[40];
     if (is_engine(a) || batching->max_batch_size < 2 || !is_kind)
         return false;
-    a->seat = (struct shared_member){.owner = a, .kind = kind, .send = send_shared, .on_end = on_shared_end};
-    if (!joined_read(kind, a->body.data, a->body.n, &a->seat.body))
+    struct joined_body body;
+    if (!joined_read(kind, a->body.data, a->body.n, &body) || !(a->seat = calloc(1, sizeof *a->seat)))
         return false;
+    *a->seat = (struct shared_member){
+        .owner = a, .body = body, .kind = kind, .send = send_shared, .on_end = on_shared_end};
     snprintf(where, sizeof where, "%d %p", kind, target);
-    const struct key256 key = joined_key(&a->seat.body, where);
+    const struct key256 key = joined_key(&body, where);
     const struct batch_terms terms = {batching->max_batch_size, batching->max_wait_ms};
-    return shared_join(a->g->shared, &a->seat, &key, terms);
+    return shared_join(a->g->shared, a->seat, &key, terms);
 }
 
 bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_request *request,
@@ -379,13 +381,13 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
     a->model = model->model;
     a->settings = target;
     a->request = b;
+    a->x = request->x;
+    a->path = request->path;
     a->stream = calloc(1, sizeof *a->stream);
     if (a->stream)
         a->stream->repeat = calloc(1, sizeof *a->stream->repeat);
     if (!a->stream || !a->stream->repeat)
         return api_no_memory(e);
-    a->x = request->x;
-    a->path = request->path;
     a->adds_usage = b->is_stream && !b->wants_usage && (b->api == RELAY_CHAT || b->api == RELAY_COMPLETIONS);
     const char *name = target->kind == GATEWAY_TARGET_URL && target->upstream_model ? target->upstream_model
                                                                                     : a->model->name;
@@ -402,8 +404,8 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
 
 void attempt_cancel(struct attempt *a)
 {
-    if (a->seat.batch)
-        shared_leave(a->g->shared, &a->seat);
+    if (a->seat)
+        shared_leave(a->g->shared, a->seat);
     if (a->call && !a->has_ended)
         remote_cancel(a->call);
     a->call = NULL;
@@ -414,6 +416,7 @@ void attempt_free(struct attempt *a)
     attempt_cancel(a);
     if (a->g)
         a->g->reply_bytes -= a->n_counted;
+    free(a->seat);
     buffer_free(&a->body);
     buffer_free(&a->reply);
     if (a->stream) {

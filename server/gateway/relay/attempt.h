@@ -64,7 +64,7 @@ struct attempt {
     const char *path;
 
     struct remote_call *call; /* NULL: not running, or the call is that of a batch */
-    struct shared_member seat; /* in a batch */
+    struct shared_member *seat; /* owned; NULL: in no batch */
     struct buffer body;       /* for the target: the call borrows it */
     struct buffer reply;      /* a whole reply, or what a stream holds back */
     struct attempt_stream *stream; /* owned */

@@ -1,5 +1,5 @@
-/* Messages requests for upstream servers that speak OpenAI's API only: joins the translation (messages/) with an attempt.
- * Loop's thread. */
+/* Messages requests for upstream servers that speak OpenAI's API only: joins the translation (messages/) with an
+ * attempt. Loop's thread. */
 #ifndef QUIRE_GATEWAY_DIALECT_H
 #define QUIRE_GATEWAY_DIALECT_H
 
@@ -22,8 +22,8 @@ struct dialect { /* zeroed: nothing is translated */
 bool dialect_lacks(enum relay_api api, const char *target, struct api_error *e);
 /* Whether the request is to be translated for a target with a URL. */
 bool dialect_is_needed(enum relay_api api);
-/* Begins, and appends the body for the target. model: the name that the client knows; upstream: that of the target. id: of the
- * request, borrowed until dialect_free(), as model is. Returns false with an error that names the field. */
+/* Begins, and appends the body for the target. model: the name that the client knows; upstream: that of the target.
+ * id: of the request, borrowed until dialect_free(), as model is. Returns false with an error that names the field. */
 bool dialect_begin(struct dialect *d, const struct relay_body *body, const char *upstream, const char *model,
                    const char *id, struct buffer *out, struct api_error *e);
 void dialect_free(struct dialect *d);

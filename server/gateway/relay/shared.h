@@ -1,8 +1,8 @@
 /* Attempts that share one call: a model's `batch` in the models file. Loop's thread.
  *
  * Completions and embeddings for the same target that differ in their prompt or input only are collected
- * (batcher/collect.h), sent as one, and answered each with its own part. An error is that of each. An attempt that is cancelled
- * leaves its batch.
+ * (batcher/collect.h), sent as one, and answered each with its own part. An error is that of each. An attempt that is
+ * cancelled leaves its batch.
  */
 #ifndef QUIRE_GATEWAY_SHARED_H
 #define QUIRE_GATEWAY_SHARED_H
@@ -22,11 +22,12 @@ struct shared_call;
 struct shared_member {
     void *owner;
     struct joined_body body;
-    /* Sends the body of a batch for its first member; the call's events are those given. Returns false if it cannot begin; why:
-     * for the log. */
+    /* Sends the body of a batch for its first member; the call's events are those given. Returns false if it cannot
+     * begin; why: for the log. */
     bool (*send)(struct shared_member *m, const struct buffer *body, const struct remote_events *events, void *context,
                  struct remote_call **call, struct quire_error *why);
-    /* The last call. reply: the member's own, which it may take. wrong: "", or what is wrong with a reply of status 200. */
+    /* The last call. reply: the member's own, which it may take. wrong: "", or what is wrong with a reply of status
+     * 200. */
     void (*on_end)(struct shared_member *m, enum remote_end how, const char *why, int status, struct buffer *reply,
                    const char *wrong);
     enum joined_kind kind;

@@ -1,8 +1,11 @@
-/* The gateway's translation. The first byte selects: a body of Messages, a whole reply, or a stream of an upstream server
- * in pieces of that size. A body that is accepted becomes valid JSON; a stream becomes events whose blocks begin and end
- * in turn, and does not depend on the pieces. */
+/* What the gateway makes of bodies and of replies. The first byte selects: a body of Messages (q), a whole reply to it (w),
+ * a body to be joined with others (b), a reply to three joined bodies (j), a reply for POST /complete (c), or a stream of
+ * an upstream server in pieces of that size. What is accepted becomes valid JSON. A stream becomes events whose blocks
+ * begin and end in turn, and does not depend on the pieces. */
 #include "../fuzz.h"
 
+#include "server/gateway/batcher/joined.h"
+#include "server/gateway/complete/completion.h"
 #include "server/gateway/messages/translate.h"
 #include "server/gateway/relay/events.h"
 
@@ -38,6 +41,60 @@ static void try_reply(const char *text, size_t n)
     if (translate_reply(&o, text, n, "model", "id", &e))
         check_json(o.data, o.n);
     buffer_free(&o);
+}
+
+static void try_body(const char *text, size_t n)
+{
+    for (int kind = JOINED_COMPLETIONS; kind <= JOINED_EMBEDDINGS; kind++) {
+        struct joined_body one;
+        struct buffer o = {0};
+        if (!joined_read((enum joined_kind)kind, text, n, &one))
+            continue;
+        const struct joined_body twice[] = {one, one};
+        joined_write(twice, 2, &o);
+        if (!quire_json_is_pythons(o.data, o.n, 200))
+            abort();
+        buffer_free(&o);
+    }
+}
+
+static void try_joined(const char *text, size_t n)
+{
+    const struct joined_body bodies[3] = {{.n_value = 3}, {.n_value = 50}, {.n_value = 7}};
+    for (int kind = JOINED_COMPLETIONS; kind <= JOINED_EMBEDDINGS; kind++) {
+        struct buffer out[3] = {0};
+        const bool ok = joined_split((enum joined_kind)kind, text, n, bodies, 3, out);
+        for (int i = 0; i < 3; i++) {
+            if (ok)
+                check_json(out[i].data, out[i].n);
+            else if (out[i].n > 0)
+                abort();
+            buffer_free(&out[i]);
+        }
+    }
+}
+
+static void try_completion(const char *text, size_t n)
+{
+    struct completion c;
+    struct api_error e;
+    struct buffer o = {0};
+    char *piece;
+    size_t n_piece;
+    if (completion_read(&c, text, n, &e)) {
+        const struct completion_reply r = {.content = c.content,
+                                           .n_content = c.n_content,
+                                           .model = "m",
+                                           .input = c.input,
+                                           .output = c.output,
+                                           .cost = c.cost};
+        completion_put(&o, &r);
+        check_json(o.data, o.n);
+    }
+    completion_free(&c);
+    buffer_free(&o);
+    completion_piece(text, n, &piece, &n_piece, &e);
+    free(piece);
 }
 
 /* ---- streams -------------------------------------------------------------------------------- */
@@ -113,6 +170,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         try_request(text, n - 1);
     } else if (data[0] == 'w') {
         try_reply(text, n - 1);
+    } else if (data[0] == 'b') {
+        try_body(text, n - 1);
+    } else if (data[0] == 'j') {
+        try_joined(text, n - 1);
+    } else if (data[0] == 'c') {
+        try_completion(text, n - 1);
     } else {
         struct run cut = stream(text, n - 1, data[0] % 16 + 1, data[0] & 16),
                    whole = stream(text, n - 1, n, data[0] & 16);
