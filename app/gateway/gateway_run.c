@@ -138,12 +138,12 @@ static int open_gateway(struct running *r, const struct gateway_config *config, 
         .version = QUIRE_VERSION,
         .upstream_timeout_ms = 1000 * r->flags->upstream_timeout_s,
     };
-    serve_allow_descriptors(2 * h->max_connections); /* a client and a target */
     return gateway_open(r->base, &options, config, &r->gateway, err);
 }
 
 static int open_all(struct running *r, const struct gateway_config *config, struct quire_error *err)
 {
+    serve_allow_descriptors(3 * r->flags->serve->http->max_connections); /* a client, a target, an engine's front end */
     int status = serve_access_open(r->base, r->flags->serve, &r->access, err);
     if (status == QUIRE_OK)
         status = ledger_open(r->base, r->flags->ledger_file, &r->ledger, err);

@@ -715,7 +715,6 @@ int http_server_open_private(struct event_base *base, const struct http_limits *
         http_server_close(s);
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     }
-    bound_connections(s);
     *out = s;
     return QUIRE_OK;
 }
@@ -728,6 +727,7 @@ int http_server_open(struct event_base *base, const char *host, uint16_t port, i
     if (status != QUIRE_OK)
         return status;
     (*out)->is_local = false;
+    bound_connections(*out);
     status = listen_on(*out, host, port, backlog, err);
     if (status == QUIRE_OK)
         return QUIRE_OK;

@@ -62,7 +62,8 @@ struct http_handler {
 int http_server_open(struct event_base *base, const char *host, uint16_t port, int backlog,
                      const struct http_limits *limits, const struct http_handler *handler, void *context,
                      struct http_server **out, struct quire_error *err);
-/* The same without a listener: its connections are those of http_server_adopt(). */
+/* The same without a listener: its connections are those of http_server_adopt(), which limits per address and of the
+ * process' descriptors do not apply to. */
 int http_server_open_private(struct event_base *base, const struct http_limits *limits,
                              const struct http_handler *handler, void *context, struct http_server **out,
                              struct quire_error *err);

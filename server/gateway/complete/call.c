@@ -14,6 +14,12 @@
 #define MAX_REPLY_BYTES ((uint64_t)128 << 20)
 #define TICK_US 10000
 
+/* How the events of a stream become the client's. */
+struct call_stream {
+    struct events_splitter splitter;
+    struct sentences sentences;
+};
+
 struct call {
     struct complete *c;
     struct http_exchange *x; /* NULL: the reply has ended, or the client has gone */
@@ -22,8 +28,7 @@ struct call {
     struct key256 key;
     bool is_kept; /* under the key */
     struct buffer body, reply; /* body: borrowed by remote. reply: a whole one */
-    struct events_splitter splitter;
-    struct sentences sentences;
+    struct call_stream *stream; /* owned */
     int status;
     bool is_over;   /* the remote call has ended by itself */
     bool has_begun, is_paused;
@@ -53,8 +58,11 @@ static void free_call(struct call *k)
     question_free(&k->q);
     buffer_free(&k->body);
     buffer_free(&k->reply);
-    events_free(&k->splitter);
-    sentences_free(&k->sentences);
+    if (k->stream) {
+        events_free(&k->stream->splitter);
+        sentences_free(&k->stream->sentences);
+    }
+    free(k->stream);
     free(k);
 }
 
@@ -118,7 +126,7 @@ static void write_sentences(struct call *k, bool is_end)
 {
     const char *text;
     size_t n;
-    while (sentences_next(&k->sentences, is_end, &text, &n))
+    while (sentences_next(&k->stream->sentences, is_end, &text, &n))
         write_piece(k, text, n);
 }
 
@@ -151,7 +159,7 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
     }
     if (n_text > 0 && !k->q.in_sentences) {
         write_piece(k, text, n_text);
-    } else if (n_text > 0 && sentences_add(&k->sentences, text, n_text) == QUIRE_OK) {
+    } else if (n_text > 0 && sentences_add(&k->stream->sentences, text, n_text) == QUIRE_OK) {
         write_sentences(k, false);
     } else if (n_text > 0) {
         api_no_memory(&e);
@@ -169,7 +177,7 @@ static void on_stream_bytes(struct call *k, const char *bytes, size_t n)
     struct api_error e;
     const struct timeval tv = {.tv_usec = TICK_US};
     k->has_written = false;
-    const int status = events_push(&k->splitter, bytes, n, on_event, k, &err);
+    const int status = events_push(&k->stream->splitter, bytes, n, on_event, k, &err);
     if (!k->x)
         return;
     if (status != QUIRE_OK) {
@@ -334,13 +342,16 @@ void call_begin(struct complete *c, struct http_exchange *x, struct question *q,
     struct quire_error err = {.text = "out of memory"};
     struct api_error e;
     struct call *k = calloc(1, sizeof *k);
-    if (!k) {
+    struct call_stream *stream = calloc(1, sizeof *stream);
+    if (!k || !stream) {
+        free(k);
+        free(stream);
         question_free(q);
         api_no_memory(&e);
         api_error_reply(x, &e);
         return;
     }
-    *k = (struct call){.c = c, .x = x, .q = *q, .is_kept = key != NULL, .begun_us = quire_now_us()};
+    *k = (struct call){.c = c, .stream = stream, .x = x, .q = *q, .is_kept = key != NULL, .begun_us = quire_now_us()};
     if (key)
         k->key = *key;
     *q = (struct question){0};

@@ -118,12 +118,23 @@ static void start_complete(struct complete *c, struct http_exchange *x, struct l
     }
 }
 
+/* Whether a page of another origin loads the URL as an image or a frame. Browsers send no Origin then, and a GET needs no
+ * other permission of the server. */
+static bool is_embedded(const struct http_exchange *x)
+{
+    const char *site = http_header(x, "Sec-Fetch-Site");
+    return site && strcmp(site, "same-origin") != 0 && strcmp(site, "none") != 0 && !http_header(x, "Origin");
+}
+
 static void start_stream(struct complete *c, struct http_exchange *x, struct ledger_account *account, bool may_clear)
 {
-    struct question q;
+    struct question q = {0};
     struct api_error e;
     (void)account, (void)may_clear;
-    if (question_query(&q, http_query(x), &e))
+    if (is_embedded(x)) {
+        api_fail(&e, 403, NULL, "permission_denied", "a page of another origin may not load this URL");
+        refuse(x, &q, &e);
+    } else if (question_query(&q, http_query(x), &e))
         call_begin(c, x, &q, NULL);
     else
         refuse(x, &q, &e);

@@ -182,6 +182,12 @@ def test_a_wrong_query_is_rejected(gateway, query):
     assert rig.ask(gateway, "/stream" + query).status == 400
 
 
+@pytest.mark.parametrize("site, status", [("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)])
+def test_a_page_cannot_load_a_stream_as_an_image(gateway, upstream, site, status):
+    assert rig.ask(gateway, "/stream?prompt=a", headers={"Sec-Fetch-Site": site}).status == status
+    assert upstream.requests == (status == 200)
+
+
 def test_a_client_that_leaves_ends_the_answer(gateway, upstream):
     upstream.mode = "endless"
     with socket.create_connection(("127.0.0.1", gateway.port)) as s:

@@ -451,6 +451,20 @@ def test_engine_errors_pass(engines):
     assert reply.status == 400 and reply.json()["error"]["code"] == "context_length_exceeded"
 
 
+def test_reload_keeps_an_engine(start, tmp_path):
+    line = f'{{targets: [{{model: "{MODEL}", options: {{threads: 1}}}}]}}'
+    server = gateway(start, tmp_path, [f"m: {line}"], "--log-requests")
+    answer = chat(server, max_tokens=8, temperature=0).json()["choices"]
+    assert "connections are accepted" not in server.output()
+    with upstreams() as (up,):
+        write(tmp_path, [f"m: {line}", "n: {targets: [" + target(up, "t") + "]}"])
+        server.process.send_signal(signal.SIGHUP)
+        rig.wait_until(lambda: "was reloaded" in server.output())
+        assert chat(server, max_tokens=8, temperature=0).json()["choices"] == answer
+        assert chat(server, model="n").status == 200
+        assert server.output().count("is ready after") == 1
+
+
 def test_engine_that_is_wrong(start, tmp_path):
     file = write(tmp_path, [f'm: {{targets: [{{model: "{MODEL}", options: {{port: 1}}}}]}}'])
     with pytest.raises(RuntimeError, match=r"models.yaml:2:\d+: model m: target .*port"):
