@@ -289,6 +289,7 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
     if (hit + loaded > 0)
         pins_used(s, q, (hit + loaded) / bt, p->now_us);
     q->was_admitted = true;
+    q->admitted_step = s->step + 1;
     s->stats.n_waiting_tokens -= q->job->n_waiting_tokens;
     q->job->n_waiting_tokens = 0;
     sched_starts_running(s, q);
@@ -390,10 +391,6 @@ static void start(struct planner *p, struct sequence *q, const struct takeover *
     if (s->flows->policy->rank)
         q->key.rank = s->flows->policy->rank(s->flows->state, &q->key);
     note_admission(p, q, t->hit, t->loaded, t->shared == 0 && seq_may_hit(s, q));
-    if (left > 1) {
-        s->flows->wants[q->key.flow] += left;
-        p->wanted += left;
-    }
     p->n_partial += count < left;
     planner_add_row(p, q, count);
     planner_add_owed(p, q);
@@ -450,12 +447,10 @@ bool planner_pass(struct planner *p, const struct sequence *q)
     struct sched *s = p->s;
     const struct sched_policy *policy = s->flows->policy;
     uint32_t flow = q->key.flow;
-    if (!policy->flow_patience || s->waits->shortage != SCHED_SHORT_OF_BLOCKS || flow == s->flows->queue.n_flows ||
+    if (!policy->flow_passes || s->waits->shortage != SCHED_SHORT_OF_BLOCKS || flow == s->flows->queue.n_flows ||
         p->n_passed == SCHED_MAX_PASSED)
         return false;
-    uint64_t most = policy->flow_ranks(s->flows->state)[flow] + policy->flow_patience(s->flows->state, &q->key);
-    if (p->n_passed++ == 0 || most < p->most_rank)
-        p->most_rank = most;
+    p->passed[p->n_passed++] = sched_name(s, q);
     queue_pass(&s->flows->queue, flow);
     return true;
 }
@@ -467,7 +462,10 @@ uint32_t planner_head(const struct planner *p)
     if (top == QUEUE_NONE || p->n_passed == 0)
         return top;
     uint32_t flow = s->seqs[top].key.flow;
-    if (flow == s->flows->queue.n_flows || s->flows->policy->flow_ranks(s->flows->state)[flow] > p->most_rank)
+    if (flow == s->flows->queue.n_flows)
         return QUEUE_NONE;
+    for (uint32_t i = 0; i < p->n_passed; i++)
+        if (!s->flows->policy->flow_passes(s->flows->state, &s->seqs[p->passed[i]].key, flow))
+            return QUEUE_NONE;
     return top;
 }

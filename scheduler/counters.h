@@ -11,25 +11,27 @@
 #ifndef QUIRE_SCHEDULER_COUNTERS_H
 #define QUIRE_SCHEDULER_COUNTERS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Increment of one token of price 1 at weight 1. Shares are off by at most weight / (2 × scale), 0.05 % at weight 1000.
+/* Increment of one unit of service at weight 1. A unit is the user's: a token, or a part of a microsecond. Shares are off by at most weight / (2 × scale), 0.05 % at weight 1000.
  */
 #define COUNTERS_SCALE (1u << 20)
-/* In tokens of price 1. */
-#define COUNTERS_HEAD_START 1024u
-/* When the virtual time exceeds this, all counters are reduced by it: 4.4e12 tokens at weight 1. */
+/* When the virtual time exceeds this, all counters are reduced by it: 4.4e12 units at weight 1. */
 #define COUNTERS_FULL (1ull << 62)
 
 struct counters {
     uint32_t n;
     uint64_t *ranks; /* [n] the counters */
-    uint32_t *steps; /* [n] increment of a token: COUNTERS_SCALE / weight */
-    uint64_t now; /* the virtual time */
+    uint32_t *steps; /* [n] increment of a unit: COUNTERS_SCALE / weight */
+    uint64_t head_start; /* in units of service */
+    uint32_t *sets; /* [n] the set of each flow; sets are independent of each other */
+    uint64_t *now; /* [n] the virtual time of a set */
 };
 
-/* weights[i] is 1..1000, or NULL for all 1; not kept. On QUIRE_NO_MEMORY nothing is allocated. */
-int counters_init(struct counters *c, uint32_t n, const uint32_t *weights);
+/* weights[i] is 1..1000, or NULL for all 1; not kept. sets[i] is below n; NULL: all in
+ * set 0. On QUIRE_NO_MEMORY nothing is allocated. */
+int counters_init(struct counters *c, uint32_t n, const uint32_t *weights, const uint32_t *sets, uint64_t head_start);
 void counters_free(struct counters *c);
 
 /* A sequence of the flow begins to wait, and none did before. */
@@ -37,15 +39,23 @@ void counters_begin(struct counters *c, uint32_t flow);
 /* A sequence of the flow is admitted. Call it before charging the sequence. */
 void counters_admit(struct counters *c, uint32_t flow);
 
-/* The increment of this many tokens of price 1. */
-static inline uint64_t counters_cost(const struct counters *c, uint32_t flow, uint64_t priced_tokens)
+/* The increment of this many units. */
+static inline uint64_t counters_cost(const struct counters *c, uint32_t flow, uint64_t units)
 {
-    return priced_tokens * c->steps[flow];
+    return units * c->steps[flow];
 }
 
-static inline void counters_charge(struct counters *c, uint32_t flow, uint64_t priced_tokens)
+/* Far from overflow: COUNTERS_FULL starts the counters over. Without any admission between, they stop at the end. */
+static inline void counters_charge(struct counters *c, uint32_t flow, uint64_t units)
 {
-    c->ranks[flow] += counters_cost(c, flow, priced_tokens);
+    uint64_t rank = c->ranks[flow] + counters_cost(c, flow, units);
+    c->ranks[flow] = rank < c->ranks[flow] ? UINT64_MAX : rank;
+}
+
+/* Whether a flow had more than its share compared with another one, by more than this many units of its own. */
+static inline bool counters_ahead(const struct counters *c, uint32_t flow, uint32_t of, uint64_t units)
+{
+    return c->ranks[flow] > c->ranks[of] && c->ranks[flow] - c->ranks[of] > counters_cost(c, flow, units);
 }
 
 #endif

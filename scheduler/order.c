@@ -11,26 +11,49 @@
 
 #define MOST_BACK 8
 
-static uint64_t flow_rank(const struct sched *s, const uint64_t *ranks, uint32_t flow)
-{
-    return flow == s->flows->queue.n_flows ? UINT64_MAX : ranks[flow];
-}
-
 /* Insertion sort from the last plan's order: counters grow together, so few flows move. */
-static void order_flows(struct sched *s, const uint64_t *ranks)
+static void order_flows(struct sched *s)
 {
     uint32_t n = s->flows->queue.n_flows + 1;
     for (uint32_t i = 1; i < n; i++) {
         uint32_t flow = s->flows->order[i], at = i;
-        uint64_t rank = flow_rank(s, ranks, flow);
-        for (; at > 0; at--) {
-            uint32_t before = s->flows->order[at - 1];
-            uint64_t other = flow_rank(s, ranks, before);
-            if (other < rank || (other == rank && before < flow))
-                break;
-            s->flows->order[at] = before;
-        }
+        for (; at > 0 && queue_flow_before(&s->flows->queue, flow, s->flows->order[at - 1]); at--)
+            s->flows->order[at] = s->flows->order[at - 1];
         s->flows->order[at] = flow;
+    }
+}
+
+/* The first flow with work in this step. */
+static uint32_t first_flow(const struct planner *p)
+{
+    const struct sched *s = p->s;
+    const struct sched_flows *f = s->flows;
+    uint32_t top = p->head_may_come ? queue_top(&f->queue) : QUEUE_NONE;
+    uint32_t waiting = top == QUEUE_NONE ? QUEUE_NONE : s->seqs[top].key.flow;
+    for (uint32_t i = 0; i < f->queue.n_flows; i++)
+        if (f->runs[f->order[i]] > 0 || f->order[i] == waiting)
+            return f->order[i];
+    return QUEUE_NONE;
+}
+
+/* Marks the flows that are ahead of the first one with work in this step, or of the first one of their group. */
+static void mark_ahead(struct planner *p)
+{
+    struct sched_flows *f = p->s->flows;
+    const struct sched_flow_groups *groups = queue_groups(&f->queue);
+    uint32_t first = first_flow(p), sibling = first;
+    for (uint32_t i = 0; i < f->queue.n_flows && first != QUEUE_NONE; i++) {
+        uint32_t flow = f->order[i];
+        f->ahead[flow] = false;
+        if (f->runs[flow] == 0 && f->queue.heaps[flow].n == 0)
+            continue;
+        p->is_shared |= flow != first;
+        if (groups && groups->of[sibling] != groups->of[flow] && f->runs[flow] > 0)
+            sibling = flow;
+        f->ahead[flow] = f->policy->flow_ahead(f->state, flow, first) ||
+                         (groups && groups->of[sibling] == groups->of[flow] &&
+                          f->policy->flow_ahead(f->state, flow, sibling));
+        p->any_ahead |= f->ahead[flow];
     }
 }
 
@@ -57,13 +80,12 @@ static void count_wants(struct planner *p, const struct sequence *q)
     uint32_t left = seq_remaining(q);
     if (left == 0)
         return;
+    s->flows->runs[q->key.flow]++;
     if (left == 1) {
         p->n_decodes++;
         return;
     }
     p->n_partial++;
-    p->wanted += left;
-    s->flows->wants[q->key.flow] += left;
 }
 
 static uint32_t compact(struct planner *p)
@@ -155,14 +177,15 @@ static void hold_background(struct planner *p)
 void planner_order(struct planner *p)
 {
     struct sched *s = p->s;
-    memset(s->flows->wants, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->wants);
-    memset(s->flows->given, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->given);
+    memset(s->flows->runs, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->runs);
     uint32_t n = compact(p);
     if (s->flows->policy->flow_ranks && s->flows->queue.n_flows > 1) {
-        order_flows(s, s->flows->policy->flow_ranks(s->flows->state));
+        order_flows(s);
         deal_out(s, n);
     }
     sort(s, n);
     s->n_listed = n;
     hold_background(p);
+    if (s->flows->policy->flow_ahead && s->config->cost)
+        mark_ahead(p);
 }

@@ -20,11 +20,27 @@ static void serve_chunk(struct planner *p, uint32_t i)
     struct sched *s = p->s;
     struct prefill *chunk = &s->scratch.prefills[i];
     struct sequence *q = &s->seqs[chunk->name];
-    uint32_t count = planner_count(p, q, p->logits - --p->n_chunks_left);
+    uint32_t logits = p->logits - --p->n_chunks_left;
+    if (planner_is_ahead(p, q))
+        planner_rest(p);
+    if (chunk->want == 1 && planner_is_ahead(p, q) && !planner_fits_late(p, q))
+        return;
+    uint32_t count = planner_count(p, q, logits);
     if (count > chunk->want)
         count = chunk->want;
-    if (count > 0)
-        planner_add_row(p, q, count);
+    if (count == 0)
+        return;
+    p->n_late += chunk->want == 1 && planner_is_ahead(p, q);
+    planner_add_row(p, q, count);
+}
+
+/* The flows that should have been first have no row: the others need not wait for them. */
+static void serve_ahead(struct planner *p)
+{
+    p->any_ahead = false;
+    p->n_chunks_left = p->n_prefills;
+    for (uint32_t i = 0; i < p->n_prefills && p->budget > 0; i++)
+        serve_chunk(p, i);
 }
 
 /* The shortage of the head of the queue if the plan never reached it. */
@@ -62,21 +78,24 @@ static void serve_prompts(struct planner *p)
                 aside[n_aside++] = top;
             }
         } else {
+            if (planner_is_ahead(p, waiting))
+                planner_rest(p);
             open = planner_admit(p) || planner_pass(p, waiting);
-            p->head_may_come = open;
         }
     }
+    if (p->slot->plan.n_rows == 0)
+        serve_ahead(p);
     queue_pass_none(&s->flows->queue);
     planner_put_back(p, aside, n_aside);
     note_shortage(p);
 }
 
-/* An estimate without a search for its blocks; only shares depend on it. */
+/* An estimate without a search for its blocks; only flows that are ahead depend on it. */
 static bool head_may_come(const struct planner *p)
 {
     const struct sched *s = p->s;
     const struct sched_config *c = s->config;
-    if (p->share == 0 || s->flows->queue.n == 0)
+    if (!s->flows->policy->flow_ahead || s->flows->queue.n == 0)
         return false;
     if (c->batching != SCHED_CONTINUOUS && s->admission->batch_left == 0 && s->n_listed > 0)
         return false;
@@ -181,8 +200,22 @@ static void begin(struct planner *p, struct sched *s, uint64_t now_us)
                                         .preempted = p->slot->preempted,
                                         .admitted = p->slot->admitted,
                                         .refused = p->slot->refused};
-    if (s->flows->policy->prefill_share)
-        p->share = s->flows->policy->prefill_share(s->flows->state);
+}
+
+/* Charges each row its part of the step's time. */
+static void charge_rows(const struct planner *p)
+{
+    struct sched *s = p->s;
+    const struct sched_cost *cost = s->config->cost;
+    if (!cost || !s->flows->policy->spent)
+        return;
+    double token_us = sched_cost_token_us(cost, &p->shape);
+    for (uint32_t i = 0; i < p->slot->plan.n_rows; i++) {
+        const struct sched_row *row = &p->slot->rows[i];
+        const struct sched_candidate *key = &s->seqs[row->seq].key;
+        double own_us = sched_cost_own_us(cost, row->first, row->count, row->first + row->count - row->first_logit);
+        s->flows->policy->spent(s->flows->state, key, row->first < key->n_prompt, token_us * row->count + own_us);
+    }
 }
 
 static void finish(struct planner *p)
@@ -197,6 +230,7 @@ static void finish(struct planner *p)
     if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;
+        charge_rows(p);
         budget_end(s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens - p->n_drafts > plan->n_rows,
                    predicted);
     }
@@ -212,14 +246,6 @@ static uint32_t token_budget(const struct planner *p)
     return given + sched_cost_fit(c->cost, &p->shape, 0, p->budget, p->target_us);
 }
 
-/* Tokens that the rows so far leave for prompts. */
-static uint32_t for_prompts(const struct planner *p)
-{
-    uint32_t left = p->slot->plan.token_budget - p->slot->plan.n_tokens;
-    uint32_t least = p->budget < SCHED_MIN_CHUNK ? p->budget : SCHED_MIN_CHUNK;
-    return left > least ? left : least;
-}
-
 int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, struct quire_error *err)
 {
     struct planner p;
@@ -233,12 +259,11 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, 
     pins_expire(s, now_us);
     planner_rerank(s);
     begin(&p, s, now_us);
-    planner_order(&p);
     p.head_may_come = head_may_come(&p);
-    p.prompt_budget = planner_left_for_prompts(&p);
+    planner_order(&p);
+    planner_take_seat(&p);
     planner_serve_running(&p);
     p.slot->plan.token_budget = token_budget(&p);
-    p.prompt_budget = for_prompts(&p);
     serve_prompts(&p);
     serve_drafts(&p);
     finish(&p);

@@ -47,6 +47,12 @@ bool queue_flow_before(const struct queue *queue, uint32_t a, uint32_t b)
 {
     if (a == queue->n_flows || b == queue->n_flows || !queue->policy->flow_ranks)
         return a < b;
+    const struct sched_flow_groups *groups = queue_groups(queue);
+    if (groups && groups->of[a] != groups->of[b]) {
+        a = groups->of[a];
+        b = groups->of[b];
+        return groups->ranks[a] != groups->ranks[b] ? groups->ranks[a] < groups->ranks[b] : a < b;
+    }
     const uint64_t *ranks = queue->policy->flow_ranks(queue->state);
     return ranks[a] != ranks[b] ? ranks[a] < ranks[b] : a < b;
 }

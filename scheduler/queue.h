@@ -11,6 +11,7 @@
 #include "scheduler/policy.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #define QUEUE_NONE UINT32_MAX
@@ -51,6 +52,12 @@ void queue_pass(struct queue *queue, uint32_t flow);
 void queue_pass_none(struct queue *queue);
 void queue_push(struct queue *queue, uint32_t name);
 void queue_remove(struct queue *queue, uint32_t name);
+
+/* NULL: the policy has no groups of flows. */
+static inline const struct sched_flow_groups *queue_groups(const struct queue *queue)
+{
+    return queue->policy->flow_groups ? queue->policy->flow_groups(queue->state) : NULL;
+}
 
 /* Returns whether flow a is currently before flow b. */
 bool queue_flow_before(const struct queue *queue, uint32_t a, uint32_t b);

@@ -87,6 +87,7 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
     struct sched_policy_options changed = *options;
     struct sched_flows *flows;
     changed.n_tenants = s->n_tenants;
+    changed.cost = s->config->cost;
     int status = flows_create(policy, &changed, s->seqs, &flows, err);
     if (status)
         return status;
@@ -194,7 +195,7 @@ static int create_tables(struct sched *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* With its cost model, in one allocation. The tenants' weights stay the caller's. */
+/* With its cost model, in one allocation. The tenants stay the caller's. */
 static struct sched_config *copy_config(const struct sched_config *config)
 {
     struct sched_config *own = malloc(sizeof *own + (config->cost ? sizeof *config->cost : 0));
@@ -223,12 +224,13 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
     s->next_order = 1;
     s->n_tenants = config->policy_options.n_tenants ? config->policy_options.n_tenants : 1;
     own->policy_options.n_tenants = own->kv.n_tenants = s->n_tenants;
+    own->policy_options.cost = own->cost;
     /* Waiting, running, and sequences that are over but touched or not yet collected. */
     s->n_names = config->max_queued_requests + config->max_num_seqs * (config->overlap_depth + 2);
     status = allocate(s, err);
     if (!status)
         status = create_tables(s, err);
-    own->policy_options.tenant_weights = NULL; /* the policy has its copy */
+    own->policy_options.tenants = NULL; /* the policy has its copy */
     if (status) {
         sched_destroy(s);
         return status;

@@ -6,6 +6,7 @@
 #include "app/serve/serve_models.h"
 #include "app/serve/serve_state.h"
 #include "app/serve/serve_upstream.h"
+#include "app/serving/shares.h"
 #include "base/clock.h"
 #include "server/front/front.h"
 #include "server/http/tls.h"
@@ -21,10 +22,10 @@ static int open_tenants(struct serve *s, struct quire_error *err)
                                    &s->tenants, err);
     if (status != QUIRE_OK)
         return status;
-    tenants_weights(s->tenants, s->weights);
+    tenant_shares(s->tenants, s->shares);
     /* Space for tenants that a reloaded file, or another front end, may name. */
     s->flags->options->steps->policy_options.n_tenants = TENANTS_MAX;
-    s->flags->options->steps->policy_options.tenant_weights = s->weights;
+    s->flags->options->steps->policy_options.tenants = s->shares;
     return QUIRE_OK;
 }
 

@@ -25,7 +25,7 @@ struct recording {
     bool closed;     /* the CLOSE record was read */
     struct recording_header *header; /* owned */
     struct recording_engine *engine; /* owned; the header's, with the next two */
-    uint32_t header_weights[SCHED_MAX_TENANTS];
+    struct sched_tenant header_tenants[SCHED_MAX_TENANTS];
     struct sched_cost *header_cost; /* owned */
 
     /* Behind the pointers of the last record. */
@@ -33,7 +33,7 @@ struct recording {
     struct scratch results, tokens, choices;
     struct length_reason lengths;
     struct sched_policy_options options;
-    uint32_t weights[SCHED_MAX_TENANTS];
+    struct sched_tenant tenants[SCHED_MAX_TENANTS];
 };
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -48,18 +48,25 @@ static const struct sched_policy *get_policy(struct body *b)
     return policy;
 }
 
-static void get_policy_options(struct body *b, uint32_t weights[SCHED_MAX_TENANTS], struct sched_policy_options *o)
+static void get_policy_options(struct body *b, struct sched_tenant tenants[SCHED_MAX_TENANTS],
+                               struct sched_policy_options *o)
 {
     o->ageing_us = body_u64(b);
     o->n_tenants = body_u32(b);
-    uint32_t n_weights = body_u32(b);
-    if (o->n_tenants > SCHED_MAX_TENANTS || (n_weights != 0 && n_weights != o->n_tenants)) {
+    uint32_t n_words = body_u32(b), n = o->n_tenants;
+    bool plain = n_words == n;
+    if (n > SCHED_MAX_TENANTS || (n_words != 0 && !plain && n_words != n * RECORD_TENANT_WORDS)) {
         body_wrong(b, "has more tenants than there may be");
-        n_weights = 0;
+        n_words = 0;
     }
-    for (uint32_t i = 0; i < n_weights; i++)
-        weights[i] = body_u32(b);
-    o->tenant_weights = n_weights ? weights : NULL;
+    for (uint32_t i = 0; n_words > 0 && i < n; i++) {
+        tenants[i] = (struct sched_tenant){.weight = body_u32(b)};
+        if (plain)
+            continue;
+        tenants[i].group = body_u32(b);
+        tenants[i].group_weight = body_u32(b);
+    }
+    o->tenants = n_words ? tenants : NULL;
     for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
         o->class_weights[i] = body_u32(b);
     for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
@@ -119,7 +126,7 @@ static void get_config(struct recording *r, struct body *b, struct sched_config 
     c->max_logit_rows = body_u32(b);
     c->overlap_depth = body_u32(b);
     c->policy = get_policy(b);
-    get_policy_options(b, r->header_weights, &c->policy_options);
+    get_policy_options(b, r->header_tenants, &c->policy_options);
     c->long_prefill_token_threshold = body_u32(b);
     c->max_partial_prefills = body_u32(b);
     c->step_target_us = body_u64(b);
@@ -311,7 +318,7 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
     case RECORDING_POLICY:
         e->policy.policy = get_policy(b);
         r->options = (struct sched_policy_options){0};
-        get_policy_options(b, r->weights, &r->options);
+        get_policy_options(b, r->tenants, &r->options);
         e->policy.options = &r->options;
         return;
     case RECORDING_UNPIN: e->tenant = body_u32(b); return;

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #define MAX_WEIGHT 1000u
+#define HEAD_START 1024u /* tokens */
 
 /* About the time of a long answer. A level decides while the queue is no longer than that, and ten levels delay a
  * request by newcomers for at most five minutes. */
@@ -54,7 +55,7 @@ static int create(const struct sched_policy_options *options, void **state, stru
             return quire_fail(err, QUIRE_INVALID, "weight of class %u: must be at most %u, got %u", i, MAX_WEIGHT,
                               options->class_weights[i]);
     struct priority *p = calloc(1, sizeof *p);
-    if (!p || (weights_of(options, weights) && counters_init(&p->classes, SCHED_MAX_CLASSES, weights))) {
+    if (!p || (weights_of(options, weights) && counters_init(&p->classes, SCHED_MAX_CLASSES, weights, NULL, HEAD_START))) {
         destroy(p);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }

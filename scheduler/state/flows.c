@@ -19,9 +19,9 @@ int flows_create(const struct sched_policy *policy, const struct sched_policy_op
     f->live = calloc(n + 1, sizeof *f->live);
     f->order = calloc(n + 1, sizeof *f->order);
     f->at = calloc(n + 1, sizeof *f->at);
-    f->given = calloc(n + 1, sizeof *f->given);
-    f->wants = calloc(n + 1, sizeof *f->wants);
-    if (!f->live || !f->order || !f->at || !f->given || !f->wants || queue_init(&f->queue, n, seqs, policy, f->state)) {
+    f->runs = calloc(n + 1, sizeof *f->runs);
+    f->ahead = calloc(n + 1, sizeof *f->ahead);
+    if (!f->live || !f->order || !f->at || !f->runs || !f->ahead || queue_init(&f->queue, n, seqs, policy, f->state)) {
         flows_destroy(f);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }
@@ -39,8 +39,8 @@ void flows_destroy(struct sched_flows *f)
     free(f->live);
     free(f->order);
     free(f->at);
-    free(f->given);
-    free(f->wants);
+    free(f->runs);
+    free(f->ahead);
     if (f->policy->destroy)
         f->policy->destroy(f->state);
     free(f);

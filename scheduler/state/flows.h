@@ -17,8 +17,8 @@ struct sched_flows {
     uint32_t *live; /* live sequences */
     uint32_t *order; /* in the order of the last plan */
     uint32_t *at; /* scratch: counts, then positions, of the running sequences */
-    uint64_t *wants; /* scratch: prompt tokens that the running sequences of a flow need */
-    uint32_t *given; /* scratch: prompt tokens of a flow in this plan */
+    uint32_t *runs; /* scratch: running sequences that could have a row in this plan */
+    bool *ahead; /* scratch: had more than their share; all false for policies without that */
 };
 
 /* The policy reads the keys in seqs. On an error *out is NULL, and the old flows are not affected. */

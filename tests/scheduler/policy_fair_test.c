@@ -280,7 +280,7 @@ static void run(struct world *w, struct trace *t, const char *policy)
     w->now_us = 1;
     t->config.policy = sched_policy_find(policy);
     t->config.policy_options.n_tenants = N_TENANTS;
-    t->config.policy_options.tenant_weights = t->weights;
+    t->config.policy_options.tenants = t->tenants;
     for (uint32_t i = 0; i < t->n_jobs; i++)
         t->jobs[i].first_us = 0;
     assert_int_equal(sched_create(&t->config, &w->sched, NULL), QUIRE_OK);
