@@ -459,7 +459,9 @@ uint32_t planner_head(const struct planner *p)
 {
     const struct sched *s = p->s;
     uint32_t top = queue_top(&s->flows->queue);
-    if (top == QUEUE_NONE || p->n_passed == 0)
+    if (top == QUEUE_NONE || top == p->seat_of)
+        return QUEUE_NONE;
+    if (p->n_passed == 0)
         return top;
     uint32_t flow = s->seqs[top].key.flow;
     if (flow == s->flows->queue.n_flows)

@@ -116,6 +116,17 @@ double sched_cost_token_us(const struct sched_cost *cost, const struct sched_sha
     return (tokens_us(cost, shape->n_tokens) + cost->block_copy_us * shape->n_block_copies) / shape->n_tokens;
 }
 
+double sched_cost_least_token_us(const struct sched_cost *cost, uint32_t max_tokens)
+{
+    /* Between two points, T(n) / n only falls or only rises. */
+    double least = tokens_us(cost, max_tokens) / max_tokens;
+    for (uint32_t i = 0; i < cost->n_points && cost->points[i].n_tokens < max_tokens; i++) {
+        double us = cost->points[i].us / cost->points[i].n_tokens;
+        least = us < least ? us : least;
+    }
+    return least;
+}
+
 double sched_cost_quantum_us(const struct sched_cost *cost)
 {
     double us = QUANTUM_STEPS * tokens_us(cost, 1);

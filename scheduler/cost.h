@@ -56,6 +56,8 @@ double sched_cost_us(const struct sched_cost *cost, const struct sched_shape *sh
  * that all tokens share: the weights that they read, and copies of blocks. */
 double sched_cost_own_us(const struct sched_cost *cost, uint32_t first, uint32_t count, uint32_t n_logits);
 double sched_cost_token_us(const struct sched_cost *cost, const struct sched_shape *shape);
+/* The least that a token's part can be in a step of at most this many tokens. */
+double sched_cost_least_token_us(const struct sched_cost *cost, uint32_t max_tokens);
 
 /* The time by which fairness is measured: eight steps of one token, at least a millisecond. A shorter one would let two
  * tenants take turns where a common step costs both hardly more than a step alone. */

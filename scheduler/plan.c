@@ -194,15 +194,18 @@ static void begin(struct planner *p, struct sched *s, uint64_t now_us)
                           .now_us = now_us,
                           .budget = s->config->max_num_batched_tokens,
                           .logits = s->config->max_logit_rows,
+                          .seat_of = QUEUE_NONE,
                           .background = background_tokens(s->config),
                           .target_us = budget_target_us(s->budget)};
     p->slot->plan = (struct sched_plan){.rows = p->slot->rows,
                                         .preempted = p->slot->preempted,
                                         .admitted = p->slot->admitted,
                                         .refused = p->slot->refused};
+    if (s->config->cost)
+        p->least_token_us = sched_cost_least_token_us(s->config->cost, s->config->max_num_batched_tokens);
 }
 
-/* Charges each row its part of the step's time. */
+/* Charges each row its part of the step's time, less what was charged in advance. */
 static void charge_rows(const struct planner *p)
 {
     struct sched *s = p->s;
@@ -213,8 +216,11 @@ static void charge_rows(const struct planner *p)
     for (uint32_t i = 0; i < p->slot->plan.n_rows; i++) {
         const struct sched_row *row = &p->slot->rows[i];
         const struct sched_candidate *key = &s->seqs[row->seq].key;
-        double own_us = sched_cost_own_us(cost, row->first, row->count, row->first + row->count - row->first_logit);
-        s->flows->policy->spent(s->flows->state, key, row->first < key->n_prompt, token_us * row->count + own_us);
+        bool prompt = row->first < key->n_prompt;
+        double us = token_us * row->count +
+                    sched_cost_own_us(cost, row->first, row->count, row->first + row->count - row->first_logit);
+        double before = prompt ? planner_advance_us(p, row) : 0;
+        s->flows->policy->spent(s->flows->state, key, prompt, us > before ? us - before : 0);
     }
 }
 

@@ -66,13 +66,16 @@ bool planner_fits_late(const struct planner *p, const struct sequence *q)
     return sched_cost_us(p->s->config->cost, &with) <= (p->target_us > 0 ? prompt_until(p) : 2 * p->rest_us);
 }
 
-/* The tokens that fit into the step until then. A step always has a few prompt tokens. Beyond them, a part of a prompt is
+/* The tokens that fit into the step until then. A flow that is ahead does not lengthen a step that gives another one its
+ * first token. A step always has a few prompt tokens. Beyond them, a part of a prompt is
  * left for another step rather than read its context for less than as many. */
 static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count, double until_us)
 {
+    if (p->first_token && planner_is_ahead(p, q))
+        until_us = 0;
     uint32_t room = sched_cost_fit(p->s->config->cost, &p->shape, q->n_planned, count, until_us);
     uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
-    bool late = p->n_late > 0 || (p->target_us == 0 && planner_is_ahead(p, q));
+    bool late = p->n_late > 0 || (planner_is_ahead(p, q) && (p->target_us == 0 || p->first_token));
     uint32_t least = given < SCHED_MIN_CHUNK && !late ? SCHED_MIN_CHUNK - given : 0;
     if (room < least)
         room = least;
@@ -150,6 +153,22 @@ FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t cou
         q->n_reached = end;
 }
 
+double planner_advance_us(const struct planner *p, const struct sched_row *row)
+{
+    uint32_t count = row->count - row->n_draft, end = row->first + count;
+    return p->least_token_us * count +
+           sched_cost_own_us(p->s->config->cost, row->first, count, end - row->first_logit);
+}
+
+/* The least that the row will be charged, at once: it orders the next admission. finish() of plan.c charges the rest. */
+static void charge_prompt(struct planner *p, const struct sequence *q, const struct sched_row *row)
+{
+    const struct sched_flows *f = p->s->flows;
+    p->first_token |= row->outputs.tokens && !planner_is_ahead(p, q);
+    if (f->policy->spent)
+        f->policy->spent(f->state, &q->key, true, planner_advance_us(p, row));
+}
+
 FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
 {
     struct sched *s = p->s;
@@ -190,6 +209,8 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     q->n_sampling += samples;
     q->last_step = s->step + 1;
     q->last_first = first;
+    if (first < q->key.n_prompt && s->config->cost)
+        charge_prompt(p, q, row);
     p->prompt_planned |= q->leads && end >= q->key.n_prompt;
 }
 

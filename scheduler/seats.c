@@ -41,6 +41,7 @@ void planner_take_seat(struct planner *p)
             !f->policy->takes_seat(f->state, &s->seqs[top].key, &q->key))
             continue;
         uncount(p, q);
+        p->seat_of = s->running[i];
         planner_preempt(p, i);
         return;
     }

@@ -33,39 +33,72 @@ static void end_all(struct sched *s)
     close_sched(s);
 }
 
-/* Two long prompts share a step, whatever their order; a single one has all of it. */
-static void test_prompts_under_way_share(void **state)
+/* Long prompts take turns: each step computes one of them, that of the tenant with the least service. */
+static void test_prompts_take_turns(void **state)
 {
     (void)state;
     struct sched_config c = fair_config();
     c.kv.groups[0].n_blocks = 128;
     struct sched *s = open_sched(&c);
     uint32_t a = submit(s, of_tenant(1, 0, 180, 1)), b = submit(s, of_tenant(2, 1, 110, 1));
-    assert_int_equal(given_to(step(s), a), 40); /* newly admitted: no limit */
-    assert_int_equal(given_to(step(s), b), 40);
-    for (uint32_t i = 0; i < 3; i++) {
-        const struct sched_plan *p = step(s);
-        assert_int_equal(given_to(p, a), 20);
-        assert_int_equal(given_to(p, b), 20);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(given_to(step(s), a), 40);
+        assert_int_equal(given_to(step(s), b), 40);
     }
-    const struct sched_plan *p = step(s); /* b wants its last ten */
-    assert_int_equal(given_to(p, b), 10);
-    assert_int_equal(given_to(p, a), 30);
+    assert_int_equal(given_to(step(s), a), 40);
+    const struct sched_plan *p = step(s); /* b's last thirty */
+    assert_int_equal(given_to(p, b), 30);
+    assert_int_equal(given_to(p, a), 10);
     assert_int_equal(given_to(step(s), a), 40);
     end_all(s);
 }
 
-/* A waiting request that cannot be admitted needs nothing of the step. */
-static void test_no_share_for_those_who_cannot_come(void **state)
+/* All seats are taken by one tenant. Another one's request takes one as soon as the first is a quantum ahead, 1,024 tokens
+ * without a cost model, and its sequence has held the seat for eight steps. */
+static void test_a_seat_is_taken_back(void **state)
+{
+    (void)state;
+    struct sched_config c = fair_config();
+    uint32_t hogs[2], n_steps = 0;
+    c.max_num_seqs = 2;
+    c.max_model_len = 2000;
+    c.kv.groups[0].n_blocks = 1200;
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 0; i < 2; i++)
+        hogs[i] = submit(s, of_tenant(1 + i, 0, 20, 1900));
+    step(s);
+    uint32_t light = submit(s, of_tenant(3, 1, 8, 20));
+    while (given_to(step(s), light) == 0 && n_steps < 1000)
+        n_steps++;
+    /* 40 tokens of prompts, and two tokens of price 2 in each step */
+    assert_true(n_steps >= (1024 - 40) / 4 && n_steps <= (1024 - 40) / 4 + 9);
+    assert_int_equal(sched_account(s, hogs[0]).n_preemptions, 0);
+    assert_int_equal(sched_account(s, hogs[1]).n_preemptions, 1); /* the last one */
+    for (uint32_t i = 0; i < 20; i++)
+        step(s);
+    assert_int_equal(sched_account(s, hogs[1]).n_preemptions, 1); /* it has its seat again, and keeps it */
+    assert_int_equal(sched_stats(s).n_running, 2);
+    sched_cancel(s, 1);
+    sched_cancel(s, 2);
+    collect(s);
+    close_sched(s);
+}
+
+/* Reservation promises that nothing is preempted. */
+static void test_a_reserved_seat_is_kept(void **state)
 {
     (void)state;
     struct sched_config c = fair_config();
     c.max_num_seqs = 1;
+    c.max_model_len = 2000;
+    c.kv.groups[0].n_blocks = 1200;
+    c.preemption = SCHED_PREEMPT_NEVER;
     struct sched *s = open_sched(&c);
-    uint32_t a = submit(s, of_tenant(1, 0, 180, 1));
+    submit(s, of_tenant(1, 0, 20, 1900));
     step(s);
-    submit(s, of_tenant(2, 1, 110, 1));
-    assert_int_equal(given_to(step(s), a), 40);
+    submit(s, of_tenant(2, 1, 8, 20));
+    for (uint32_t i = 0; i < 1800; i++)
+        assert_int_equal(step(s)->n_preempted, 0);
     end_all(s);
 }
 
@@ -285,8 +318,9 @@ static void test_a_batch_waits_for_its_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prompts_under_way_share),
-        cmocka_unit_test(test_no_share_for_those_who_cannot_come),
+        cmocka_unit_test(test_prompts_take_turns),
+        cmocka_unit_test(test_a_seat_is_taken_back),
+        cmocka_unit_test(test_a_reserved_seat_is_kept),
         cmocka_unit_test(test_a_prompt_without_blocks_lets_others_by),
         cmocka_unit_test(test_a_pin_gives_way),
         cmocka_unit_test(test_a_pin_holds_the_blocks_with_the_names),

@@ -47,11 +47,14 @@ static uint32_t count_policies(void)
 static struct sched_policy_options random_options(struct fake_random *random)
 {
     static const uint64_t ageings[] = {1, 1000, 1000000, 1000000000};
-    static uint32_t weights[FAKE_TENANTS]; /* until the scheduler has its copy */
+    static struct sched_tenant tenants[FAKE_TENANTS]; /* until the scheduler has its copy */
     struct sched_policy_options o = {.n_tenants = FAKE_TENANTS, .ageing_us = ageings[fake_below(random, 4)]};
+    uint32_t n_groups = fake_chance(random, 50) ? 1 + fake_below(random, 3) : 0;
     for (uint32_t i = 0; i < FAKE_TENANTS; i++)
-        weights[i] = 1 + fake_below(random, fake_chance(random, 50) ? 4 : 1000);
-    o.tenant_weights = fake_chance(random, 50) ? weights : NULL;
+        tenants[i] = (struct sched_tenant){.weight = 1 + fake_below(random, fake_chance(random, 50) ? 4 : 1000),
+                                           .group = fake_below(random, n_groups + 1),
+                                           .group_weight = 1 + n_groups};
+    o.tenants = fake_chance(random, 50) ? tenants : NULL;
     for (uint32_t i = 0, some = fake_chance(random, 30); i < SCHED_MAX_CLASSES; i++) {
         o.class_weights[i] = some ? fake_below(random, 5) : 0;
         o.class_ttft_us[i] = fake_chance(random, 50) ? 1 + fake_below(random, 500000) : 0;
