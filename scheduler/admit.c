@@ -64,6 +64,18 @@ bool planner_may_admit(struct planner *p)
     return false;
 }
 
+/* ---- limits of tenants ---- */
+
+void planner_skip_capped(struct planner *p)
+{
+    struct queue *queue = &p->s->flows->queue;
+    for (uint32_t i = 0; p->s->caps && i < queue->n_active; i++) {
+        uint32_t top = queue->heaps[queue->active[i]].names[0];
+        if (!caps_allow(p->s, &p->s->seqs[top]))
+            queue_pass_heap(queue, top);
+    }
+}
+
 /* ---- refusals ---- */
 
 /* Nothing of the request has run: no choice was ever admitted. */

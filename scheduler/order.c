@@ -45,7 +45,7 @@ static void mark_ahead(struct planner *p)
     for (uint32_t i = 0; i < f->queue.n_flows && first != QUEUE_NONE; i++) {
         uint32_t flow = f->order[i];
         f->ahead[flow] = false;
-        if (f->runs[flow] == 0 && f->queue.heaps[flow].n == 0)
+        if (f->runs[flow] == 0 && f->queue.n_waiting[flow] == 0)
             continue;
         p->is_shared |= flow != first;
         if (groups && groups->of[sibling] != groups->of[flow] && f->runs[flow] > 0)

@@ -53,6 +53,8 @@ static void note_shortage(const struct planner *p)
         s->waits->shortage = SCHED_SHORT_OF_BLOCKS;
     else if (p->budget == 0)
         s->waits->shortage = SCHED_SHORT_OF_BUDGET;
+    else if (s->caps)
+        s->waits->shortage = SCHED_SHORT_OF_SEQS;
 }
 
 static void serve_prompts(struct planner *p)
@@ -81,6 +83,7 @@ static void serve_prompts(struct planner *p)
             if (planner_is_ahead(p, waiting))
                 planner_rest(p);
             open = planner_admit(p) || planner_pass(p, waiting);
+            planner_skip_capped(p);
         }
     }
     if (p->slot->plan.n_rows == 0)
@@ -99,7 +102,8 @@ static bool head_may_come(const struct planner *p)
         return false;
     if (c->batching != SCHED_CONTINUOUS && s->admission->batch_left == 0 && s->n_listed > 0)
         return false;
-    return s->seqs[queue_top(&s->flows->queue)].key.order != s->admission->blocked_order;
+    uint32_t top = queue_top(&s->flows->queue);
+    return top != QUEUE_NONE && s->seqs[top].key.order != s->admission->blocked_order;
 }
 
 /* ---- drafts ---- */
@@ -265,6 +269,7 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, 
     pins_expire(s, now_us);
     planner_rerank(s);
     begin(&p, s, now_us);
+    planner_skip_capped(&p);
     p.head_may_come = head_may_come(&p);
     planner_order(&p);
     planner_take_seat(&p);

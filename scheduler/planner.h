@@ -90,6 +90,8 @@ void planner_take_seat(struct planner *p);
 void planner_slack(const struct planner *p, int64_t *slack);
 /* Returns whether this plan may admit from the queue. If only time is missing, it sets when to plan again. */
 bool planner_may_admit(struct planner *p);
+/* Skips waiting sequences whose tenants are at their limits. */
+void planner_skip_capped(struct planner *p);
 /* Rejects sequences at the head of the queue that the policy gives up. */
 void planner_refuse(struct planner *p);
 /* Admits planner_head(), or leaves it unchanged. True: look at the head again, because it was admitted or a pin was

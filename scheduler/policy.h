@@ -31,6 +31,7 @@ struct sched_tenant {
     uint32_t weight; /* 1..1000 */
     uint32_t group; /* tenants of the same group share its weight: an organisation with several keys; 0: none */
     uint32_t group_weight; /* 1..1000; the same for all tenants of a group; read if group is not 0 */
+    uint32_t max_seats, max_kv_blocks; /* of its running sequences, under every policy (caps.h); 0: no limit */
 };
 
 /* Options of the operator. Zero everywhere selects every policy's defaults. */
@@ -97,6 +98,7 @@ struct sched_policy {
     /* n_cached is looked up when a sequence is queued and from time to time; a sequence waits while another one
      * computes its next block */
     bool ranks_by_cache;
+    bool flows_are_tenants; /* flow() returns the tenant */
 
     /* Both NULL for a policy without state. */
     int (*create)(const struct sched_policy_options *options, void **state, struct quire_error *err);

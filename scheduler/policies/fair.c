@@ -220,6 +220,7 @@ static void spent(void *state, const struct sched_candidate *c, bool prompt, dou
 const struct sched_policy sched_policy_fair = {
     .name = "fair",
     .about = "the tenant with the least service for its weight first",
+    .flows_are_tenants = true,
     .create = create,
     .destroy = destroy,
     .n_flows = n_flows,

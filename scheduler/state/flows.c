@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options, struct sequence *seqs,
-                 struct sched_flows **out, struct quire_error *err)
+int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options, bool capped,
+                 struct sequence *seqs, struct sched_flows **out, struct quire_error *err)
 {
     struct sched_flows *f = calloc(1, sizeof *f);
     *out = NULL;
@@ -16,12 +16,13 @@ int flows_create(const struct sched_policy *policy, const struct sched_policy_op
         return status;
     }
     uint32_t n = policy->n_flows ? policy->n_flows(f->state) : 1;
+    uint32_t n_lanes = capped && !policy->flows_are_tenants ? options->n_tenants : 1;
     f->live = calloc(n + 1, sizeof *f->live);
     f->order = calloc(n + 1, sizeof *f->order);
     f->at = calloc(n + 1, sizeof *f->at);
     f->runs = calloc(n + 1, sizeof *f->runs);
     f->ahead = calloc(n + 1, sizeof *f->ahead);
-    if (!f->live || !f->order || !f->at || !f->runs || !f->ahead || queue_init(&f->queue, n, seqs, policy, f->state)) {
+    if (!f->live || !f->order || !f->at || !f->runs || !f->ahead || queue_init(&f->queue, n, n_lanes, seqs, policy, f->state)) {
         flows_destroy(f);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }
