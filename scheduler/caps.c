@@ -42,22 +42,26 @@ static uint32_t blocks_of(const struct sched *s, const struct sequence *q)
 
 bool caps_allow(const struct sched *s, const struct sequence *q)
 {
-    if (!s->caps)
+    if (!s->caps || q->key.background)
         return true;
     const struct sched_cap *cap = &s->caps->tenants[q->key.tenant];
-    if (cap->max_seats > 0 && s->tenants[q->key.tenant].n_running >= cap->max_seats)
+    if (cap->max_seats > 0 && cap->n_seats >= cap->max_seats)
         return false;
     return cap->max_blocks == 0 || cap->n_blocks + blocks_of(s, q) <= cap->max_blocks;
 }
 
 void caps_starts(struct sched *s, const struct sequence *q)
 {
-    if (s->caps)
-        s->caps->tenants[q->key.tenant].n_blocks += blocks_of(s, q);
+    if (!s->caps || q->key.background)
+        return;
+    s->caps->tenants[q->key.tenant].n_seats++;
+    s->caps->tenants[q->key.tenant].n_blocks += blocks_of(s, q);
 }
 
 void caps_stops(struct sched *s, const struct sequence *q)
 {
-    if (s->caps)
-        s->caps->tenants[q->key.tenant].n_blocks -= blocks_of(s, q);
+    if (!s->caps || q->key.background)
+        return;
+    s->caps->tenants[q->key.tenant].n_seats--;
+    s->caps->tenants[q->key.tenant].n_blocks -= blocks_of(s, q);
 }

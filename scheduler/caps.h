@@ -2,7 +2,8 @@
  * tenant with a limit has a heap of the queue for itself.
  *
  * A sequence counts with the blocks of its whole length, max_tokens included, in the KV group where that is most. A
- * running sequence therefore never meets its tenant's limit, and nothing is preempted for it.
+ * running sequence therefore never meets its tenant's limit, and nothing is preempted for it. The background does not
+ * count: it gives way to live requests.
  *
  * Private to this folder; one thread at a time. Nothing is allocated after caps_create().
  */
@@ -23,7 +24,8 @@ struct sched_caps {
     uint32_t n; /* tenants */
     struct sched_cap {
         uint32_t max_seats, max_blocks; /* 0: no limit */
-        uint64_t n_blocks; /* of its running sequences */
+        uint32_t n_seats; /* of its running sequences */
+        uint64_t n_blocks;
     } tenants[];
 };
 

@@ -301,14 +301,19 @@ static int check_caps(const struct sched *s, struct quire_error *err)
     for (uint32_t t = 0; s->caps && t < s->caps->n; t++) {
         const struct sched_cap *cap = &s->caps->tenants[t];
         uint64_t n_blocks = 0;
-        for (uint32_t i = 0; i < s->n_names; i++)
-            if (s->seqs[i].state == SEQ_RUNNING && s->seqs[i].key.tenant == t)
-                n_blocks += caps_blocks(&s->config->kv, s->seqs[i].n_positions, sched_reach(s));
-        if (n_blocks != cap->n_blocks || (cap->max_blocks > 0 && n_blocks > cap->max_blocks) ||
-            (cap->max_seats > 0 && s->tenants[t].n_running > cap->max_seats))
-            return BROKEN(err, "11: tenant %u: %llu sequences with %llu blocks run, counted %llu, limits %u and %u", t,
-                          (unsigned long long)s->tenants[t].n_running, (unsigned long long)n_blocks,
-                          (unsigned long long)cap->n_blocks, cap->max_seats, cap->max_blocks);
+        uint32_t n_seats = 0;
+        for (uint32_t i = 0; i < s->n_names; i++) {
+            const struct sequence *q = &s->seqs[i];
+            if (q->state != SEQ_RUNNING || q->key.tenant != t || q->key.background)
+                continue;
+            n_seats++;
+            n_blocks += caps_blocks(&s->config->kv, q->n_positions, sched_reach(s));
+        }
+        if (n_seats != cap->n_seats || n_blocks != cap->n_blocks ||
+            (cap->max_blocks > 0 && n_blocks > cap->max_blocks) || (cap->max_seats > 0 && n_seats > cap->max_seats))
+            return BROKEN(err, "11: tenant %u: %u sequences with %llu blocks run, counted %u, %llu of %u, %u", t,
+                          n_seats, (unsigned long long)n_blocks, cap->n_seats, (unsigned long long)cap->n_blocks,
+                          cap->max_seats, cap->max_blocks);
     }
     return QUIRE_OK;
 }

@@ -66,6 +66,7 @@ static void serve_prompts(struct planner *p)
     while (p->budget > 0) {
         if (open)
             planner_refuse(p);
+        planner_skip_capped(p);
         uint32_t top = open ? planner_head(p) : QUEUE_NONE;
         struct sequence *waiting = top != QUEUE_NONE ? &s->seqs[top] : NULL;
         if (!waiting && i == p->n_prefills)
@@ -83,7 +84,6 @@ static void serve_prompts(struct planner *p)
             if (planner_is_ahead(p, waiting))
                 planner_rest(p);
             open = planner_admit(p) || planner_pass(p, waiting);
-            planner_skip_capped(p);
         }
     }
     if (p->slot->plan.n_rows == 0)

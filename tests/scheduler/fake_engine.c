@@ -32,6 +32,10 @@ bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_
     e->config = *config;
     e->random.state = seed;
     e->fault = fault;
+    for (uint32_t i = 0; config->policy_options.tenants && i < FAKE_TENANTS; i++) {
+        e->limits[i].max_seats = config->policy_options.tenants[i].max_seats;
+        e->limits[i].max_blocks = config->policy_options.tenants[i].max_kv_blocks;
+    }
     for (uint32_t g = 0; g < config->kv.n_groups; g++)
         e->store[g] = calloc((size_t)config->kv.groups[g].n_blocks * config->kv.block_tokens, sizeof *e->store[g]);
     for (uint32_t g = 0; g < config->kv.n_groups; g++)
@@ -74,6 +78,10 @@ static int owed_status(const struct fake_engine *e, const struct fake_request *r
     for (uint32_t g = 0; g < c->kv.n_groups; g++)
         if (kv_blocks_needed(&c->kv, g, positions, c->max_num_batched_tokens * (c->overlap_depth + 1)) >
             c->kv.groups[g].n_blocks)
+            return QUIRE_INVALID;
+    for (uint32_t g = 0; g < c->kv.n_groups && e->limits[r->tenant].max_blocks > 0; g++)
+        if (kv_blocks_needed(&c->kv, g, positions, c->max_num_batched_tokens * (c->overlap_depth + 1)) >
+            e->limits[r->tenant].max_blocks)
             return QUIRE_INVALID;
     if (stats.n_waiting + r->n > c->max_queued_requests)
         return QUIRE_EXHAUSTED;
@@ -316,6 +324,20 @@ static bool check_background(struct fake_engine *e, const struct sched_plan *pla
     return !has_row || !live_first || fail(e, "the background has a row before a live request");
 }
 
+/* No tenant runs more than its limit. */
+static bool check_seats(struct fake_engine *e)
+{
+    for (uint32_t t = 0; t < FAKE_TENANTS; t++) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
+            n += e->seqs[i].used && !e->seqs[i].over && e->seqs[i].running && !e->seqs[i].request.background &&
+                 e->seqs[i].request.tenant == t;
+        if (e->limits[t].max_seats > 0 && n > e->limits[t].max_seats)
+            return fail(e, "tenant %u has %u seats of %u", t, n, e->limits[t].max_seats);
+    }
+    return true;
+}
+
 static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
 {
     if (!check_row_order(e, plan) || !check_background(e, plan))
@@ -332,7 +354,8 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
             return false;
         for (uint32_t j = 0; j < FAKE_MAX_NAMES && fake_has_order(e); j++) {
             const struct fake_seq *o = &e->seqs[j];
-            if (o->used && !o->over && !o->running && o->choice == 0 && o->last_step < plan->step &&
+            bool limited = e->limits[o->request.tenant].max_seats + e->limits[o->request.tenant].max_blocks > 0;
+            if (!limited && o->used && !o->over && !o->running && o->choice == 0 && o->last_step < plan->step &&
                 !(o->last_step && o->last_step + 1 == plan->step) && o != d && fake_ranks_before(e, o, d) &&
                 i + 1 == plan->n_admitted)
                 return fail(e, "sequence %u was admitted before sequence %u", plan->admitted[i], j);
@@ -355,7 +378,7 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
         if (e->config.preemption == SCHED_PREEMPT_NEVER)
             return fail(e, "sequence %u was preempted", plan->preempted[i]);
     }
-    return true;
+    return check_seats(e);
 }
 
 /* Returns whether an incomplete batch explains an empty plan. A following choice does not count. */

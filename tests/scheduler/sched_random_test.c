@@ -65,6 +65,22 @@ static struct sched_policy_options random_options(struct fake_random *random)
     return o;
 }
 
+/* Limits of some tenants, in addition to their shares. Valid until the next call. */
+static const struct sched_tenant *random_limits(struct fake_random *random, const struct sched_tenant *shares,
+                                                const struct sched_config *c)
+{
+    static struct sched_tenant tenants[FAKE_TENANTS];
+    uint32_t longest = (c->max_model_len + c->kv.block_tokens - 1) / c->kv.block_tokens;
+    if (fake_chance(random, 60))
+        return shares;
+    for (uint32_t i = 0; i < FAKE_TENANTS; i++) {
+        tenants[i] = shares ? shares[i] : (struct sched_tenant){.weight = 1, .group_weight = 1};
+        tenants[i].max_seats = fake_chance(random, 50) ? 1 + fake_below(random, 4) : 0;
+        tenants[i].max_kv_blocks = fake_chance(random, 50) ? 1 + fake_below(random, 2 * longest) : 0;
+    }
+    return tenants;
+}
+
 /* Valid until the next call. */
 static const struct sched_cost *random_cost(struct fake_random *random)
 {
@@ -113,6 +129,7 @@ static struct sched_config random_config(struct fake_random *random)
     c.overlap_depth = fake_below(random, 2);
     c.policy = sched_policy_at(fake_below(random, count_policies()));
     c.policy_options = random_options(random);
+    c.policy_options.tenants = random_limits(random, c.policy_options.tenants, &c);
     c.kv.eviction = fake_chance(random, 30) ? KV_EVICT_REUSE : KV_EVICT_LRU;
     c.kv.n_tenants = FAKE_TENANTS;
     c.secret.bytes[0] = (uint8_t)fake_below(random, 256);
