@@ -24,6 +24,8 @@ void tenant_shares(const struct tenants *tenants, struct sched_tenant out[TENANT
         const struct tenant *t = tenants_at(tenants, i);
         out[i] = (struct sched_tenant){.weight = t->weight,
                                        .group = group_of(tenants, i, out, &n_groups),
-                                       .group_weight = t->organisation_weight};
+                                       .group_weight = t->organisation_weight,
+                                       .max_seats = t->max_seats,
+                                       .max_kv_blocks = t->max_kv_blocks};
     }
 }

@@ -1,4 +1,4 @@
-/* The shares of tenants, from the front end's table of keys to the scheduler's options. Main thread, before the engine
+/* The shares and limits of tenants, from the front end's table of keys to the scheduler's options. Main thread, before the engine
  * opens. */
 #ifndef QUIRE_APP_SERVING_SHARES_H
 #define QUIRE_APP_SERVING_SHARES_H

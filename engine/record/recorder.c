@@ -187,7 +187,7 @@ static void put_tenants(struct recorder *r, const struct sched_policy_options *o
     uint32_t n = o->tenants ? o->n_tenants : 0;
     bool plain = true;
     for (uint32_t i = 0; i < n; i++)
-        plain &= o->tenants[i].group == 0;
+        plain &= o->tenants[i].group == 0 && o->tenants[i].max_seats == 0 && o->tenants[i].max_kv_blocks == 0;
     put_u32(r, plain ? n : n * RECORD_TENANT_WORDS);
     for (uint32_t i = 0; i < n; i++) {
         put_u32(r, o->tenants[i].weight);
@@ -195,6 +195,8 @@ static void put_tenants(struct recorder *r, const struct sched_policy_options *o
             continue;
         put_u32(r, o->tenants[i].group);
         put_u32(r, o->tenants[i].group_weight);
+        put_u32(r, o->tenants[i].max_seats);
+        put_u32(r, o->tenants[i].max_kv_blocks);
     }
 }
 

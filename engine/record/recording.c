@@ -65,6 +65,8 @@ static void get_policy_options(struct body *b, struct sched_tenant tenants[SCHED
             continue;
         tenants[i].group = body_u32(b);
         tenants[i].group_weight = body_u32(b);
+        tenants[i].max_seats = body_u32(b);
+        tenants[i].max_kv_blocks = body_u32(b);
     }
     o->tenants = n_words ? tenants : NULL;
     for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)

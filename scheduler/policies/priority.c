@@ -114,6 +114,15 @@ static void served(void *state, const struct sched_candidate *c, const struct sc
         counters_charge(&p->classes, c->flow, service->n_prompt + service->n_generated);
 }
 
+/* A higher class of priority does not wait for the end of a lower one's answer. */
+static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running)
+{
+    const struct priority *p = state;
+    if (p->classes.n > 0 && waiting->flow != running->flow)
+        return counters_ahead(&p->classes, running->flow, waiting->flow, HEAD_START);
+    return waiting->priority < running->priority && waiting->rank < running->rank;
+}
+
 const struct sched_policy sched_policy_priority = {
     .name = "priority",
     .about = "lowest \"priority\" field first; a longer wait offsets priority levels",
@@ -125,5 +134,6 @@ const struct sched_policy sched_policy_priority = {
     .flow_ranks = flow_ranks,
     .flow_begins = flow_begins,
     .flow_admits = flow_admits,
+    .takes_seat = takes_seat,
     .served = served,
 };

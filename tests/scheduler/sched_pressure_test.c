@@ -84,6 +84,75 @@ static void test_a_seat_is_taken_back(void **state)
     close_sched(s);
 }
 
+/* A request of a higher priority class does not wait for the end of a lower one's answer, one of the same does. */
+static void test_a_higher_priority_takes_a_seat(void **state)
+{
+    (void)state;
+    struct sched_config c = fair_config();
+    c.policy = sched_policy_find("priority");
+    c.max_num_seqs = 2;
+    c.max_model_len = 2000;
+    c.kv.groups[0].n_blocks = 1200;
+    struct sched *s = open_sched(&c);
+    uint32_t low = submit(s, of_tenant(1, 0, 10, 900)), n_steps = 0;
+    struct sched_request request = of_tenant(2, 0, 10, 900);
+    request.priority = 3;
+    uint32_t lowest = submit(s, request);
+    step(s);
+    uint32_t same = submit(s, of_tenant(3, 0, 8, 4));
+    for (uint32_t i = 2; i < 9; i++) /* it ranks before the lowest, which keeps its seat for eight steps */
+        assert_int_equal(given_to(step(s), same), 0);
+    for (uint32_t i = 9; i < 25; i++)
+        assert_int_equal(given_to(step(s), same), i == 9 ? 8 : i < 13);
+    request = of_tenant(4, 0, 8, 2);
+    request.priority = -1;
+    uint32_t high = submit(s, request);
+    while (given_to(step(s), high) == 0)
+        n_steps++;
+    assert_true(n_steps <= 8);
+    assert_int_equal(sched_account(s, low).n_preemptions, 0);
+    assert_int_equal(sched_account(s, lowest).n_preemptions, 2);
+    sched_cancel(s, 1);
+    sched_cancel(s, 2);
+    end_all(s);
+}
+
+/* Tenants at their limits wait, and others pass them, whatever the policy. */
+static void test_limits_of_a_tenant(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"fcfs", "priority", "sjf", "edf", "fair", "lpm"};
+    const struct sched_tenant tenants[] = {{.weight = 1, .max_seats = 2}, {.weight = 1, .max_kv_blocks = 12}, {.weight = 1}};
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        struct sched_config c = fair_config();
+        c.policy = sched_policy_find(policies[i]);
+        c.policy_options.tenants = tenants;
+        c.max_num_batched_tokens = 64;
+        c.max_num_seqs = 8;
+        struct sched *s = open_sched(&c);
+        for (uint32_t k = 0; k < 4; k++)
+            submit(s, of_tenant(1 + k, 0, 4, 30));
+        for (uint32_t k = 0; k < 4; k++)
+            submit(s, of_tenant(11 + k, 1, 5, 4)); /* each needs two blocks, or all the same with 25 tokens */
+        struct sched_request big = of_tenant(20, 1, 24, 25), bigger = of_tenant(21, 1, 24, 26);
+        uint32_t seq, last = submit(s, big), other = submit(s, of_tenant(30, 2, 8, 4));
+        assert_int_equal(sched_submit(s, &bigger, &seq, NULL, NULL), QUIRE_INVALID); /* it would wait for ever */
+        const struct sched_plan *p = step(s);
+        assert_int_equal(sched_tenant_stats(s, 0).n_running, 2);
+        assert_true(given_to(p, other) > 0);
+        bool ran = false;
+        while (sched_tenant_stats(s, 1).n_running + sched_tenant_stats(s, 1).n_waiting > 0) {
+            p = step(s);
+            if (given_to(p, last) > 0)
+                ran = true;
+            assert_true(sched_tenant_stats(s, 0).n_running <= 2);
+            assert_true(given_to(p, last) == 0 || sched_tenant_stats(s, 1).n_running <= 1);
+        }
+        assert_true(ran);
+        end_all(s);
+    }
+}
+
 /* Reservation promises that nothing is preempted. */
 static void test_a_reserved_seat_is_kept(void **state)
 {
@@ -320,6 +389,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prompts_take_turns),
         cmocka_unit_test(test_a_seat_is_taken_back),
+        cmocka_unit_test(test_a_higher_priority_takes_a_seat),
+        cmocka_unit_test(test_limits_of_a_tenant),
         cmocka_unit_test(test_a_reserved_seat_is_kept),
         cmocka_unit_test(test_a_prompt_without_blocks_lets_others_by),
         cmocka_unit_test(test_a_pin_gives_way),

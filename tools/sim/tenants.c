@@ -94,6 +94,12 @@ static int set_key(struct sim_tenant *t, const char *key, const char *value, str
     } else if (strcmp(key, "group-weight") == 0) {
         status = set_number(key, value, 1, 1000, true, &number, err);
         t->group_weight = (uint32_t)number;
+    } else if (strcmp(key, "max-seats") == 0) {
+        status = set_number(key, value, 0, UINT32_MAX, true, &number, err);
+        t->max_seats = (uint32_t)number;
+    } else if (strcmp(key, "max-kv-blocks") == 0) {
+        status = set_number(key, value, 0, UINT32_MAX, true, &number, err);
+        t->max_kv_blocks = (uint32_t)number;
     } else if (strcmp(key, "weight") == 0) {
         status = set_number(key, value, 1, 1000, true, &number, err);
         t->weight = (uint32_t)number;
@@ -108,8 +114,8 @@ static int set_key(struct sim_tenant *t, const char *key, const char *value, str
         t->priority = (int32_t)number;
     } else {
         status = quire_fail(err, QUIRE_INVALID,
-                            "--tenants: \"%.40s\": must be weight, group, group-weight, rate, input, output, "
-                            "prefix, class, priority or deadline",
+                            "--tenants: \"%.40s\": must be weight, group, group-weight, max-seats, max-kv-blocks, "
+                            "rate, input, output, prefix, class, priority or deadline",
                             key);
     }
     return status;
@@ -187,7 +193,10 @@ int sim_tenants_parse(const char *text, const struct sim_tenant *usual, struct s
 struct sched_tenant sim_tenant_share(const struct sim_tenant *tenants, uint32_t index)
 {
     const struct sim_tenant *t = &tenants[index];
-    struct sched_tenant share = {.weight = t->weight, .group_weight = t->group_weight};
+    struct sched_tenant share = {.weight = t->weight,
+                                 .group_weight = t->group_weight,
+                                 .max_seats = t->max_seats,
+                                 .max_kv_blocks = t->max_kv_blocks};
     for (uint32_t i = 0; t->group[0] && i <= index; i++)
         if (strcmp(tenants[i].group, t->group) == 0) {
             share.group = i + 1; /* of its first tenant */

@@ -4,7 +4,7 @@
  *             100..900   uniform
  *             512~0.8    lognormal: median 512, standard deviation of the logarithm 0.8
  *   tenants   NAME:KEY=VALUE:...,NAME:...   keys: weight (1..1000), group (a name: tenants
- *             of one group share its weight), group-weight (1..1000), rate (requests per second; for a trace from a file, its
+ *             of one group share its weight), group-weight (1..1000), max-seats, max-kv-blocks, rate (requests per second; for a trace from a file, its
  *             share of the requests), input and output (lengths), prefix (common first tokens of all its prompts), class
  *             (0..7), priority, deadline (milliseconds to the first token)
  *
@@ -33,6 +33,7 @@ struct sim_tenant {
     uint32_t weight;
     char group[BENCH_WORKLOAD_MAX_NAME + 1]; /* "" = none */
     uint32_t group_weight;
+    uint32_t max_seats, max_kv_blocks; /* 0 = no limit */
     double rate; /* < 0: not said */
     struct sim_lengths input, output;
     uint32_t prefix, class_index;

@@ -117,6 +117,8 @@ static int refuse_unknown(const json_t *entry, const char *where, struct quire_e
         "tokens_per_minute",
         "max_concurrent",
         "max_queued",
+        "max_seats",
+        "max_kv_blocks",
         "admin",
     };
     const char *key;
@@ -163,6 +165,8 @@ static int read_entry(const json_t *entry, size_t i, struct tenant *t, struct ke
         (status = quire_json_i64(entry, where, "tokens_per_minute", 0, MAX_PER_MINUTE, &tokens, err)) ||
         (status = quire_json_u32(entry, where, "max_concurrent", 0, UINT32_MAX, &t->max_concurrent, err)) ||
         (status = quire_json_u32(entry, where, "max_queued", 0, UINT32_MAX, &t->max_queued, err)) ||
+        (status = quire_json_u32(entry, where, "max_seats", 0, UINT32_MAX, &t->max_seats, err)) ||
+        (status = quire_json_u32(entry, where, "max_kv_blocks", 0, UINT32_MAX, &t->max_kv_blocks, err)) ||
         (status = quire_json_bool(entry, where, "admin", &t->admin, err)))
         return status;
     t->has_key = true;

@@ -41,6 +41,7 @@ struct tenant {
     int32_t priority_min, priority_max; /* range that its requests may set */
     uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit; here and below */
     uint32_t max_concurrent, max_queued;
+    uint32_t max_seats, max_kv_blocks; /* the scheduler's */
     bool admin;
 
     struct bucket requests, tokens;
