@@ -141,6 +141,9 @@ static int check_counters(const struct sched *s, uint32_t name, struct quire_err
         return BROKEN(err, "4: sequence %u has %u drafts that cannot follow what is known", name, q->n_proposed);
     if (q->state != SEQ_RUNNING && q->state != SEQ_LEAVING && q->n_planned > 0)
         return BROKEN(err, "4: sequence %u does not run and has %u positions planned", name, q->n_planned);
+    if (q->seat_step > s->step || q->n_planned > q->n_reached + q->n_drafting)
+        return BROKEN(err, "4: sequence %u: reached %u of %u planned, in step %llu", name, q->n_reached, q->n_planned,
+                      (unsigned long long)q->seat_step);
     if ((uint64_t)q->n_published * s->config->kv.block_tokens > q->n_computed)
         return BROKEN(err, "7: sequence %u: %u blocks published, %u positions computed", name, q->n_published,
                       q->n_computed);

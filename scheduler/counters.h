@@ -11,7 +11,6 @@
 #ifndef QUIRE_SCHEDULER_COUNTERS_H
 #define QUIRE_SCHEDULER_COUNTERS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 /* Increment of one unit of service at weight 1. A unit is the user's: a token, or a part of a microsecond. Shares are off by at most weight / (2 × scale), 0.05 % at weight 1000.
@@ -52,10 +51,12 @@ static inline void counters_charge(struct counters *c, uint32_t flow, uint64_t u
     c->ranks[flow] = rank < c->ranks[flow] ? UINT64_MAX : rank;
 }
 
-/* Whether a flow had more than its share compared with another one, by more than this many units of its own. */
-static inline bool counters_ahead(const struct counters *c, uint32_t flow, uint32_t of, uint64_t units)
+/* How much more than its share a flow had compared with another one, in units of its own service; 0: no more. */
+static inline double counters_lead(const struct counters *c, uint32_t flow, uint32_t of)
 {
-    return c->ranks[flow] > c->ranks[of] && c->ranks[flow] - c->ranks[of] > counters_cost(c, flow, units);
+    if (c->ranks[flow] <= c->ranks[of])
+        return 0;
+    return (double)(c->ranks[flow] - c->ranks[of]) / c->steps[flow];
 }
 
 #endif

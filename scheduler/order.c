@@ -36,23 +36,52 @@ static uint32_t first_flow(const struct planner *p)
     return QUEUE_NONE;
 }
 
-/* Marks the flows that are ahead of the first one with work in this step, or of the first one of their group. */
+static uint32_t group_of(const struct sched_flow_groups *groups, uint32_t flow)
+{
+    return groups ? groups->of[flow] : flow;
+}
+
+/* The lead over the first flow from which on another one is ahead: half a quantum more than most have. A lead counts to
+ * two quanta, so that one flow with a large one does not speak for the others. */
+static double most_lead(const struct planner *p, uint32_t first)
+{
+    const struct sched_flows *f = p->s->flows;
+    const struct sched_flow_groups *groups = queue_groups(&f->queue);
+    uint32_t n = 0, last = group_of(groups, first);
+    double sum = 0;
+    for (uint32_t i = 0; i < f->queue.n_flows; i++) {
+        uint32_t flow = f->order[i];
+        if (f->runs[flow] == 0 && flow != first)
+            continue;
+        if (n > 0 && group_of(groups, flow) == last) /* groups are contiguous */
+            continue;
+        double lead = n > 0 ? f->policy->flow_lead(f->state, flow, first) : 0;
+        sum += lead < 2 ? lead : 2;
+        last = group_of(groups, flow);
+        n++;
+    }
+    return sum / n + 0.5;
+}
+
+/* Marks the flows that are ahead of most with work in this step, or by a quantum of the first of their own group. */
 static void mark_ahead(struct planner *p)
 {
     struct sched_flows *f = p->s->flows;
     const struct sched_flow_groups *groups = queue_groups(&f->queue);
     uint32_t first = first_flow(p), sibling = first;
+    double most = first != QUEUE_NONE ? most_lead(p, first) : 0;
     for (uint32_t i = 0; i < f->queue.n_flows && first != QUEUE_NONE; i++) {
         uint32_t flow = f->order[i];
         f->ahead[flow] = false;
         if (f->runs[flow] == 0 && f->queue.n_waiting[flow] == 0)
             continue;
         p->is_shared |= flow != first;
-        if (groups && groups->of[sibling] != groups->of[flow] && f->runs[flow] > 0)
+        if (group_of(groups, sibling) != group_of(groups, flow) && f->runs[flow] > 0)
             sibling = flow;
-        f->ahead[flow] = f->policy->flow_ahead(f->state, flow, first) ||
-                         (groups && groups->of[sibling] == groups->of[flow] &&
-                          f->policy->flow_ahead(f->state, flow, sibling));
+        if (group_of(groups, first) != group_of(groups, flow))
+            f->ahead[flow] = f->policy->flow_lead(f->state, flow, first) > most;
+        if (groups && group_of(groups, sibling) == group_of(groups, flow))
+            f->ahead[flow] |= f->policy->flow_lead(f->state, flow, sibling) > 1;
         p->any_ahead |= f->ahead[flow];
     }
 }
@@ -186,6 +215,6 @@ void planner_order(struct planner *p)
     sort(s, n);
     s->n_listed = n;
     hold_background(p);
-    if (s->flows->policy->flow_ahead && s->config->cost)
+    if (s->flows->policy->flow_lead && s->config->cost)
         mark_ahead(p);
 }

@@ -13,6 +13,8 @@
 #include "scheduler/sequence.h"
 #include "scheduler/state/checked.h"
 
+#include <string.h>
+
 /* ---- chunks and admissions ---- */
 
 static void serve_chunk(struct planner *p, uint32_t i)
@@ -57,12 +59,48 @@ static void note_shortage(const struct planner *p)
         s->waits->shortage = SCHED_SHORT_OF_SEQS;
 }
 
+/* A prompt that takes at most a quantum, of a flow that is not ahead, goes before longer ones: by less than a quantum, the
+ * order of flows says little, and a first token is near. */
+static bool is_short(const struct planner *p, const struct sequence *q)
+{
+    const struct sched_cost *cost = p->s->config->cost;
+    struct sched_shape alone = {0};
+    if (!p->is_shared || planner_is_ahead(p, q))
+        return false;
+    sched_shape_add(&alone, q->n_planned, seq_remaining(q), 1);
+    return sched_cost_us(cost, &alone) <= sched_cost_quantum_us(cost);
+}
+
+static void put_short_first(struct planner *p)
+{
+    struct sched *s = p->s;
+    uint32_t n_short = 0;
+    for (uint32_t i = 0; p->is_shared && i < p->n_prefills; i++) {
+        struct prefill chunk = s->scratch.prefills[i];
+        chunk.is_short = is_short(p, &s->seqs[chunk.name]);
+        if (!chunk.is_short)
+            continue;
+        memmove(&s->scratch.prefills[n_short + 1], &s->scratch.prefills[n_short], (i - n_short) * sizeof chunk);
+        s->scratch.prefills[n_short++] = chunk;
+    }
+}
+
+/* Returns whether a running prompt goes before a waiting one. */
+static bool goes_before(const struct planner *p, const struct prefill *chunk, const struct sequence *waiting)
+{
+    const struct sched *s = p->s;
+    bool other = is_short(p, waiting);
+    return chunk->is_short != other ? chunk->is_short
+                                    : queue_before(&s->flows->queue, &s->seqs[chunk->name].key, &waiting->key);
+}
+
 static void serve_prompts(struct planner *p)
 {
     struct sched *s = p->s;
     uint32_t aside[SCHED_MAX_ASIDE], n_aside = 0, i = 0;
     bool open = !p->short_of_blocks && planner_may_admit(p);
     p->n_chunks_left = p->n_prefills;
+    put_short_first(p);
     while (p->budget > 0) {
         if (open)
             planner_refuse(p);
@@ -71,8 +109,7 @@ static void serve_prompts(struct planner *p)
         struct sequence *waiting = top != QUEUE_NONE ? &s->seqs[top] : NULL;
         if (!waiting && i == p->n_prefills)
             break;
-        if (!waiting || (i < p->n_prefills &&
-                         queue_before(&s->flows->queue, &s->seqs[s->scratch.prefills[i].name].key, &waiting->key))) {
+        if (!waiting || (i < p->n_prefills && goes_before(p, &s->scratch.prefills[i], waiting))) {
             serve_chunk(p, i++);
         } else if (planner_waits_for_prefix(p, waiting)) {
             open = n_aside < SCHED_MAX_ASIDE;
@@ -98,7 +135,7 @@ static bool head_may_come(const struct planner *p)
 {
     const struct sched *s = p->s;
     const struct sched_config *c = s->config;
-    if (!s->flows->policy->flow_ahead || s->flows->queue.n == 0)
+    if (!s->flows->policy->flow_lead || s->flows->queue.n == 0)
         return false;
     if (c->batching != SCHED_CONTINUOUS && s->admission->batch_left == 0 && s->n_listed > 0)
         return false;

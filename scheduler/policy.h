@@ -118,9 +118,9 @@ struct sched_policy {
     const struct sched_flow_groups *(*flow_groups)(const void *state);
     void (*flow_begins)(void *state, uint32_t flow);
     void (*flow_admits)(void *state, uint32_t flow);
-    /* Returns whether a flow had so much more than its share, compared with another one, that its rows may lengthen the
-     * other's steps only to a limit (planner.h). May be NULL. */
-    bool (*flow_ahead)(const void *state, uint32_t flow, uint32_t of);
+    /* How much more than its share a flow had, compared with another one, in quanta; 0: no more. Rows of flows that are
+     * ahead of most may lengthen a step only to a limit (order.c). Flows of one group: within it. May be NULL. */
+    double (*flow_lead)(const void *state, uint32_t flow, uint32_t of);
     /* Returns whether a flow may be served while the first sequence of another one finds no blocks. NULL: no. */
     bool (*flow_passes)(const void *state, const struct sched_candidate *first, uint32_t flow);
     /* Returns whether a waiting sequence takes the seat of a running one, when all seats are taken. NULL: no. */

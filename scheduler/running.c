@@ -149,8 +149,11 @@ FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t cou
     tenant->n_prompt_tokens += service.n_prompt;
     if (s->flows->policy->served)
         s->flows->policy->served(s->flows->state, &q->key, &service);
-    if (end > q->n_reached)
+    if (end > q->n_reached) {
         q->n_reached = end;
+        if (q->seat_step == 0)
+            q->seat_step = s->step + 1;
+    }
 }
 
 double planner_advance_us(const struct planner *p, const struct sched_row *row)

@@ -2,7 +2,8 @@
  *
  * A seat is taken before the step has rows, so the sequence that loses it has none in this step. It is preempted like one
  * that lacks blocks: its blocks stay cached or move to the host tier, and it waits at its old place in the order. It keeps
- * its seat for SCHED_SEAT_STEPS steps after each admission, so that an admission is not undone before it was of use.
+ * its seat until it has computed again what it lost, and SCHED_SEAT_STEPS steps longer, so that each admission brings it
+ * forward.
  */
 #include "scheduler/planner.h"
 #include "scheduler/sequence.h"
@@ -37,7 +38,7 @@ void planner_take_seat(struct planner *p)
         return;
     for (uint32_t i = s->n_listed; i-- > 0;) {
         struct sequence *q = &s->seqs[s->running[i]];
-        if (s->step + 1 < q->admitted_step + SCHED_SEAT_STEPS ||
+        if (q->seat_step == 0 || s->step + 1 < q->seat_step + SCHED_SEAT_STEPS ||
             !f->policy->takes_seat(f->state, &s->seqs[top].key, &q->key))
             continue;
         uncount(p, q);

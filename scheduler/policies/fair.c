@@ -153,19 +153,13 @@ static void flow_admits(void *state, uint32_t tenant)
     counters_admit(&fair->groups, fair->of.of[tenant]);
 }
 
-/* Whether `flow` leads by more than this many units, among tenants of an organisation or among organisations. */
-static bool leads(const struct fair *fair, uint32_t flow, uint32_t of, uint64_t units)
-{
-    uint32_t a = fair->of.of[flow], b = fair->of.of[of];
-    if (a == b)
-        return counters_ahead(&fair->tenants, flow, of, units);
-    return counters_ahead(&fair->groups, a, b, units);
-}
-
-static bool flow_ahead(const void *state, uint32_t flow, uint32_t of)
+/* Among the tenants of an organisation, or among organisations. */
+static double flow_lead(const void *state, uint32_t flow, uint32_t of)
 {
     const struct fair *fair = state;
-    return leads(fair, flow, of, fair->quantum);
+    uint32_t a = fair->of.of[flow], b = fair->of.of[of];
+    double units = a == b ? counters_lead(&fair->tenants, flow, of) : counters_lead(&fair->groups, a, b);
+    return units / (double)fair->quantum;
 }
 
 /* A long prompt needs many blocks at once. Until they are free, other tenants may be served as long as they are ahead
@@ -185,7 +179,7 @@ static bool flow_passes(const void *state, const struct sched_candidate *first, 
 
 static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running)
 {
-    return flow_ahead(state, running->tenant, waiting->tenant);
+    return flow_lead(state, running->tenant, waiting->tenant) > 1;
 }
 
 static uint32_t prefill_share(const void *state)
@@ -229,7 +223,7 @@ const struct sched_policy sched_policy_fair = {
     .flow_groups = flow_groups,
     .flow_begins = flow_begins,
     .flow_admits = flow_admits,
-    .flow_ahead = flow_ahead,
+    .flow_lead = flow_lead,
     .flow_passes = flow_passes,
     .takes_seat = takes_seat,
     .prefill_share = prefill_share,

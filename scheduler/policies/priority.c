@@ -119,7 +119,7 @@ static bool takes_seat(const void *state, const struct sched_candidate *waiting,
 {
     const struct priority *p = state;
     if (p->classes.n > 0 && waiting->flow != running->flow)
-        return counters_ahead(&p->classes, running->flow, waiting->flow, HEAD_START);
+        return counters_lead(&p->classes, running->flow, waiting->flow) > HEAD_START;
     return waiting->priority < running->priority && waiting->rank < running->rank;
 }
 

@@ -25,7 +25,7 @@
 #define SCHED_MIN_CHUNK 16
 /* Percentage of a step's time target that its prompts have in addition to decodes that exceed the rest. */
 #define SCHED_PROMPT_SHARE 25
-/* An admitted sequence keeps its seat for as many steps. */
+/* An admitted sequence keeps its seat for as many steps from its first new position on. */
 #define SCHED_SEAT_STEPS 8
 /* The background gets this fraction of a step's tokens, but at least SCHED_MIN_CHUNK. */
 #define SCHED_BACKGROUND_PART 16

@@ -76,7 +76,7 @@ struct sequence {
     uint32_t n_reached;   /* positions ever planned: below it, a row recomputes */
     uint32_t last_first;  /* first position of the last row */
     uint64_t last_step;   /* the last plan with a row of this sequence */
-    uint64_t admitted_step; /* the plan of its last admission */
+    uint64_t seat_step;   /* since its admission, the first plan with a position never planned before; 0: none */
     uint32_t *tokens;     /* [key.n_prompt + key.max_tokens], and after them the hashes; owned */
 
     struct sched_candidate key;

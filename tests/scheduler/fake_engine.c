@@ -290,7 +290,7 @@ static bool is_decode(const struct fake_engine *e, const struct sched_row *row)
  * flows that are ahead off. */
 static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan)
 {
-    bool puts_off = e->config.cost && sched_policy_of(e->sched)->flow_ahead;
+    bool puts_off = e->config.cost && sched_policy_of(e->sched)->flow_lead;
     for (uint32_t i = 1; i < plan->n_rows; i++) {
         const struct sched_row *a = &plan->rows[i - 1], *b = &plan->rows[i];
         bool first = is_decode(e, a), second = is_decode(e, b);

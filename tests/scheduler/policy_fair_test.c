@@ -641,11 +641,11 @@ static void test_charges_of_time(void **state)
     fair->spent(p, &b, false, 100);
     assert_int_equal(ranks[0], ranks[1]);
     /* Ahead by more than a quantum: eight steps of 1 ms. */
-    assert_false(fair->flow_ahead(p, 0, 1));
+    assert_true(fair->flow_lead(p, 0, 1) <= 1);
     fair->spent(p, &a, true, 8000);
-    assert_false(fair->flow_ahead(p, 0, 1));
+    assert_true(fair->flow_lead(p, 0, 1) <= 1);
     fair->spent(p, &a, true, 1);
-    assert_true(fair->flow_ahead(p, 0, 1) && !fair->flow_ahead(p, 1, 0));
+    assert_true(fair->flow_lead(p, 0, 1) > 1 && fair->flow_lead(p, 1, 0) <= 1);
     assert_true(fair->takes_seat(p, &b, &a) && !fair->takes_seat(p, &a, &b));
     fair->destroy(p);
 }
@@ -684,9 +684,9 @@ static void test_organisations(void **state)
     assert_int_equal(groups->ranks[groups->of[0]], groups->ranks[groups->of[2]]);
     assert_int_equal(ranks[0], ranks[1]);
     fair->served(p, &a, &(struct sched_service){.n_prompt = 1025});
-    assert_true(fair->flow_ahead(p, 0, 1) && !fair->flow_ahead(p, 1, 0));
-    assert_true(fair->flow_ahead(p, 0, 2) && fair->flow_ahead(p, 1, 2)); /* as a whole */
-    assert_false(fair->flow_ahead(p, 2, 0));
+    assert_true(fair->flow_lead(p, 0, 1) > 1 && fair->flow_lead(p, 1, 0) <= 1);
+    assert_true(fair->flow_lead(p, 0, 2) > 1 && fair->flow_lead(p, 1, 2) > 1); /* as a whole */
+    assert_true(fair->flow_lead(p, 2, 0) <= 1);
     fair->destroy(p);
 }
 
