@@ -301,7 +301,7 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
     if (hit + loaded > 0)
         pins_used(s, q, (hit + loaded) / bt, p->now_us);
     q->was_admitted = true;
-    q->seat_step = 0;
+    q->reach.seat_step = 0;
     s->stats.n_waiting_tokens -= q->job->n_waiting_tokens;
     q->job->n_waiting_tokens = 0;
     sched_starts_running(s, q);

@@ -56,7 +56,8 @@ static int check_heap(const struct sched *s, uint32_t index, struct quire_error 
     }
     if (n_tokens != heap->n_tokens || heap->n > heap->capacity)
         return BROKEN(err, "2: heap %u counts %llu tokens", index, (unsigned long long)heap->n_tokens);
-    if (heap->n > 0 && (heap->in_active >= s->flows->queue.n_active || s->flows->queue.active[heap->in_active] != index))
+    if (heap->n > 0 &&
+        (heap->in_active >= s->flows->queue.n_active || s->flows->queue.active[heap->in_active] != index))
         return BROKEN(err, "2: heap %u waits and is not active", index);
     if (heap->passed)
         return BROKEN(err, "2: heap %u is skipped between plans", index);
@@ -90,7 +91,8 @@ static int check_queue(const struct sched *s, struct quire_error *err)
     }
     for (uint32_t f = 0; f <= s->flows->queue.n_flows; f++)
         n_in_flows += s->flows->queue.n_waiting[f];
-    if (n != s->flows->queue.n || n_in_flows != n || n_tokens != s->flows->queue.n_tokens || n_active != s->flows->queue.n_active)
+    if (n != s->flows->queue.n || n_in_flows != n || n_tokens != s->flows->queue.n_tokens ||
+        n_active != s->flows->queue.n_active)
         return BROKEN(err, "2: %u sequences are queued, the queue has %u", n, s->flows->queue.n);
     return QUIRE_OK;
 }
@@ -141,9 +143,9 @@ static int check_counters(const struct sched *s, uint32_t name, struct quire_err
         return BROKEN(err, "4: sequence %u has %u drafts that cannot follow what is known", name, q->n_proposed);
     if (q->state != SEQ_RUNNING && q->state != SEQ_LEAVING && q->n_planned > 0)
         return BROKEN(err, "4: sequence %u does not run and has %u positions planned", name, q->n_planned);
-    if (q->seat_step > s->step || q->n_planned > q->n_reached + q->n_drafting)
-        return BROKEN(err, "4: sequence %u: reached %u of %u planned, in step %llu", name, q->n_reached, q->n_planned,
-                      (unsigned long long)q->seat_step);
+    if (q->reach.seat_step > s->step || q->n_planned > q->reach.n + q->n_drafting)
+        return BROKEN(err, "4: sequence %u: reached %u of %u planned, in step %llu", name, q->reach.n, q->n_planned,
+                      (unsigned long long)q->reach.seat_step);
     if ((uint64_t)q->n_published * s->config->kv.block_tokens > q->n_computed)
         return BROKEN(err, "7: sequence %u: %u blocks published, %u positions computed", name, q->n_published,
                       q->n_computed);

@@ -28,18 +28,18 @@ struct planner {
     uint64_t owed[KV_MAX_GROUPS]; /* blocks that the running sequences still need */
 
     /* Limits of time. Rows of flows that are ahead come last; they may lengthen the step only so far beyond the rest. */
-    bool head_may_come;           /* the head of the queue might be admitted */
-    bool any_ahead;               /* some flow is ahead of another one with work in this step */
-    bool is_shared;               /* several flows have work in this step */
-    bool has_decodes;             /* the step has its decodes, except for those that were put off */
-    bool has_rest;                /* the first row of a flow that is ahead is next, and rest_us is set */
-    double rest_us;               /* the step's time without rows of flows that are ahead */
-    double prompt_until_us;       /* of prompts: the target, or more if decodes leave too little; 0: not yet known */
-    bool first_token;             /* a row gives the first token of a flow that is not ahead */
-    double least_token_us;        /* of each token of a prompt, charged in advance */
-    uint32_t n_late;              /* decodes of flows that are ahead, with a row */
-    uint32_t seat_of;             /* the sequence that lost its seat; QUEUE_NONE: none. Not admitted in this plan */
-    uint32_t n_passed;            /* flows whose first sequence found no blocks and lets others pass */
+    bool head_may_come; /* the head of the queue might be admitted */
+    bool any_ahead; /* some flow is ahead of another one with work in this step */
+    bool is_shared; /* several flows have work in this step */
+    bool has_decodes; /* the step has its decodes, except for those that were put off */
+    bool has_rest; /* the first row of a flow that is ahead is next, and rest_us is set */
+    double rest_us; /* the step's time without rows of flows that are ahead */
+    double prompt_until_us; /* of prompts: the target, or more if decodes leave too little; 0: not yet known */
+    bool first_token; /* a row gives the first token of a flow that is not ahead */
+    double least_token_us; /* of each token of a prompt, charged in advance */
+    uint32_t n_late; /* decodes of flows that are ahead, with a row */
+    uint32_t seat_of; /* the sequence that lost its seat; QUEUE_NONE: none. Not admitted in this plan */
+    uint32_t n_passed; /* flows whose first sequence found no blocks and lets others pass */
     uint32_t passed[SCHED_MAX_PASSED]; /* those sequences */
 };
 

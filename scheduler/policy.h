@@ -41,7 +41,6 @@ struct sched_policy_options {
     uint64_t ageing_us;
     uint32_t n_tenants; /* 0 = 1; at most SCHED_MAX_TENANTS */
     const struct sched_tenant *tenants; /* [n_tenants]; NULL: equal weights; copied by create() */
-    const struct sched_cost *cost; /* set by the scheduler; NULL: no cost model; copied by create() */
     uint32_t class_weights[SCHED_MAX_CLASSES]; /* `priority`: shares of the classes, at most 1000; all 0: no shares */
     uint64_t class_ttft_us[SCHED_MAX_CLASSES]; /* `edf`: target of requests without deadline */
     /* `fair`: prices of service. With a cost model, of the time of rows that compute prompts, and of others; 0: 1 and 1.
@@ -103,6 +102,8 @@ struct sched_policy {
     /* Both NULL for a policy without state. */
     int (*create)(const struct sched_policy_options *options, void **state, struct quire_error *err);
     void (*destroy)(void *state);
+    /* Called after create() if there is a cost model, which outlives the policy. May be NULL. */
+    void (*use_cost)(void *state, const struct sched_cost *cost);
 
     /* The lower rank is first. Called when a sequence enters the queue, when it is admitted and, with ranks_running, in
      * every step for running sequences. NULL: only the submission order counts. */
@@ -124,8 +125,7 @@ struct sched_policy {
     /* Returns whether a flow may be served while the first sequence of another one finds no blocks. NULL: no. */
     bool (*flow_passes)(const void *state, const struct sched_candidate *first, uint32_t flow);
     /* Returns whether a waiting sequence takes the seat of a running one, when all seats are taken. NULL: no. */
-    bool (*takes_seat)(const void *state, const struct sched_candidate *waiting,
-                       const struct sched_candidate *running);
+    bool (*takes_seat)(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running);
     /* Percentage of the step target that prompts have although decodes alone exceed it; 0: the default. */
     uint32_t (*prefill_share)(const void *state);
 

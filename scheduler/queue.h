@@ -21,23 +21,23 @@ struct sequence;
 struct queue_heap {
     uint32_t *names; /* heap order */
     uint32_t n, capacity;
-    uint64_t n_tokens;   /* known tokens of the queued sequences */
-    uint32_t in_active;  /* its index in active, if n > 0 */
-    bool passed;         /* queue_top() skips it */
+    uint64_t n_tokens; /* known tokens of the queued sequences */
+    uint32_t in_active; /* its index in active, if n > 0 */
+    bool passed; /* queue_top() skips it */
 };
 
 struct queue {
-    uint32_t n;           /* queued in all */
-    uint32_t n_flows;     /* sequences of flow n_flows are the background */
-    uint32_t n_lanes;     /* heaps of a flow: 1, or one for each tenant */
+    uint32_t n; /* queued in all */
+    uint32_t n_flows; /* sequences of flow n_flows are the background */
+    uint32_t n_lanes; /* heaps of a flow: 1, or one for each tenant */
     struct queue_heap *heaps; /* [queue_n_heaps()] */
-    uint32_t *n_waiting;  /* [n_flows + 1] */
-    uint32_t *active;     /* heaps that are not empty */
+    uint32_t *n_waiting; /* [n_flows + 1] */
+    uint32_t *active; /* heaps that are not empty */
     uint32_t n_active;
     uint64_t n_tokens;
     struct sequence *seqs; /* by name; the queue reads key and queue_index, and writes queue_index */
     const struct sched_policy *policy;
-    void *state;          /* the policy's, borrowed */
+    void *state; /* the policy's, borrowed */
 };
 
 /* n_lanes: 1, or the number of tenants if those of one flow can pass each other. */

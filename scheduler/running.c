@@ -134,9 +134,9 @@ FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t cou
     struct sched *s = p->s;
     struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
     uint32_t first = q->n_planned, end = first + count;
-    uint32_t fresh = end > q->n_reached ? end - (first > q->n_reached ? first : q->n_reached) : 0;
+    uint32_t fresh = end > q->reach.n ? end - (first > q->reach.n ? first : q->reach.n) : 0;
     uint32_t of_prompt = end < q->key.n_prompt ? end : q->key.n_prompt;
-    uint32_t prompt_from = first > q->n_reached ? first : q->n_reached;
+    uint32_t prompt_from = first > q->reach.n ? first : q->reach.n;
     struct sched_service service = {.n_prompt = of_prompt > prompt_from ? of_prompt - prompt_from : 0,
                                     .n_recomputed = count - fresh,
                                     .n_generated = samples};
@@ -149,18 +149,17 @@ FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t cou
     tenant->n_prompt_tokens += service.n_prompt;
     if (s->flows->policy->served)
         s->flows->policy->served(s->flows->state, &q->key, &service);
-    if (end > q->n_reached) {
-        q->n_reached = end;
-        if (q->seat_step == 0)
-            q->seat_step = s->step + 1;
+    if (end > q->reach.n) {
+        q->reach.n = end;
+        if (q->reach.seat_step == 0)
+            q->reach.seat_step = s->step + 1;
     }
 }
 
 double planner_advance_us(const struct planner *p, const struct sched_row *row)
 {
     uint32_t count = row->count - row->n_draft, end = row->first + count;
-    return p->least_token_us * count +
-           sched_cost_own_us(p->s->config->cost, row->first, count, end - row->first_logit);
+    return p->least_token_us * count + sched_cost_own_us(p->s->config->cost, row->first, count, end - row->first_logit);
 }
 
 /* The least that the row will be charged, at once: it orders the next admission. finish() of plan.c charges the rest. */
@@ -194,8 +193,10 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     row->count = count;
     row->n_draft = 0;
     row->first_logit = first_logit;
-    row->outputs = (struct sched_outputs){
-        .tokens = samples, .scores = scores, .vector = q->vector && first < q->key.n_prompt && end >= q->key.n_prompt};
+    row->outputs = (struct sched_outputs){.tokens = samples,
+                                          .scores = scores,
+                                          .vector = first < q->key.n_prompt && end >= q->key.n_prompt &&
+                                                    q->job->vector};
     row->adapter = q->adapter;
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;

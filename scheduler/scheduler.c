@@ -80,9 +80,7 @@ static int reserve_flows(const struct sched *s, struct sched_flows *f)
         const struct sequence *q = &s->seqs[i];
         if (!q->job)
             continue;
-        uint32_t flow = q->key.background ? f->queue.n_flows
-                        : f->policy->flow ? f->policy->flow(f->state, &q->key)
-                                          : 0;
+        uint32_t flow = q->key.background ? f->queue.n_flows : f->policy->flow ? f->policy->flow(f->state, &q->key) : 0;
         uint32_t n = f->queue.n_lanes > 1 && flow < f->queue.n_flows ? sched_n_live(s, q->key.tenant) : f->live[flow];
         if (queue_reserve(&f->queue, queue_heap_of(&f->queue, flow, q->key.tenant), n))
             return QUIRE_NO_MEMORY;
@@ -96,8 +94,7 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
     struct sched_policy_options changed = *options;
     struct sched_flows *flows;
     changed.n_tenants = s->n_tenants;
-    changed.cost = s->config->cost;
-    int status = flows_create(policy, &changed, s->caps != NULL, s->seqs, &flows, err);
+    int status = flows_create(policy, &changed, s->config->cost, s->caps != NULL, s->seqs, &flows, err);
     if (status)
         return status;
     if (reserve_flows(s, flows)) {
@@ -186,7 +183,7 @@ static int allocate(struct sched *s, struct quire_error *err)
         return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
     status = caps_create(&c->policy_options, &s->caps, err);
     return status ? status
-                  : flows_create(c->policy, &c->policy_options, s->caps != NULL, s->seqs, &s->flows, err);
+                  : flows_create(c->policy, &c->policy_options, c->cost, s->caps != NULL, s->seqs, &s->flows, err);
 }
 
 /* Block tables for everything that can hold blocks at the same time: running sequences, and those that a launched step
@@ -235,7 +232,6 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
     s->next_order = 1;
     s->n_tenants = config->policy_options.n_tenants ? config->policy_options.n_tenants : 1;
     own->policy_options.n_tenants = own->kv.n_tenants = s->n_tenants;
-    own->policy_options.cost = own->cost;
     /* Waiting, running, and sequences that are over but touched or not yet collected. */
     s->n_names = config->max_queued_requests + config->max_num_seqs * (config->overlap_depth + 2);
     status = allocate(s, err);

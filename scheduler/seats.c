@@ -38,7 +38,7 @@ void planner_take_seat(struct planner *p)
         return;
     for (uint32_t i = s->n_listed; i-- > 0;) {
         struct sequence *q = &s->seqs[s->running[i]];
-        if (q->seat_step == 0 || s->step + 1 < q->seat_step + SCHED_SEAT_STEPS ||
+        if (q->reach.seat_step == 0 || s->step + 1 < q->reach.seat_step + SCHED_SEAT_STEPS ||
             !f->policy->takes_seat(f->state, &s->seqs[top].key, &q->key))
             continue;
         uncount(p, q);

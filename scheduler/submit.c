@@ -194,6 +194,7 @@ static int make_job(struct sched *s, const struct sched_request *r, uint32_t flo
                               .n_waiting_tokens = r->n_prompt,
                               .prompt_logprobs = r->prompt_logprobs,
                               .no_prefix_hits = r->no_prefix_hits,
+                              .vector = r->vector,
                               .keep_us = r->keep_us,
                               .keep_name = r->keep_name,
                               .chain_first = r->chain_first};
@@ -264,7 +265,6 @@ static int submit(struct sched *s, const struct sched_request *r, uint32_t *seqs
         s->seqs[seqs[i]].state = SEQ_FOLLOWING;
         s->seqs[seqs[i]].key.flow = flow;
         s->seqs[seqs[i]].gates = r->host_gated ? SEQ_GATE_SAMPLER : 0;
-        s->seqs[seqs[i]].vector = r->vector;
     }
     s->flows->live[flow] += r->n;
     s->waits->n_new += r->n;

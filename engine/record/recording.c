@@ -25,7 +25,7 @@ struct recording {
     bool closed;     /* the CLOSE record was read */
     struct recording_header *header; /* owned */
     struct recording_engine *engine; /* owned; the header's, with the next two */
-    struct sched_tenant header_tenants[SCHED_MAX_TENANTS];
+    struct recording_tenants *tenants; /* owned; the header's, and the last policy's */
     struct sched_cost *header_cost; /* owned */
 
     /* Behind the pointers of the last record. */
@@ -33,7 +33,10 @@ struct recording {
     struct scratch results, tokens, choices;
     struct length_reason lengths;
     struct sched_policy_options options;
-    struct sched_tenant tenants[SCHED_MAX_TENANTS];
+};
+
+struct recording_tenants {
+    struct sched_tenant header[SCHED_MAX_TENANTS], last[SCHED_MAX_TENANTS];
 };
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -128,7 +131,7 @@ static void get_config(struct recording *r, struct body *b, struct sched_config 
     c->max_logit_rows = body_u32(b);
     c->overlap_depth = body_u32(b);
     c->policy = get_policy(b);
-    get_policy_options(b, r->header_tenants, &c->policy_options);
+    get_policy_options(b, r->tenants->header, &c->policy_options);
     c->long_prefill_token_threshold = body_u32(b);
     c->max_partial_prefills = body_u32(b);
     c->step_target_us = body_u64(b);
@@ -320,7 +323,7 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
     case RECORDING_POLICY:
         e->policy.policy = get_policy(b);
         r->options = (struct sched_policy_options){0};
-        get_policy_options(b, r->tenants, &r->options);
+        get_policy_options(b, r->tenants->last, &r->options);
         e->policy.options = &r->options;
         return;
     case RECORDING_UNPIN: e->tenant = body_u32(b); return;
@@ -407,8 +410,9 @@ int recording_open_memory(const void *data, size_t n, struct recording **out, st
         r->header = calloc(1, sizeof *r->header);
         r->engine = calloc(1, sizeof *r->engine);
         r->header_cost = calloc(1, sizeof *r->header_cost);
+        r->tenants = calloc(1, sizeof *r->tenants);
     }
-    if (!r || !r->header || !r->engine || !r->header_cost) {
+    if (!r || !r->header || !r->engine || !r->header_cost || !r->tenants) {
         recording_close(r);
         return quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
     }
@@ -461,6 +465,7 @@ void recording_close(struct recording *r)
     free(r->header);
     free(r->engine);
     free(r->header_cost);
+    free(r->tenants);
     if (r->mapped)
         munmap((void *)(uintptr_t)r->bytes, r->n);
     free(r);

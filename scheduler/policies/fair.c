@@ -7,7 +7,7 @@
  * first time, and generated tokens. Background work is never charged, because it uses only capacity that live requests
  * leave. docs/internals/scheduling.md derives how far two tenants can diverge.
  */
-#include "scheduler/counters.h"
+#include "scheduler/policies/counters.h"
 #include "scheduler/policies/policies.h"
 
 #include <stdlib.h>
@@ -25,8 +25,9 @@ struct fair {
     struct counters groups;  /* the organisations; each is named by its first tenant */
     struct sched_flow_groups of;
     bool grouped;            /* two tenants share an organisation */
-    struct sched_cost *cost; /* NULL: service is tokens */
+    const struct sched_cost *cost; /* NULL: service is tokens */
     uint32_t prompt_price, output_price, share;
+    bool own_output_price;   /* the operator's */
     uint64_t quantum;        /* in units */
 };
 
@@ -69,9 +70,9 @@ static int init_counters(struct fair *fair, const struct sched_policy_options *o
         weights[i] = t ? t->weight : 1;
         group_weights[i] = t && t->group > 0 ? t->group_weight : weights[i];
     }
-    if (counters_init(&fair->tenants, n, weights, groups, fair->quantum))
+    if (counters_init(&fair->tenants, n, weights, groups, TOKEN_QUANTUM))
         return QUIRE_NO_MEMORY;
-    return counters_init(&fair->groups, n, group_weights, NULL, fair->quantum);
+    return counters_init(&fair->groups, n, group_weights, NULL, TOKEN_QUANTUM);
 }
 
 static void destroy(void *state)
@@ -81,7 +82,6 @@ static void destroy(void *state)
         return;
     counters_free(&fair->tenants);
     counters_free(&fair->groups);
-    free(fair->cost);
     free(fair);
 }
 
@@ -91,27 +91,28 @@ static int create(const struct sched_policy_options *o, void **state, struct qui
     if (status)
         return status;
     struct fair *fair = calloc(1, sizeof *fair);
-    bool ok = fair != NULL;
-    if (ok && o->cost) {
-        fair->cost = malloc(sizeof *fair->cost);
-        ok = fair->cost != NULL;
-        if (ok)
-            *fair->cost = *o->cost;
-    }
-    if (ok) {
-        fair->quantum = o->cost ? (uint64_t)(sched_cost_quantum_us(o->cost) * UNITS_PER_US) : TOKEN_QUANTUM;
-        ok = init_counters(fair, o) == QUIRE_OK;
-    }
-    if (!ok) {
+    if (!fair || init_counters(fair, o)) {
         destroy(fair);
         return quire_fail(err, QUIRE_NO_MEMORY, "fair: out of memory");
     }
     fair->of = (struct sched_flow_groups){.of = fair->tenants.sets, .ranks = fair->groups.ranks};
     fair->prompt_price = o->prompt_price ? o->prompt_price : 1;
-    fair->output_price = o->output_price ? o->output_price : o->cost ? 1 : DEFAULT_OUTPUT_PRICE;
+    fair->own_output_price = o->output_price > 0;
+    fair->output_price = fair->own_output_price ? o->output_price : DEFAULT_OUTPUT_PRICE;
     fair->share = o->prefill_share;
+    fair->quantum = TOKEN_QUANTUM;
     *state = fair;
     return QUIRE_OK;
+}
+
+static void use_cost(void *state, const struct sched_cost *cost)
+{
+    struct fair *fair = state;
+    fair->cost = cost;
+    if (!fair->own_output_price)
+        fair->output_price = 1;
+    fair->quantum = (uint64_t)(sched_cost_quantum_us(cost) * UNITS_PER_US);
+    fair->tenants.head_start = fair->groups.head_start = fair->quantum;
 }
 
 /* ---- flows ---- */
@@ -217,6 +218,7 @@ const struct sched_policy sched_policy_fair = {
     .flows_are_tenants = true,
     .create = create,
     .destroy = destroy,
+    .use_cost = use_cost,
     .n_flows = n_flows,
     .flow = flow,
     .flow_ranks = flow_ranks,

@@ -7,7 +7,7 @@
  * With class weights, the classes are flows that share service (computed prompt tokens and generated tokens) by their
  * weights (counters.h). Priority orders requests within a class, and the bound holds there.
  */
-#include "scheduler/counters.h"
+#include "scheduler/policies/counters.h"
 #include "scheduler/policies/policies.h"
 
 #include <stdlib.h>
@@ -55,7 +55,8 @@ static int create(const struct sched_policy_options *options, void **state, stru
             return quire_fail(err, QUIRE_INVALID, "weight of class %u: must be at most %u, got %u", i, MAX_WEIGHT,
                               options->class_weights[i]);
     struct priority *p = calloc(1, sizeof *p);
-    if (!p || (weights_of(options, weights) && counters_init(&p->classes, SCHED_MAX_CLASSES, weights, NULL, HEAD_START))) {
+    if (!p ||
+        (weights_of(options, weights) && counters_init(&p->classes, SCHED_MAX_CLASSES, weights, NULL, HEAD_START))) {
         destroy(p);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }

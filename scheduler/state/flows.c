@@ -2,8 +2,9 @@
 
 #include <stdlib.h>
 
-int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options, bool capped,
-                 struct sequence *seqs, struct sched_flows **out, struct quire_error *err)
+int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options,
+                 const struct sched_cost *cost, bool capped, struct sequence *seqs, struct sched_flows **out,
+                 struct quire_error *err)
 {
     struct sched_flows *f = calloc(1, sizeof *f);
     *out = NULL;
@@ -15,6 +16,8 @@ int flows_create(const struct sched_policy *policy, const struct sched_policy_op
         free(f);
         return status;
     }
+    if (cost && policy->use_cost)
+        policy->use_cost(f->state, cost);
     uint32_t n = policy->n_flows ? policy->n_flows(f->state) : 1;
     uint32_t n_lanes = capped && !policy->flows_are_tenants ? options->n_tenants : 1;
     f->live = calloc(n + 1, sizeof *f->live);
@@ -22,7 +25,8 @@ int flows_create(const struct sched_policy *policy, const struct sched_policy_op
     f->at = calloc(n + 1, sizeof *f->at);
     f->runs = calloc(n + 1, sizeof *f->runs);
     f->ahead = calloc(n + 1, sizeof *f->ahead);
-    if (!f->live || !f->order || !f->at || !f->runs || !f->ahead || queue_init(&f->queue, n, n_lanes, seqs, policy, f->state)) {
+    if (!f->live || !f->order || !f->at || !f->runs || !f->ahead ||
+        queue_init(&f->queue, n, n_lanes, seqs, policy, f->state)) {
         flows_destroy(f);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }

@@ -22,8 +22,9 @@ struct sched_flows {
 };
 
 /* capped: tenants have limits, so those of one flow can pass each other. The policy reads the keys in seqs. On an error *out is NULL, and the old flows are not affected. */
-int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options, bool capped,
-                 struct sequence *seqs, struct sched_flows **out, struct quire_error *err);
+int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options,
+                 const struct sched_cost *cost, bool capped, struct sequence *seqs, struct sched_flows **out,
+                 struct quire_error *err);
 /* NULL is allowed. */
 void flows_destroy(struct sched_flows *flows);
 

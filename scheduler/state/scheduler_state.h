@@ -5,7 +5,7 @@
 
 #include "base/id_map.h"
 #include "scheduler/budget.h"
-#include "scheduler/caps.h"
+#include "scheduler/state/caps.h"
 #include "scheduler/pins.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/state/admission.h"

@@ -592,10 +592,13 @@ static void test_long_prompts_beside_light_ones(void **state)
 
 /* ---- charges ---- */
 
-static void *open_fair(struct sched_policy_options o)
+static void *open_fair(struct sched_policy_options o, const struct sched_cost *cost)
 {
+    const struct sched_policy *fair = sched_policy_find("fair");
     void *p = NULL;
-    assert_int_equal(sched_policy_find("fair")->create(&o, &p, NULL), QUIRE_OK);
+    assert_int_equal(fair->create(&o, &p, NULL), QUIRE_OK);
+    if (cost)
+        fair->use_cost(p, cost);
     return p;
 }
 
@@ -605,7 +608,7 @@ static void test_charges_of_tokens(void **state)
     (void)state;
     const struct sched_tenant tenants[] = {{.weight = 1}, {.weight = 2}, {.weight = 1}};
     const struct sched_policy *fair = sched_policy_find("fair");
-    void *p = open_fair((struct sched_policy_options){.n_tenants = 3, .tenants = tenants});
+    void *p = open_fair((struct sched_policy_options){.n_tenants = 3, .tenants = tenants}, NULL);
     const uint64_t *ranks = fair->flow_ranks(p);
     struct sched_candidate a = {.tenant = 0}, b = {.tenant = 1}, c = {.tenant = 2};
     fair->served(p, &a, &(struct sched_service){.n_prompt = 10, .n_generated = 5});
@@ -631,7 +634,7 @@ static void test_charges_of_time(void **state)
 {
     (void)state;
     const struct sched_policy *fair = sched_policy_find("fair");
-    void *p = open_fair((struct sched_policy_options){.n_tenants = 2, .cost = &small_cost, .output_price = 3});
+    void *p = open_fair((struct sched_policy_options){.n_tenants = 2, .output_price = 3}, &small_cost);
     const uint64_t *ranks = fair->flow_ranks(p);
     struct sched_candidate a = {.tenant = 0}, b = {.tenant = 1};
     fair->served(p, &a, &(struct sched_service){.n_prompt = 10, .n_generated = 5});
@@ -655,7 +658,7 @@ static void test_patience(void **state)
 {
     (void)state;
     const struct sched_policy *fair = sched_policy_find("fair");
-    void *p = open_fair((struct sched_policy_options){.n_tenants = 2, .cost = &small_cost});
+    void *p = open_fair((struct sched_policy_options){.n_tenants = 2}, &small_cost);
     struct sched_candidate a = {.tenant = 0, .n_prompt = 300}, b = {.tenant = 1};
     double price = price_of(&(struct trace){.config.cost = &small_cost}, 300);
     fair->spent(p, &b, true, price - 1);
@@ -670,10 +673,9 @@ static void test_organisations(void **state)
 {
     (void)state;
     const struct sched_policy *fair = sched_policy_find("fair");
-    const struct sched_tenant tenants[] = {{.weight = 1, .group = 7, .group_weight = 2},
-                                           {.weight = 2, .group = 7, .group_weight = 2},
-                                           {.weight = 1}};
-    void *p = open_fair((struct sched_policy_options){.n_tenants = 3, .tenants = tenants});
+    const struct sched_tenant tenants[] = {
+        {.weight = 1, .group = 7, .group_weight = 2}, {.weight = 2, .group = 7, .group_weight = 2}, {.weight = 1}};
+    void *p = open_fair((struct sched_policy_options){.n_tenants = 3, .tenants = tenants}, NULL);
     const struct sched_flow_groups *groups = fair->flow_groups(p);
     const uint64_t *ranks = fair->flow_ranks(p);
     struct sched_candidate a = {.tenant = 0}, b = {.tenant = 1}, c = {.tenant = 2};
@@ -714,14 +716,10 @@ int main(void)
     if (quire_hash_init())
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_charges_of_tokens),
-        cmocka_unit_test(test_charges_of_time),
-        cmocka_unit_test(test_patience),
-        cmocka_unit_test(test_organisations),
-        cmocka_unit_test(test_options),
-        cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_throughput),
-        cmocka_unit_test(test_long_prompts_beside_light_ones),
+        cmocka_unit_test(test_charges_of_tokens), cmocka_unit_test(test_charges_of_time),
+        cmocka_unit_test(test_patience),          cmocka_unit_test(test_organisations),
+        cmocka_unit_test(test_options),           cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_throughput),        cmocka_unit_test(test_long_prompts_beside_light_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

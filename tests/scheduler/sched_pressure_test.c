@@ -122,7 +122,8 @@ static void test_limits_of_a_tenant(void **state)
 {
     (void)state;
     static const char *const policies[] = {"fcfs", "priority", "sjf", "edf", "fair", "lpm"};
-    const struct sched_tenant tenants[] = {{.weight = 1, .max_seats = 2}, {.weight = 1, .max_kv_blocks = 12}, {.weight = 1}};
+    const struct sched_tenant tenants[] = {
+        {.weight = 1, .max_seats = 2}, {.weight = 1, .max_kv_blocks = 12}, {.weight = 1}};
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
         struct sched_config c = fair_config();
         c.policy = sched_policy_find(policies[i]);

@@ -199,8 +199,8 @@ static int check_twice(const struct list *list, struct quire_error *err)
                 list->items[i].organisation_weight != list->items[j].organisation_weight)
                 return quire_fail(err, QUIRE_INVALID,
                                   "tenant %zu (%s): organisation_weight: is %u for %s, tenant %zu has %u", i + 1,
-                                  list->items[i].name, list->items[i].organisation_weight,
-                                  list->items[i].organisation, j + 1, list->items[j].organisation_weight);
+                                  list->items[i].name, list->items[i].organisation_weight, list->items[i].organisation,
+                                  j + 1, list->items[j].organisation_weight);
         }
     }
     return QUIRE_OK;
@@ -429,4 +429,3 @@ uint32_t tenants_n(const struct tenants *t)
 {
     return t->n;
 }
-

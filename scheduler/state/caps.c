@@ -1,4 +1,4 @@
-#include "scheduler/caps.h"
+#include "scheduler/state/caps.h"
 
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"

@@ -1,4 +1,4 @@
-#include "scheduler/counters.h"
+#include "scheduler/policies/counters.h"
 
 #include "base/status.h"
 

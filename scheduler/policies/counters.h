@@ -8,8 +8,8 @@
  *
  * Pure. Nothing is allocated after counters_init(). One thread at a time.
  */
-#ifndef QUIRE_SCHEDULER_COUNTERS_H
-#define QUIRE_SCHEDULER_COUNTERS_H
+#ifndef QUIRE_SCHEDULER_POLICIES_COUNTERS_H
+#define QUIRE_SCHEDULER_POLICIES_COUNTERS_H
 
 #include <stdint.h>
 

@@ -7,8 +7,8 @@
  *
  * Private to this folder; one thread at a time. Nothing is allocated after caps_create().
  */
-#ifndef QUIRE_SCHEDULER_CAPS_H
-#define QUIRE_SCHEDULER_CAPS_H
+#ifndef QUIRE_SCHEDULER_STATE_CAPS_H
+#define QUIRE_SCHEDULER_STATE_CAPS_H
 
 #include "base/status.h"
 #include "memory/kv_cache.h"
