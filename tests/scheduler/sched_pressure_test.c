@@ -53,6 +53,58 @@ static void test_prompts_take_turns(void **state)
     end_all(s);
 }
 
+/* Prompts have a quarter of the step target, or as configured, although decodes alone take longer. */
+static void test_prompts_keep_a_share(void **state)
+{
+    (void)state;
+    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {1001, 11000}}, .logit_us = 500};
+    for (uint32_t share = 0; share <= 50; share += 50) {
+        struct sched_config c = fair_config();
+        c.cost = &cost;
+        c.step_target_us = 2000;
+        c.policy_options.prefill_share = share;
+        c.max_num_seqs = c.max_logit_rows = 5;
+        c.max_num_batched_tokens = 400;
+        c.kv.groups[0].n_blocks = 400;
+        c.max_model_len = 400;
+        struct sched *s = open_sched(&c);
+        for (uint32_t i = 0; i < 4; i++)
+            submit(s, of_tenant(1 + i, 0, 4, 30));
+        while (sched_stats(s).n_running < 4)
+            step(s);
+        uint32_t prompt = submit(s, of_tenant(9, 0, 300, 1));
+        /* Four decodes take 3,030 us; a token of the prompt takes 10 us. */
+        assert_int_equal(given_to(step(s), prompt), share ? 100 : 50);
+        end_all(s);
+    }
+}
+
+/* One tenant reads long contexts: next to another one, it has as much of a step as that, and no more. */
+static void test_long_contexts_sit_out(void **state)
+{
+    (void)state;
+    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {4000, 1000}}, .context_us = 1};
+    struct sched_config c = fair_config();
+    c.cost = &cost;
+    c.max_num_batched_tokens = 2000;
+    c.max_model_len = 1000;
+    c.kv.groups[0].n_blocks = 1000;
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 0; i < 3; i++)
+        submit(s, of_tenant(1 + i, 0, 600, 60));
+    for (uint32_t i = 0; i < 10; i++)
+        step(s); /* each takes more than 2 ms, a quantum is 8 */
+    assert_int_equal(step(s)->n_rows, 3);
+    uint32_t light = submit(s, of_tenant(4, 1, 10, 20));
+    for (uint32_t i = 0; i < 20; i++) {
+        const struct sched_plan *p = step(s);
+        assert_true(given_to(p, light) > 0);
+        assert_int_equal(p->n_rows, 2); /* two contexts of 600 would take longer than the rest, 1,010 us */
+    }
+    assert_int_equal(step(s)->n_rows, 3); /* alone again */
+    end_all(s);
+}
+
 /* All seats are taken by one tenant. Another one's request takes one as soon as the first is a quantum ahead, 1,024 tokens
  * without a cost model, and its sequence has held the seat for eight steps. */
 static void test_a_seat_is_taken_back(void **state)
@@ -389,6 +441,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prompts_take_turns),
+        cmocka_unit_test(test_prompts_keep_a_share),
+        cmocka_unit_test(test_long_contexts_sit_out),
         cmocka_unit_test(test_a_seat_is_taken_back),
         cmocka_unit_test(test_a_higher_priority_takes_a_seat),
         cmocka_unit_test(test_limits_of_a_tenant),
