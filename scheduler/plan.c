@@ -163,6 +163,19 @@ static uint32_t reserve_drafts(const struct planner *p, struct sequence *q, uint
     return end;
 }
 
+/* The drafts' own part: what they add to the row's. */
+static void charge_drafts(const struct planner *p, const struct sched_row *row, const struct sequence *q)
+{
+    const struct sched_cost *cost = p->s->config->cost;
+    struct flow_time *t = &p->s->flows->times[q->key.flow];
+    uint32_t n_logits = row->first + row->count - row->first_logit, n = row->n_draft;
+    double us = sched_cost_own_us(cost, row->first, row->count, n_logits) -
+                sched_cost_own_us(cost, row->first, row->count - n, n_logits - n);
+    bool prompt = row->first < q->key.n_prompt;
+    *(prompt ? &t->prompt_us : &t->other_us) += us + (prompt ? p->least_token_us * n : 0);
+    *(prompt ? &t->n_prompt : &t->n_other) += n;
+}
+
 /* Appends drafts to the row. */
 static void add_drafts(struct planner *p, struct sched_row *row, struct sequence *q)
 {
@@ -185,6 +198,8 @@ static void add_drafts(struct planner *p, struct sched_row *row, struct sequence
     p->n_drafts += n;
     if (n > 0 && p->s->config->cost)
         sched_shape_extend(&p->shape, end, n);
+    if (n > 0 && p->charges)
+        charge_drafts(p, row, q);
 }
 
 static void serve_drafts(struct planner *p)
@@ -242,26 +257,27 @@ static void begin(struct planner *p, struct sched *s, uint64_t now_us)
                                         .preempted = p->slot->preempted,
                                         .admitted = p->slot->admitted,
                                         .refused = p->slot->refused};
+    p->charges = s->config->cost && s->flows->policy->spent;
+    if (p->charges)
+        memset(s->flows->times, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->times);
     if (s->config->cost)
         p->least_token_us = sched_cost_least_token_us(s->config->cost, s->config->max_num_batched_tokens);
 }
 
-/* Charges each row its part of the step's time, less what was charged in advance. */
-static void charge_rows(const struct planner *p)
+/* Charges each flow its rows' parts of the step's time, less what was charged in advance. */
+static void charge_flows(const struct planner *p)
 {
-    struct sched *s = p->s;
-    const struct sched_cost *cost = s->config->cost;
-    if (!cost || !s->flows->policy->spent)
+    const struct sched_flows *f = p->s->flows;
+    if (!p->charges)
         return;
-    double token_us = sched_cost_token_us(cost, &p->shape);
-    for (uint32_t i = 0; i < p->slot->plan.n_rows; i++) {
-        const struct sched_row *row = &p->slot->rows[i];
-        const struct sched_candidate *key = &s->seqs[row->seq].key;
-        bool prompt = row->first < key->n_prompt;
-        double us = token_us * row->count +
-                    sched_cost_own_us(cost, row->first, row->count, row->first + row->count - row->first_logit);
-        double before = prompt ? planner_advance_us(p, row) : 0;
-        s->flows->policy->spent(s->flows->state, key, prompt, us > before ? us - before : 0);
+    double token_us = sched_cost_token_us(p->s->config->cost, &p->shape);
+    double later_us = token_us > p->least_token_us ? token_us - p->least_token_us : 0;
+    for (uint32_t flow = 0; flow < f->queue.n_flows; flow++) {
+        const struct flow_time *t = &f->times[flow];
+        if (t->n_prompt > 0)
+            f->policy->spent(f->state, flow, true, t->prompt_us + later_us * t->n_prompt);
+        if (t->n_other > 0)
+            f->policy->spent(f->state, flow, false, t->other_us + token_us * t->n_other);
     }
 }
 
@@ -277,7 +293,7 @@ static void finish(struct planner *p)
     if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;
-        charge_rows(p);
+        charge_flows(p);
         budget_end(s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens - p->n_drafts > plan->n_rows,
                    predicted);
     }

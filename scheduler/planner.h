@@ -36,6 +36,7 @@ struct planner {
     double rest_us; /* the step's time without rows of flows that are ahead */
     double prompt_until_us; /* of prompts: the target, or more if decodes leave too little; 0: not yet known */
     bool first_token; /* a row gives the first token of a flow that is not ahead */
+    bool charges; /* the policy is charged for time */
     double least_token_us; /* of each token of a prompt, charged in advance */
     uint32_t n_late; /* decodes of flows that are ahead, with a row */
     uint32_t seat_of; /* the sequence that lost its seat; QUEUE_NONE: none. Not admitted in this plan */
@@ -55,8 +56,6 @@ void planner_order(struct planner *p);
 uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32_t logits);
 /* Appends the row; q has its blocks. */
 void planner_add_row(struct planner *p, struct sequence *q, uint32_t count);
-/* The part of a prompt's row that is charged as it is planned. */
-double planner_advance_us(const struct planner *p, const struct sched_row *row);
 /* Blocks of a group that q may still need, in addition to those it holds. */
 uint32_t planner_owed(const struct planner *p, const struct sequence *q, uint32_t group);
 /* Whether the policy holds the sequence's flow to be ahead of others that have work in this step. */

@@ -131,8 +131,9 @@ struct sched_policy {
 
     /* A row of the sequence was planned, or gave more tokens than planned. May be NULL. */
     void (*served)(void *state, const struct sched_candidate *c, const struct sched_service *service);
-    /* With a cost model: the part of a planned step's time that a row takes. prompt: it computes a prompt. May be NULL. */
-    void (*spent)(void *state, const struct sched_candidate *c, bool prompt, double us);
+    /* With a cost model: the part of a planned step's time that a flow's rows take. prompt: those that compute a prompt.
+     * Not called for the background. May be NULL. */
+    void (*spent)(void *state, uint32_t flow, bool prompt, double us);
     /* The sequence ended by its stop or length after n generated tokens. May be NULL. */
     void (*finished)(void *state, const struct sched_candidate *c, uint32_t n_generated);
     /* Returns 0, or the time in microseconds after which to retry: the request is then rejected. Called at submission

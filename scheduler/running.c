@@ -156,19 +156,22 @@ FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t cou
     }
 }
 
-double planner_advance_us(const struct planner *p, const struct sched_row *row)
-{
-    uint32_t count = row->count - row->n_draft, end = row->first + count;
-    return p->least_token_us * count + sched_cost_own_us(p->s->config->cost, row->first, count, end - row->first_logit);
-}
-
-/* The least that the row will be charged, at once: it orders the next admission. finish() of plan.c charges the rest. */
-static void charge_prompt(struct planner *p, const struct sequence *q, const struct sched_row *row)
+/* The own part of the row, and for a prompt at once the least that its tokens will be charged: it orders the next
+ * admission. charge_flows() of plan.c charges the rest. */
+FOR_DECODES void charge_row(struct planner *p, const struct sequence *q, const struct sched_row *row)
 {
     const struct sched_flows *f = p->s->flows;
-    p->first_token |= row->outputs.tokens && !planner_is_ahead(p, q);
-    if (f->policy->spent)
-        f->policy->spent(f->state, &q->key, true, planner_advance_us(p, row));
+    struct flow_time *t = &f->times[q->key.flow];
+    double us = sched_cost_own_us(p->s->config->cost, row->first, row->count,
+                                  row->first + row->count - row->first_logit);
+    if (row->first >= q->key.n_prompt) {
+        t->n_other += row->count;
+        t->other_us += us;
+        return;
+    }
+    t->n_prompt += row->count;
+    if (!q->key.background)
+        f->policy->spent(f->state, q->key.flow, true, us + p->least_token_us * row->count);
 }
 
 FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
@@ -213,8 +216,9 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     q->n_sampling += samples;
     q->last_step = s->step + 1;
     q->last_first = first;
-    if (first < q->key.n_prompt && s->config->cost)
-        charge_prompt(p, q, row);
+    if (p->charges)
+        charge_row(p, q, row);
+    p->first_token |= samples && first < q->key.n_prompt && !planner_is_ahead(p, q);
     p->prompt_planned |= q->leads && end >= q->key.n_prompt;
 }
 

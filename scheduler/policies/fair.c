@@ -16,8 +16,8 @@
 #define MAX_PRICE 1000u
 #define DEFAULT_OUTPUT_PRICE 2u /* of a token; of a microsecond: 1 */
 #define TOKEN_QUANTUM 1024u     /* without a cost model */
-#define UNITS_PER_US 16         /* a small row takes some 20 us: it is charged to 0.3 % */
-#define MAX_ROW_US 1e9          /* a longer row is charged this */
+#define UNITS_PER_US 16         /* a small row takes some 20 us */
+#define MAX_CHARGE_US 1e9       /* more is charged as this */
 #define PATIENCE_CHUNK 512u     /* the price of a prompt is its time in chunks of this */
 
 struct fair {
@@ -204,12 +204,12 @@ static void served(void *state, const struct sched_candidate *c, const struct sc
                (uint64_t)service->n_prompt * fair->prompt_price + (uint64_t)service->n_generated * fair->output_price);
 }
 
-static void spent(void *state, const struct sched_candidate *c, bool prompt, double us)
+static void spent(void *state, uint32_t tenant, bool prompt, double us)
 {
     struct fair *fair = state;
     double priced = us * (prompt ? fair->prompt_price : fair->output_price);
-    if (!c->background && fair->cost)
-        charge(fair, c->tenant, (uint64_t)((priced < MAX_ROW_US ? priced : MAX_ROW_US) * UNITS_PER_US + 0.5));
+    if (fair->cost)
+        charge(fair, tenant, (uint64_t)((priced < MAX_CHARGE_US ? priced : MAX_CHARGE_US) * UNITS_PER_US + 0.5));
 }
 
 const struct sched_policy sched_policy_fair = {

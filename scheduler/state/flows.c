@@ -23,9 +23,10 @@ int flows_create(const struct sched_policy *policy, const struct sched_policy_op
     f->live = calloc(n + 1, sizeof *f->live);
     f->order = calloc(n + 1, sizeof *f->order);
     f->at = calloc(n + 1, sizeof *f->at);
+    f->times = calloc(n + 1, sizeof *f->times);
     f->runs = calloc(n + 1, sizeof *f->runs);
     f->ahead = calloc(n + 1, sizeof *f->ahead);
-    if (!f->live || !f->order || !f->at || !f->runs || !f->ahead ||
+    if (!f->live || !f->order || !f->at || !f->times || !f->runs || !f->ahead ||
         queue_init(&f->queue, n, n_lanes, seqs, policy, f->state)) {
         flows_destroy(f);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
@@ -44,6 +45,7 @@ void flows_destroy(struct sched_flows *f)
     free(f->live);
     free(f->order);
     free(f->at);
+    free(f->times);
     free(f->runs);
     free(f->ahead);
     if (f->policy->destroy)

@@ -619,7 +619,7 @@ static void test_charges_of_tokens(void **state)
     fair->served(p, &c, &(struct sched_service){.n_cached = 99, .n_recomputed = 99});
     a.background = true;
     fair->served(p, &a, &(struct sched_service){.n_prompt = 10});
-    fair->spent(p, &c, true, 1000);
+    fair->spent(p, 2, true, 1000);
     assert_int_equal(ranks[0], ranks[2]);
     /* An idle tenant gains nothing but a head start. */
     fair->served(p, &c, &(struct sched_service){.n_prompt = 1000000});
@@ -639,15 +639,15 @@ static void test_charges_of_time(void **state)
     struct sched_candidate a = {.tenant = 0}, b = {.tenant = 1};
     fair->served(p, &a, &(struct sched_service){.n_prompt = 10, .n_generated = 5});
     assert_int_equal(ranks[0], 0);
-    fair->spent(p, &a, true, 300.5);
-    fair->spent(p, &b, true, 0.5);
-    fair->spent(p, &b, false, 100);
+    fair->spent(p, 0, true, 300.5);
+    fair->spent(p, 1, true, 0.5);
+    fair->spent(p, 1, false, 100);
     assert_int_equal(ranks[0], ranks[1]);
     /* Ahead by more than a quantum: eight steps of 1 ms. */
     assert_true(fair->flow_lead(p, 0, 1) <= 1);
-    fair->spent(p, &a, true, 8000);
+    fair->spent(p, 0, true, 8000);
     assert_true(fair->flow_lead(p, 0, 1) <= 1);
-    fair->spent(p, &a, true, 1);
+    fair->spent(p, 0, true, 1);
     assert_true(fair->flow_lead(p, 0, 1) > 1 && fair->flow_lead(p, 1, 0) <= 1);
     assert_true(fair->takes_seat(p, &b, &a) && !fair->takes_seat(p, &a, &b));
     fair->destroy(p);
@@ -659,11 +659,11 @@ static void test_patience(void **state)
     (void)state;
     const struct sched_policy *fair = sched_policy_find("fair");
     void *p = open_fair((struct sched_policy_options){.n_tenants = 2}, &small_cost);
-    struct sched_candidate a = {.tenant = 0, .n_prompt = 300}, b = {.tenant = 1};
+    struct sched_candidate a = {.tenant = 0, .n_prompt = 300};
     double price = price_of(&(struct trace){.config.cost = &small_cost}, 300);
-    fair->spent(p, &b, true, price - 1);
+    fair->spent(p, 1, true, price - 1);
     assert_true(fair->flow_passes(p, &a, 1));
-    fair->spent(p, &b, true, 2);
+    fair->spent(p, 1, true, 2);
     assert_false(fair->flow_passes(p, &a, 1));
     fair->destroy(p);
 }
