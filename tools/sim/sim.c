@@ -43,7 +43,7 @@ struct run {
     uint32_t prompt_price, output_price;
 
     struct key256 *chains;      /* [n_domains] */
-    uint32_t *weights;          /* [n_tenants] */
+    struct sched_tenant *tenants; /* [n_tenants] */
     uint32_t *prompt;           /* [max_prompt] */
     struct key256 *hashes;      /* of its full blocks */
     struct live *lives;
@@ -132,8 +132,8 @@ static int make_config(struct run *r, struct sched_config *c)
         c->kv.n_groups = 1;
     c->kv.n_tenants = c->policy_options.n_tenants = t->n_tenants;
     for (uint32_t i = 0; i < t->n_tenants; i++)
-        r->weights[i] = t->tenants[i].weight;
-    c->policy_options.tenant_weights = r->weights;
+        r->tenants[i] = sim_tenant_share(t->tenants, i);
+    c->policy_options.tenants = r->tenants;
     r->prompt_price = c->policy_options.prompt_price ? c->policy_options.prompt_price : 1;
     r->output_price = c->policy_options.output_price ? c->policy_options.output_price : 2;
     for (size_t i = 0; i < 4; i++) {
@@ -153,11 +153,11 @@ static int allocate(struct run *r)
     r->out->records = calloc(t->n, sizeof *r->out->records);
     r->out->n_records = t->n;
     r->chains = calloc(t->n_domains, sizeof *r->chains);
-    r->weights = calloc(t->n_tenants, sizeof *r->weights);
+    r->tenants = calloc(t->n_tenants, sizeof *r->tenants);
     r->prompt = calloc(t->max_prompt, sizeof *r->prompt);
     r->hashes = calloc(t->max_prompt / r->setup->sched->kv.block_tokens + 1, sizeof *r->hashes);
     r->n_reached_prompt = calloc(t->n, sizeof *r->n_reached_prompt);
-    if (!r->out->records || !r->chains || !r->weights || !r->prompt || !r->hashes || !r->n_reached_prompt)
+    if (!r->out->records || !r->chains || !r->tenants || !r->prompt || !r->hashes || !r->n_reached_prompt)
         return quire_fail(r->err, QUIRE_NO_MEMORY, "out of memory for %zu requests", t->n);
     return sim_watch_create(t->n_tenants, SCHED_MAX_CLASSES, &r->out->watch, r->err);
 }
@@ -211,7 +211,7 @@ static void close_run(struct run *r)
     sched_driver_destroy(r->driver);
     sched_destroy(r->sched);
     free(r->chains);
-    free(r->weights);
+    free(r->tenants);
     free(r->prompt);
     free(r->hashes);
     free(r->lives);
@@ -378,7 +378,7 @@ static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan
             priced += (double)(prompt_end - *reached) * r->prompt_price;
             *reached = prompt_end;
         }
-        r->out->watch->service[q->tenant] += priced / r->weights[q->tenant];
+        r->out->watch->service[q->tenant] += priced / r->tenants[q->tenant].weight;
     }
     return shape;
 }
@@ -652,7 +652,7 @@ static void take_result(struct run *r, const struct sched_row *row, const struct
     uint32_t request = r->lives[row->seq].request, tenant = r->workload->requests[request].tenant;
     for (uint32_t k = 0; k <= result->n_accepted; k++)
         note_token(r, request, over && k == result->n_accepted);
-    r->out->watch->service[tenant] += (double)r->output_price * result->n_accepted / r->weights[tenant];
+    r->out->watch->service[tenant] += (double)r->output_price * result->n_accepted / r->tenants[tenant].weight;
     draft_counts_add(&r->out->drafts, row->n_draft, result->n_accepted);
     /* It has computed its accepted drafts, except for the last one it made. */
     if (row->n_draft > 0)
