@@ -143,7 +143,8 @@ static const struct sequence *share_source(const struct sched *s, const struct s
     return NULL;
 }
 
-/* Full blocks at the start of q's prompt, at most n, that r's prompt has, too. A name stands for all blocks before it. */
+/* Full blocks at the start of q's prompt, at most n, that r's prompt has, too. A name stands for all blocks before it.
+ */
 static uint32_t common_blocks(const struct sched *s, const struct sequence *r, const struct sequence *q, uint32_t n)
 {
     const struct key256 *of_r = seq_hashes(r), *of_q = seq_hashes(q);
