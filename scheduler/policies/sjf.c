@@ -122,6 +122,16 @@ static bool flow_passes(const void *state, const struct sched_candidate *first, 
     return sched_policy_fair.flow_passes(((const struct sjf *)state)->shares, first, tenant);
 }
 
+static void use_cost(void *state, const struct sched_cost *cost)
+{
+    sched_policy_fair.use_cost(((struct sjf *)state)->shares, cost);
+}
+
+static void spent(void *state, uint32_t tenant, bool prompt, double us)
+{
+    sched_policy_fair.spent(((struct sjf *)state)->shares, tenant, prompt, us);
+}
+
 static void served(void *state, const struct sched_candidate *c, const struct sched_service *service)
 {
     sched_policy_fair.served(((struct sjf *)state)->shares, c, service);
@@ -258,6 +268,7 @@ const struct sched_policy sched_policy_sjf = {
     .create = create,
     .destroy = destroy,
     .rank = rank,
+    .use_cost = use_cost,
     .n_flows = n_flows,
     .flow = flow,
     .flow_ranks = flow_ranks,
@@ -266,6 +277,7 @@ const struct sched_policy sched_policy_sjf = {
     .flow_admits = flow_admits,
     .flow_passes = flow_passes,
     .served = served,
+    .spent = spent,
     .finished = finished,
     .cancelled = cancelled,
     .figure = figure,
