@@ -37,6 +37,7 @@ struct route_choice {
 /* asked: NULL or "" means the first model. prompt: the text of the last user message; used by rules only. tenant: a name,
  * or NULL. Returns false if no model has the name. */
 bool route_choose(const struct gateway_config *config, const char *asked, size_t n_asked, const char *tenant,
-                  const char *prompt, size_t n_prompt, const struct route_latencies *latencies, struct route_choice *out);
+                  const char *prompt, size_t n_prompt, const struct route_latencies *latencies,
+                  struct route_choice *out);
 
 #endif

@@ -33,7 +33,8 @@ struct target_state {
 void target_init(struct target_state *t, uint32_t weight, uint32_t max_concurrent);
 /* The target with the least outstanding tokens for its weight among those that may serve now and are not in the set
  * `tried` (bit i: targets[i]). Ties go round. Returns -1: none. */
-int target_choose(const struct target_state *const *targets, uint32_t n, uint64_t tried, uint64_t now_ms, uint32_t *turn);
+int target_choose(const struct target_state *const *targets, uint32_t n, uint64_t tried, uint64_t now_ms,
+                  uint32_t *turn);
 /* Milliseconds until one of them may serve again; 0: unknown. */
 uint32_t target_returns_ms(const struct target_state *const *targets, uint32_t n, uint64_t now_ms);
 

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct quantizer_integers {
-    uint32_t bits;  /* 2 to 8 */
+    uint32_t bits; /* 2 to 8 */
     uint32_t group; /* columns that share a scale; 0: the whole row. The last group may be short */
     bool symmetric; /* absmax; otherwise zero point */
     enum k_dtype scale; /* F32, F16 or BF16: as stored */
@@ -32,7 +32,7 @@ struct quantizer_grid {
 struct quantizer_codes {
     uint32_t n_rows, n_cols, n_groups;
     uint8_t *codes; /* [n_rows, n_cols] */
-    float *scales;  /* [n_rows, n_groups], exact in the stored dtype */
+    float *scales; /* [n_rows, n_groups], exact in the stored dtype */
     uint8_t *zeros; /* [n_rows, n_groups] */
     uint32_t *groups; /* NULL: column k has group k / size. Otherwise [n_cols]: the group of each column */
 };

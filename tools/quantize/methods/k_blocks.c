@@ -137,7 +137,7 @@ static struct fit stored_fit(const struct block *b, int32_t scale, int32_t least
 static int32_t bounded(float x, int32_t low, int32_t high)
 {
     const float r = rintf(x);
-    return r < (float)low ? low : r > (float)high ? high : (int32_t)r;
+    return r<(float)low ? low : r>(float) high ? high : (int32_t)r;
 }
 
 static float half_of(float x)

@@ -1,0 +1,288 @@
+#include "engine/checkpoint/checkpoint.h"
+#include "engine/model/describe.h"
+#include "engine/model/model.h"
+#include "engine/model/quantization/quantization.h"
+#include "engine/model/quantization/row_threads.h"
+#include "files/model_files.h"
+#include "request/spec.h"
+#include "tools/quantize/job.h"
+#include "tools/quantize/methods/floats.h"
+#include "tools/quantize/source.h"
+#include "tools/quantize/writer/config.h"
+#include "tools/quantize/writer/output.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DATA_NAME "model.safetensors"
+#define MAX_CONFIG_BYTES ((size_t)16 << 20)
+
+/* A tensor of the source, and its tensors in the output. */
+struct unit {
+    uint32_t source; /* checkpoint_at()'s */
+    bool is_quantized;
+    uint32_t first_item, n_items; /* of the list */
+};
+
+struct run {
+    const struct quantizer_job *job;
+    struct quantizer_report *report;
+    struct checkpoint *checkpoint;
+    struct unit *units;
+    uint32_t n_units;
+    struct tensor_list list;
+    json_t *ignored; /* modules that stay plain */
+    struct quantizer_integers how; /* with the scales' dtype */
+    struct buffer header, config;
+    struct quantizer_output *output;
+    uint64_t done_weights, n_weights;
+};
+
+/* ---- what is written ---------------------------------------------------------------------------------------------- */
+
+static int check_plain(const struct quantizer_job *job, enum k_dtype *dtype, struct checkpoint **checkpoint,
+                       struct quire_error *err)
+{
+    struct model_config *config;
+    struct sampling_defaults sampling;
+    struct checkpoint_tensor t;
+    if (model_is_gguf(job->model))
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%.250s: is a GGUF file, and --method %s reads a directory of safetensors: use a gguf- method",
+                          job->model, job->method->name);
+    int status = model_describe(job->model, &config, &sampling, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (config->quantization->layout != QUANTIZATION_NONE)
+        status = quire_fail(err, QUIRE_INVALID, "%.250s: is already quantized (%s): use the original checkpoint",
+                            job->model, quantization_name(config->quantization));
+    model_config_free(config);
+    if (status == QUIRE_OK)
+        status = checkpoint_open(job->model, checkpoint, err);
+    for (size_t i = 0; status == QUIRE_OK && checkpoint_at(*checkpoint, i, &t); i++)
+        if (source_is_linear(&t))
+            *dtype = t.format.kind;
+    return status;
+}
+
+static struct quantizer_matrix_shape shape_of(const struct run *r, const struct checkpoint_tensor *t)
+{
+    return (struct quantizer_matrix_shape){.layout = r->job->method->layout,
+                                           .fp8 = r->job->method->fp8,
+                                           .how = &r->how,
+                                           .n_rows = (uint32_t)t->shape[0],
+                                           .n_cols = (uint32_t)t->shape[1]};
+}
+
+/* The module's name: without ".weight". */
+static void module_name(const char *name, char out[TENSOR_LIST_NAME_BYTES])
+{
+    snprintf(out, TENSOR_LIST_NAME_BYTES, "%s", name);
+    char *end = strrchr(out, '.');
+    if (end && strcmp(end, ".weight") == 0)
+        *end = 0;
+}
+
+static int add_unit(struct run *r, uint32_t i, const struct checkpoint_tensor *t, struct quire_error *err)
+{
+    char module[TENSOR_LIST_NAME_BYTES];
+    struct unit *u = &r->units[r->n_units++];
+    *u = (struct unit){.source = i, .is_quantized = source_is_linear(t), .first_item = r->list.n};
+    module_name(t->name, module);
+    r->report->source_bytes += t->n_bytes;
+    if (u->is_quantized) {
+        const struct quantizer_matrix_shape m = shape_of(r, t);
+        const char *why = quantizer_layout_refuses(&m);
+        if (why)
+            return quire_fail(err, QUIRE_UNSUPPORTED, "%.100s: tensor '%.150s' [%u, %u]: %s", t->file, t->name,
+                              m.n_rows, m.n_cols, why);
+        quantizer_layout_add(&m, module, &r->list);
+        r->n_weights += t->shape[0] * t->shape[1];
+        r->report->n_quantized++;
+    } else {
+        tensor_list_add(&r->list, t->name, "", t->dtype, t->n_bytes, t->n_dims, t->shape);
+        r->report->n_copied++;
+        if (t->n_dims == 2 && !strstr(t->name, "embed"))
+            json_array_append_new(r->ignored, json_string(module));
+    }
+    u->n_items = r->list.n - u->first_item;
+    return QUIRE_OK;
+}
+
+static int list_units(struct run *r, struct quire_error *err)
+{
+    struct checkpoint_tensor t;
+    size_t n = 0;
+    while (checkpoint_at(r->checkpoint, n, &t))
+        n++;
+    r->units = calloc(n + 1, sizeof *r->units);
+    r->ignored = json_pack("[s]", "lm_head");
+    int status = r->units && r->ignored ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (size_t i = 0; status == QUIRE_OK && i < n; i++) {
+        checkpoint_at(r->checkpoint, i, &t);
+        status = add_unit(r, (uint32_t)i, &t, err);
+    }
+    if (status == QUIRE_OK && r->report->n_quantized == 0)
+        status = quire_fail(err, QUIRE_UNSUPPORTED, "%.250s: has no linear layers that can be quantized (*_proj.weight)",
+                            r->job->model);
+    if (status == QUIRE_OK && r->list.failed)
+        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    r->report->bytes = r->list.n_bytes;
+    return status == QUIRE_OK ? tensor_list_header(&r->list, &r->header, err) : status;
+}
+
+static int make_config(struct run *r, struct quire_error *err)
+{
+    struct buffer text = {0};
+    const struct quantizer_config config = {.layout = r->job->method->layout,
+                                            .method = r->job->method->name,
+                                            .how = &r->how,
+                                            .fp8 = r->job->method->fp8,
+                                            .desc_act = r->job->choices->desc_act,
+                                            .damp = r->job->choices->damp,
+                                            .int8_inputs = r->job->method->algorithm == ALGORITHM_SMOOTHQUANT,
+                                            .ignored = r->ignored};
+    int status = model_file_read(r->job->model, "config.json", MAX_CONFIG_BYTES, &text, err);
+    if (status == QUIRE_OK)
+        status = quantizer_config_text(&config, text.data, text.n, &r->config, err);
+    buffer_free(&text);
+    return status;
+}
+
+/* ---- numbers ------------------------------------------------------------------------------------------------------ */
+
+struct rounding {
+    const struct quantizer_integers *how;
+    const float *w;
+    struct quantizer_codes *codes;
+};
+
+static void round_rows(void *context, uint32_t share, uint32_t first, uint32_t last)
+{
+    const struct rounding *x = context;
+    (void)share;
+    quantizer_round(x->how, x->w, first, last, x->codes);
+}
+
+static void round_matrix(const struct run *r, const float *w, struct quantizer_codes *codes)
+{
+    const uint64_t n = (uint64_t)codes->n_rows * codes->n_cols;
+    if (r->job->method->layout == LAYOUT_FP8) {
+        float most = 0;
+        for (uint64_t i = 0; i < n; i++)
+            most = fabsf(w[i]) > most ? fabsf(w[i]) : most;
+        codes->scales[0] = quantizer_fp8_scale(r->job->method->fp8, most);
+        quantizer_fp8_round(r->job->method->fp8, codes->scales[0], w, n, codes->codes);
+        return;
+    }
+    struct rounding x = {&r->how, w, codes};
+    row_threads_run(codes->n_rows, 1, n * 4, r->job->n_threads, round_rows, &x);
+}
+
+static int write_codes(struct run *r, const struct unit *u, const struct quantizer_matrix_shape *m,
+                       const struct quantizer_codes *codes, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    for (uint32_t i = 0; status == QUIRE_OK && i < u->n_items; i++) {
+        const struct tensor_list_item *item = &r->list.items[u->first_item + i];
+        uint8_t *bytes = malloc(item->n_bytes + 1);
+        if (!bytes)
+            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        quantizer_layout_write(m, codes, item, bytes);
+        status = quantizer_output_write(r->output, r->header.n + item->begin, bytes, item->n_bytes, err);
+        free(bytes);
+    }
+    return status;
+}
+
+static int quantize(struct run *r, const struct unit *u, const struct checkpoint_tensor *t, struct quire_error *err)
+{
+    const struct quantizer_matrix_shape m = shape_of(r, t);
+    const uint64_t n = (uint64_t)m.n_rows * m.n_cols;
+    struct quantizer_codes codes = {m.n_rows, m.n_cols, quantizer_n_groups(&r->how, m.n_cols), NULL, NULL, NULL, NULL};
+    const uint64_t n_planes = (uint64_t)m.n_rows * codes.n_groups;
+    float *w = malloc(n * sizeof *w + 1);
+    codes.codes = malloc(n + 1);
+    codes.scales = malloc(n_planes * sizeof *codes.scales + 1);
+    codes.zeros = malloc(n_planes + 1);
+    int status = QUIRE_OK;
+    if (!w || !codes.codes || !codes.scales || !codes.zeros)
+        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (status == QUIRE_OK)
+        status = source_load(t, 0, m.n_rows, w, err);
+    if (status == QUIRE_OK) {
+        round_matrix(r, w, &codes);
+        status = write_codes(r, u, &m, &codes, err);
+    }
+    free(w);
+    free(codes.codes);
+    free(codes.scales);
+    free(codes.zeros);
+    return status;
+}
+
+static int write_unit(struct run *r, uint32_t i, struct quire_error *err)
+{
+    struct checkpoint_tensor t;
+    const struct unit *u = &r->units[i];
+    int status = QUIRE_OK;
+    checkpoint_at(r->checkpoint, u->source, &t);
+    if (!quantizer_output_has(r->output, i)) {
+        status = u->is_quantized ? quantize(r, u, &t, err)
+                                 : quantizer_output_write(r->output, r->header.n + r->list.items[u->first_item].begin,
+                                                          t.data, t.n_bytes, err);
+        if (status == QUIRE_OK)
+            status = quantizer_output_done(r->output, i, err);
+    }
+    r->done_weights += u->is_quantized ? t.shape[0] * t.shape[1] : 0;
+    r->job->progress(r->job->context, r->done_weights, r->n_weights);
+    return status;
+}
+
+/* ---- the run ------------------------------------------------------------------------------------------------------ */
+
+static int write_all(struct run *r, struct quire_error *err)
+{
+    const struct key256 source = checkpoint_digest(r->checkpoint);
+    const struct quantizer_output_plan plan = {
+        .path = r->job->out,
+        .data_name = DATA_NAME,
+        .identity = quantizer_job_identity(r->job, &source, r->header.data, r->header.n),
+        .n_bytes = r->header.n + r->list.n_bytes,
+        .n_units = r->n_units};
+    int status = quantizer_output_open(&plan, &r->output, err);
+    if (status == QUIRE_OK)
+        status = source_copy_files(r->job->model, r->output, err);
+    if (status == QUIRE_OK)
+        status = quantizer_output_file(r->output, "config.json", r->config.data, r->config.n, err);
+    if (status == QUIRE_OK)
+        status = quantizer_output_write(r->output, 0, r->header.data, r->header.n, err);
+    for (uint32_t i = 0; status == QUIRE_OK && i < r->n_units; i++)
+        status = write_unit(r, i, err);
+    return status == QUIRE_OK ? quantizer_output_finish(r->output, err) : status;
+}
+
+int quantizer_run_checkpoint(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err)
+{
+    struct run r = {.job = job, .report = report, .how = job->how};
+    enum k_dtype dtype = K_F32;
+    *report = (struct quantizer_report){0};
+    int status = check_plain(job, &dtype, &r.checkpoint, err);
+    if (status == QUIRE_OK) {
+        r.how.scale = dtype;
+        status = list_units(&r, err);
+    }
+    if (status == QUIRE_OK)
+        status = make_config(&r, err);
+    if (status == QUIRE_OK)
+        status = write_all(&r, err);
+    quantizer_output_close(r.output, false);
+    tensor_list_free(&r.list);
+    buffer_free(&r.header);
+    buffer_free(&r.config);
+    json_decref(r.ignored);
+    checkpoint_close(r.checkpoint);
+    free(r.units);
+    return status;
+}
