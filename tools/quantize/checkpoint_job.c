@@ -48,9 +48,10 @@ static int check_plain(const struct quantizer_job *job, enum k_dtype *dtype, str
     struct sampling_defaults sampling;
     struct checkpoint_tensor t;
     if (model_is_gguf(job->model))
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%.250s: is a GGUF file, and --method %s reads a directory of safetensors: use a gguf- method",
-                          job->model, job->method->name);
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "%.250s: is a GGUF file, and --method %s reads a directory of safetensors: use a gguf- method", job->model,
+            job->method->name);
     int status = model_describe(job->model, &config, &sampling, err);
     if (status != QUIRE_OK)
         return status;
@@ -124,8 +125,8 @@ static int list_units(struct run *r, struct quire_error *err)
         status = add_unit(r, (uint32_t)i, &t, err);
     }
     if (status == QUIRE_OK && r->report->n_quantized == 0)
-        status = quire_fail(err, QUIRE_UNSUPPORTED, "%.250s: has no linear layers that can be quantized (*_proj.weight)",
-                            r->job->model);
+        status = quire_fail(err, QUIRE_UNSUPPORTED,
+                            "%.250s: has no linear layers that can be quantized (*_proj.weight)", r->job->model);
     if (status == QUIRE_OK && r->list.failed)
         status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     r->report->bytes = r->list.n_bytes;

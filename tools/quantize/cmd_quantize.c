@@ -42,11 +42,8 @@ static int run(const char *model, const char *out, const struct quantizer_choice
     struct hub_model found;
     struct bar bar = {.is_begun = false};
     struct quantizer_report report = {0};
-    struct quantizer_job job = {.out = out,
-                                .choices = choices,
-                                .n_threads = n_threads,
-                                .progress = show,
-                                .context = &bar};
+    struct quantizer_job job = {
+        .out = out, .choices = choices, .n_threads = n_threads, .progress = show, .context = &bar};
     int status = quantizer_method_choose(choices, &job.method, &job.how, err);
     if (status == QUIRE_OK)
         status = hub_model_find(model, false, &found, err);
@@ -69,16 +66,36 @@ int command_quantize(int argc, char **argv)
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     uint32_t n_threads = n_cpus > 0 && n_cpus < (long)MAX_THREADS ? (uint32_t)n_cpus : MAX_THREADS;
     const struct cli_option rows[] = {
-        {.names = "method", .kind = CLI_STRING, .target = &choices.method, .value = "NAME", .common = true,
+        {.names = "method",
+         .kind = CLI_STRING,
+         .target = &choices.method,
+         .value = "NAME",
+         .common = true,
          .help = "Required. absmax-int8, zeropoint-int8, int4-block, fp8-e4m3, fp8-e5m2, gguf-q8_0, gguf-q4_0, "
                  "gguf-q4_1, gguf-q5_0, gguf-q5_1, gguf-q4_k_m, gguf-q5_k_m or gguf-q6_k (docs/guides/quantizing.md)."},
-        {.names = "group-size", .kind = CLI_PARSED, .parse = parse_group, .target = &choices.group,
-         .given = &choices.is_set.group, .value = "N", .common = true,
-         .help = "Columns that share a scale, a multiple of 16; -1: the whole row. Default -1 for int8, otherwise 128."},
-        {.names = "sym", .kind = CLI_FLAG, .target = &choices.symmetric, .given = &choices.is_set.symmetric,
-         .common = true, .help = "Of int4-block: no zero points. Default; --no-sym stores zero points."},
-        {.names = "threads", .kind = CLI_U32, .target = &n_threads, .min = 1, .max = MAX_THREADS, .value = "N",
-         .common = true, .help = "Threads. The output does not depend on them. Default: all CPUs."},
+        {.names = "group-size",
+         .kind = CLI_PARSED,
+         .parse = parse_group,
+         .target = &choices.group,
+         .given = &choices.is_set.group,
+         .value = "N",
+         .common = true,
+         .help =
+             "Columns that share a scale, a multiple of 16; -1: the whole row. Default -1 for int8, otherwise 128."},
+        {.names = "sym",
+         .kind = CLI_FLAG,
+         .target = &choices.symmetric,
+         .given = &choices.is_set.symmetric,
+         .common = true,
+         .help = "Of int4-block: no zero points. Default; --no-sym stores zero points."},
+        {.names = "threads",
+         .kind = CLI_U32,
+         .target = &n_threads,
+         .min = 1,
+         .max = MAX_THREADS,
+         .value = "N",
+         .common = true,
+         .help = "Threads. The output does not depend on them. Default: all CPUs."},
         {0},
     };
     const struct cli_command command = {

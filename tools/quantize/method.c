@@ -76,7 +76,8 @@ static int apply(const struct quantizer_method *m, const struct quantizer_choice
     if (c->is_set.bits && c->bits != 4 && c->bits != 8)
         return quire_fail(err, QUIRE_INVALID, "--bits: %u is not supported; 4 and 8 are", c->bits);
     if (c->is_set.group && c->group != -1 && (c->group <= 0 || c->group % 16 != 0 || c->group > 1 << 20))
-        return quire_fail(err, QUIRE_INVALID, "--group-size: %lld is not supported; -1 (the row) and multiples of 16 are",
+        return quire_fail(err, QUIRE_INVALID,
+                          "--group-size: %lld is not supported; -1 (the row) and multiples of 16 are",
                           (long long)c->group);
     if (c->is_set.bits)
         how->bits = c->bits;

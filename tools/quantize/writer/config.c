@@ -8,7 +8,11 @@ static json_t *weights_json(const struct quantizer_config *c)
     const bool is_fp8 = c->layout == LAYOUT_FP8, has_groups = !is_fp8 && c->how->group > 0;
     json_t *w = json_pack("{s:i, s:s, s:b, s:b, s:s, s:s}", "num_bits", is_fp8 ? 8 : (int)c->how->bits, "type",
                           is_fp8 ? "float" : "int", "symmetric", is_fp8 || c->how->symmetric, "dynamic", false,
-                          "strategy", is_fp8 ? "tensor" : has_groups ? "group" : "channel", "observer", "minmax");
+                          "strategy",
+                          is_fp8       ? "tensor"
+                          : has_groups ? "group"
+                                       : "channel",
+                          "observer", "minmax");
     if (has_groups)
         json_object_set_new(w, "group_size", json_integer(c->how->group));
     return w;
@@ -68,6 +72,7 @@ int quantizer_config_text(const struct quantizer_config *c, const char *text, si
     buffer_append(out, made, strlen(made));
     buffer_append(out, ",", 1);
     free(made);
-    return buffer_append(out, text + before, n - before) == QUIRE_OK ? QUIRE_OK
-                                                                     : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    return buffer_append(out, text + before, n - before) == QUIRE_OK
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
 }

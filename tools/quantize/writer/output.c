@@ -102,8 +102,9 @@ static int read_journal(struct quantizer_output *o, const char *head, bool *is_n
 static int append(struct quantizer_output *o, const char *text, struct quire_error *err)
 {
     const size_t n = strlen(text);
-    return write(o->log, text, n) == (ssize_t)n && fdatasync(o->log) == 0 ? QUIRE_OK
-                                                                          : failed(o->journal, "cannot be written", err);
+    return write(o->log, text, n) == (ssize_t)n && fdatasync(o->log) == 0
+               ? QUIRE_OK
+               : failed(o->journal, "cannot be written", err);
 }
 
 static int begin_data(struct quantizer_output *o, const char *head, struct quire_error *err)

@@ -32,6 +32,8 @@ struct tensor_list_item *tensor_list_add(struct tensor_list *list, const char *n
     item->n_dims = n_dims;
     memcpy(item->shape, shape, n_dims * sizeof *shape);
     item->n_bytes = n_bytes;
+    if (list->alignment)
+        list->n_bytes = (list->n_bytes + list->alignment - 1) / list->alignment * list->alignment;
     item->begin = list->n_bytes;
     list->n_bytes += n_bytes;
     list->n++;

@@ -22,6 +22,7 @@ struct tensor_list {
     struct tensor_list_item *items; /* owned */
     uint32_t n, capacity;
     uint64_t n_bytes;
+    uint32_t alignment; /* of each tensor; 0: each begins where the one before ends */
     bool failed; /* no memory, or a name is too long; the list is invalid */
 };
 
