@@ -16,8 +16,8 @@ static const struct quantizer_gguf_mix q8_0 = {7, K_PACKING_Q8_0, K_PACKING_Q8_0
 #define GGUF(name, mix, options) \
     {name, LAYOUT_GGUF, ALGORITHM_ROUND, {8, 32, true, K_F16, false}, K_E4M3, &mix, options}
 static const struct quantizer_method methods[] = {
-    {"absmax-int8", LAYOUT_INTS, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, " group-size "},
-    {"zeropoint-int8", LAYOUT_INTS, ALGORITHM_ROUND, {8, 0, false, K_F32, false}, K_E4M3, NULL, " group-size "},
+    {"absmax-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, " group-size "},
+    {"zeropoint-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, false, K_F32, false}, K_E4M3, NULL, " group-size "},
     {"int4-block", LAYOUT_PACKED, ALGORITHM_ROUND, {4, 128, true, K_F32, false}, K_E4M3, NULL, " group-size sym "},
     {"fp8-e4m3", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, " "},
     {"fp8-e5m2", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E5M2, NULL, " "},

@@ -23,7 +23,7 @@ static json_t *compressed_json(const struct quantizer_config *c)
     const char *format = c->layout == LAYOUT_PACKED ? "pack-quantized"
                          : c->layout == LAYOUT_INTS ? "int-quantized"
                                                     : "float-quantized";
-    json_t *group = json_pack("{s:[s], s:o}", "targets", "Linear", "weights", weights_json(c));
+    json_t *group = json_pack("{s:[s], s:o, s:s}", "targets", "Linear", "weights", weights_json(c), "format", format);
     if (group && c->int8_inputs)
         json_object_set_new(group, "input_activations",
                             json_pack("{s:i, s:s, s:b, s:b, s:s}", "num_bits", 8, "type", "int", "symmetric", true,
