@@ -1,15 +1,13 @@
-#include "engine/checkpoint/checkpoint.h"
 #include "engine/model/describe.h"
 #include "engine/model/model.h"
 #include "engine/model/quantization/quantization.h"
 #include "engine/model/quantization/row_threads.h"
 #include "files/model_files.h"
 #include "request/spec.h"
-#include "tools/quantize/job.h"
+#include "tools/quantize/checkpoint_run.h"
 #include "tools/quantize/methods/floats.h"
 #include "tools/quantize/source.h"
 #include "tools/quantize/writer/config.h"
-#include "tools/quantize/writer/output.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,27 +15,6 @@
 
 #define DATA_NAME "model.safetensors"
 #define MAX_CONFIG_BYTES ((size_t)16 << 20)
-
-/* A tensor of the source, and its tensors in the output. */
-struct unit {
-    uint32_t source; /* checkpoint_at()'s */
-    bool is_quantized;
-    uint32_t first_item, n_items; /* of the list */
-};
-
-struct run {
-    const struct quantizer_job *job;
-    struct quantizer_report *report;
-    struct checkpoint *checkpoint;
-    struct unit *units;
-    uint32_t n_units;
-    struct tensor_list list;
-    json_t *ignored; /* modules that stay plain */
-    struct quantizer_integers how; /* with the scales' dtype */
-    struct buffer header, config;
-    struct quantizer_output *output;
-    uint64_t done_weights, n_weights;
-};
 
 /* ---- what is written ---------------------------------------------------------------------------------------------- */
 
@@ -67,7 +44,7 @@ static int check_plain(const struct quantizer_job *job, enum k_dtype *dtype, str
     return status;
 }
 
-static struct quantizer_matrix_shape shape_of(const struct run *r, const struct checkpoint_tensor *t)
+struct quantizer_matrix_shape checkpoint_run_shape(const struct checkpoint_run *r, const struct checkpoint_tensor *t)
 {
     return (struct quantizer_matrix_shape){.layout = r->job->method->layout,
                                            .fp8 = r->job->method->fp8,
@@ -85,15 +62,15 @@ static void module_name(const char *name, char out[TENSOR_LIST_NAME_BYTES])
         *end = 0;
 }
 
-static int add_unit(struct run *r, uint32_t i, const struct checkpoint_tensor *t, struct quire_error *err)
+static int add_unit(struct checkpoint_run *r, uint32_t i, const struct checkpoint_tensor *t, struct quire_error *err)
 {
     char module[TENSOR_LIST_NAME_BYTES];
-    struct unit *u = &r->units[r->n_units++];
-    *u = (struct unit){.source = i, .is_quantized = source_is_linear(t), .first_item = r->list.n};
+    struct checkpoint_unit *u = &r->units[r->n_units++];
+    *u = (struct checkpoint_unit){.source = i, .is_quantized = source_is_linear(t), .first_item = r->list.n};
     module_name(t->name, module);
     r->report->source_bytes += t->n_bytes;
     if (u->is_quantized) {
-        const struct quantizer_matrix_shape m = shape_of(r, t);
+        const struct quantizer_matrix_shape m = checkpoint_run_shape(r, t);
         const char *why = quantizer_layout_refuses(&m);
         if (why)
             return quire_fail(err, QUIRE_UNSUPPORTED, "%.100s: tensor '%.150s' [%u, %u]: %s", t->file, t->name,
@@ -111,7 +88,7 @@ static int add_unit(struct run *r, uint32_t i, const struct checkpoint_tensor *t
     return QUIRE_OK;
 }
 
-static int list_units(struct run *r, struct quire_error *err)
+static int list_units(struct checkpoint_run *r, struct quire_error *err)
 {
     struct checkpoint_tensor t;
     size_t n = 0;
@@ -133,7 +110,7 @@ static int list_units(struct run *r, struct quire_error *err)
     return status == QUIRE_OK ? tensor_list_header(&r->list, &r->header, err) : status;
 }
 
-static int make_config(struct run *r, struct quire_error *err)
+static int make_config(struct checkpoint_run *r, struct quire_error *err)
 {
     struct buffer text = {0};
     const struct quantizer_config config = {.layout = r->job->method->layout,
@@ -166,7 +143,7 @@ static void round_rows(void *context, uint32_t share, uint32_t first, uint32_t l
     quantizer_round(x->how, x->w, first, last, x->codes);
 }
 
-static void round_matrix(const struct run *r, const float *w, struct quantizer_codes *codes)
+static void round_matrix(const struct checkpoint_run *r, const float *w, struct quantizer_codes *codes)
 {
     const uint64_t n = (uint64_t)codes->n_rows * codes->n_cols;
     if (r->job->method->layout == LAYOUT_FP8) {
@@ -181,77 +158,97 @@ static void round_matrix(const struct run *r, const float *w, struct quantizer_c
     row_threads_run(codes->n_rows, 1, n * 4, r->job->n_threads, round_rows, &x);
 }
 
-static int write_codes(struct run *r, const struct unit *u, const struct quantizer_matrix_shape *m,
-                       const struct quantizer_codes *codes, struct quire_error *err)
+int checkpoint_run_alloc_codes(const struct checkpoint_run *r, const struct checkpoint_tensor *t,
+                               struct quantizer_codes *out, struct quire_error *err)
 {
+    const uint64_t n = t->shape[0] * t->shape[1];
+    *out = (struct quantizer_codes){.n_rows = (uint32_t)t->shape[0],
+                                    .n_cols = (uint32_t)t->shape[1],
+                                    .n_groups = quantizer_n_groups(&r->how, (uint32_t)t->shape[1])};
+    const uint64_t n_planes = (uint64_t)out->n_rows * out->n_groups;
+    out->codes = malloc(n + 1);
+    out->scales = malloc((n_planes + 1) * sizeof *out->scales);
+    out->zeros = malloc(n_planes + 1);
+    return out->codes && out->scales && out->zeros ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+}
+
+void checkpoint_run_free_codes(struct quantizer_codes *codes)
+{
+    free(codes->codes);
+    free(codes->scales);
+    free(codes->zeros);
+    free(codes->groups);
+    *codes = (struct quantizer_codes){0};
+}
+
+int checkpoint_run_write_codes(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
+                               const struct quantizer_codes *codes, struct quire_error *err)
+{
+    const struct quantizer_matrix_shape m = checkpoint_run_shape(r, t);
+    const struct checkpoint_unit *u = &r->units[unit];
     int status = QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < u->n_items; i++) {
         const struct tensor_list_item *item = &r->list.items[u->first_item + i];
         uint8_t *bytes = malloc(item->n_bytes + 1);
         if (!bytes)
             return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-        quantizer_layout_write(m, codes, item, bytes);
+        quantizer_layout_write(&m, codes, item, bytes);
         status = quantizer_output_write(r->output, r->header.n + item->begin, bytes, item->n_bytes, err);
         free(bytes);
     }
-    return status;
+    return status == QUIRE_OK ? quantizer_output_done(r->output, unit, err) : status;
 }
 
-static int quantize(struct run *r, const struct unit *u, const struct checkpoint_tensor *t, struct quire_error *err)
+int checkpoint_run_write_plain(struct checkpoint_run *r, uint32_t unit, const void *data, struct quire_error *err)
 {
-    const struct quantizer_matrix_shape m = shape_of(r, t);
-    const uint64_t n = (uint64_t)m.n_rows * m.n_cols;
-    struct quantizer_codes codes = {m.n_rows, m.n_cols, quantizer_n_groups(&r->how, m.n_cols), NULL, NULL, NULL, NULL};
-    const uint64_t n_planes = (uint64_t)m.n_rows * codes.n_groups;
-    float *w = malloc(n * sizeof *w + 1);
-    codes.codes = malloc(n + 1);
-    codes.scales = malloc(n_planes * sizeof *codes.scales + 1);
-    codes.zeros = malloc(n_planes + 1);
-    int status = QUIRE_OK;
-    if (!w || !codes.codes || !codes.scales || !codes.zeros)
+    const struct tensor_list_item *item = &r->list.items[r->units[unit].first_item];
+    int status = quantizer_output_write(r->output, r->header.n + item->begin, data, item->n_bytes, err);
+    return status == QUIRE_OK ? quantizer_output_done(r->output, unit, err) : status;
+}
+
+static int quantize(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t, struct quire_error *err)
+{
+    struct quantizer_codes codes;
+    float *w = malloc((t->shape[0] * t->shape[1] + 1) * sizeof *w);
+    int status = checkpoint_run_alloc_codes(r, t, &codes, err);
+    if (status == QUIRE_OK && !w)
         status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK)
-        status = source_load(t, 0, m.n_rows, w, err);
+        status = source_load(t, 0, t->shape[0], w, err);
     if (status == QUIRE_OK) {
         round_matrix(r, w, &codes);
-        status = write_codes(r, u, &m, &codes, err);
+        status = checkpoint_run_write_codes(r, unit, t, &codes, err);
     }
     free(w);
-    free(codes.codes);
-    free(codes.scales);
-    free(codes.zeros);
+    checkpoint_run_free_codes(&codes);
     return status;
 }
 
-static int write_unit(struct run *r, uint32_t i, struct quire_error *err)
+static int write_unit(struct checkpoint_run *r, uint32_t i, struct quire_error *err)
 {
     struct checkpoint_tensor t;
-    const struct unit *u = &r->units[i];
+    const struct checkpoint_unit *u = &r->units[i];
     int status = QUIRE_OK;
     checkpoint_at(r->checkpoint, u->source, &t);
-    if (!quantizer_output_has(r->output, i)) {
-        status = u->is_quantized ? quantize(r, u, &t, err)
-                                 : quantizer_output_write(r->output, r->header.n + r->list.items[u->first_item].begin,
-                                                          t.data, t.n_bytes, err);
-        if (status == QUIRE_OK)
-            status = quantizer_output_done(r->output, i, err);
-    }
-    r->done_weights += u->is_quantized ? t.shape[0] * t.shape[1] : 0;
-    r->job->progress(r->job->context, r->done_weights, r->n_weights);
+    if (!quantizer_output_has(r->output, i))
+        status = u->is_quantized ? quantize(r, i, &t, err) : checkpoint_run_write_plain(r, i, t.data, err);
+    if (u->is_quantized && r->job->method->algorithm == ALGORITHM_ROUND)
+        r->job->progress(r->job->context, r->done_weights += t.shape[0] * t.shape[1], r->n_weights);
     return status;
 }
 
 /* ---- the run ------------------------------------------------------------------------------------------------------ */
 
-static int write_all(struct run *r, struct quire_error *err)
+static int write_all(struct checkpoint_run *r, struct quire_error *err)
 {
     const struct key256 source = checkpoint_digest(r->checkpoint);
-    const struct quantizer_output_plan plan = {
-        .path = r->job->out,
-        .data_name = DATA_NAME,
-        .identity = quantizer_job_identity(r->job, &source, r->header.data, r->header.n),
-        .n_bytes = r->header.n + r->list.n_bytes,
-        .n_units = r->n_units};
+    struct quantizer_inputs inputs = {.head = r->header.data, .n_head = r->header.n, .ids = r->samples.ids};
+    inputs.n_ids = (uint64_t)r->samples.n * r->samples.length;
+    const struct quantizer_output_plan plan = {.path = r->job->out,
+                                               .data_name = DATA_NAME,
+                                               .identity = quantizer_job_identity(r->job, &source, &inputs),
+                                               .n_bytes = r->header.n + r->list.n_bytes,
+                                               .n_units = r->n_units};
     int status = quantizer_output_open(&plan, &r->output, err);
     if (status == QUIRE_OK)
         status = source_copy_files(r->job->model, r->output, err);
@@ -259,6 +256,8 @@ static int write_all(struct run *r, struct quire_error *err)
         status = quantizer_output_file(r->output, "config.json", r->config.data, r->config.n, err);
     if (status == QUIRE_OK)
         status = quantizer_output_write(r->output, 0, r->header.data, r->header.n, err);
+    if (status == QUIRE_OK && r->job->method->algorithm != ALGORITHM_ROUND)
+        status = checkpoint_run_calibrated(r, err);
     for (uint32_t i = 0; status == QUIRE_OK && i < r->n_units; i++)
         status = write_unit(r, i, err);
     return status == QUIRE_OK ? quantizer_output_finish(r->output, err) : status;
@@ -266,22 +265,29 @@ static int write_all(struct run *r, struct quire_error *err)
 
 int quantizer_run_checkpoint(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err)
 {
-    struct run r = {.job = job, .report = report, .how = job->how};
+    struct checkpoint_run r = {.job = job, .report = report, .how = job->how};
     enum k_dtype dtype = K_F32;
     *report = (struct quantizer_report){0};
     int status = check_plain(job, &dtype, &r.checkpoint, err);
     if (status == QUIRE_OK) {
-        r.how.scale = dtype;
+        if (job->method->layout == LAYOUT_PACKED || job->method->layout == LAYOUT_INTS)
+            r.how.scale = dtype;
         status = list_units(&r, err);
     }
     if (status == QUIRE_OK)
         status = make_config(&r, err);
+    if (status == QUIRE_OK && job->method->algorithm != ALGORITHM_ROUND)
+        status = calibration_samples_read(job->choices->calibration, job->model,
+                                          job->choices->is_set.samples ? job->choices->samples : job->method->samples,
+                                          job->choices->is_set.length ? job->choices->length : job->method->length,
+                                          &r.samples, err);
     if (status == QUIRE_OK)
         status = write_all(&r, err);
     quantizer_output_close(r.output, false);
     tensor_list_free(&r.list);
     buffer_free(&r.header);
     buffer_free(&r.config);
+    calibration_samples_free(&r.samples);
     json_decref(r.ignored);
     checkpoint_close(r.checkpoint);
     free(r.units);

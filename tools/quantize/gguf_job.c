@@ -260,11 +260,11 @@ static int write_tensor(struct run *r, uint32_t i, struct quire_error *err)
 static int write_all(struct run *r, struct quire_error *err)
 {
     const struct key256 source = checkpoint_digest(r->source.checkpoint);
-    const struct quantizer_output_plan plan = {
-        .path = r->job->out,
-        .identity = quantizer_job_identity(r->job, &source, r->head.data, r->head.n),
-        .n_bytes = r->head.n + r->list.n_bytes,
-        .n_units = r->list.n};
+    const struct quantizer_inputs inputs = {.head = r->head.data, .n_head = r->head.n};
+    const struct quantizer_output_plan plan = {.path = r->job->out,
+                                               .identity = quantizer_job_identity(r->job, &source, &inputs),
+                                               .n_bytes = r->head.n + r->list.n_bytes,
+                                               .n_units = r->list.n};
     int status = quantizer_output_open(&plan, &r->output, err);
     if (status == QUIRE_OK)
         status = quantizer_output_write(r->output, 0, r->head.data, r->head.n, err);

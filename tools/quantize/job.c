@@ -6,8 +6,8 @@
 
 #define ARITHMETIC 1u /* raise it when a method computes other bytes */
 
-struct key256 quantizer_job_identity(const struct quantizer_job *job, const struct key256 *source, const void *head,
-                                     size_t n_head)
+struct key256 quantizer_job_identity(const struct quantizer_job *job, const struct key256 *source,
+                                     const struct quantizer_inputs *inputs)
 {
     struct quire_sha256_state s;
     uint8_t numbers[28];
@@ -24,6 +24,8 @@ struct key256 quantizer_job_identity(const struct quantizer_job *job, const stru
     quire_sha256_add(&s, numbers, sizeof numbers);
     quire_sha256_add(&s, job->method->name, strlen(job->method->name) + 1);
     quire_sha256_add(&s, source, sizeof *source);
-    quire_sha256_add(&s, head, n_head);
+    quire_sha256_add(&s, inputs->head, inputs->n_head);
+    if (inputs->ids)
+        quire_sha256_add(&s, inputs->ids, inputs->n_ids * sizeof *inputs->ids);
     return quire_sha256_now(&s);
 }

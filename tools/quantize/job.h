@@ -31,8 +31,14 @@ int quantizer_run_checkpoint(const struct quantizer_job *job, struct quantizer_r
 /* Writes a GGUF file from a GGUF file. */
 int quantizer_run_gguf(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err);
 
-/* The hash of what the output's bytes depend on: the job's settings, the source's digest, and the output's head. */
-struct key256 quantizer_job_identity(const struct quantizer_job *job, const struct key256 *source, const void *head,
-                                     size_t n_head);
+/* What the output's bytes depend on besides the settings and the source's weights. */
+struct quantizer_inputs {
+    const void *head; /* of the data file */
+    size_t n_head;
+    const uint32_t *ids; /* tokens of the calibration, or NULL */
+    uint64_t n_ids;
+};
+struct key256 quantizer_job_identity(const struct quantizer_job *job, const struct key256 *source,
+                                     const struct quantizer_inputs *inputs);
 
 #endif

@@ -14,13 +14,40 @@ static const struct quantizer_gguf_mix q8_0 = {7, K_PACKING_Q8_0, K_PACKING_Q8_0
 
 #define CALIBRATED " calibration calibration-samples calibration-length "
 #define GGUF(name, mix, options) \
-    {name, LAYOUT_GGUF, ALGORITHM_ROUND, {8, 32, true, K_F16, false}, K_E4M3, &mix, options}
+    {name, LAYOUT_GGUF, ALGORITHM_ROUND, {8, 32, true, K_F16, false}, K_E4M3, &mix, 0, 0, options}
 static const struct quantizer_method methods[] = {
-    {"absmax-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, " group-size "},
-    {"zeropoint-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, false, K_F32, false}, K_E4M3, NULL, " group-size "},
-    {"int4-block", LAYOUT_PACKED, ALGORITHM_ROUND, {4, 128, true, K_F32, false}, K_E4M3, NULL, " group-size sym "},
-    {"fp8-e4m3", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, " "},
-    {"fp8-e5m2", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E5M2, NULL, " "},
+    {"absmax-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, 0, 0, " group-size "},
+    {"zeropoint-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, false, K_F32, false}, K_E4M3, NULL, 0, 0, " group-size "},
+    {"int4-block",
+     LAYOUT_PACKED,
+     ALGORITHM_ROUND,
+     {4, 128, true, K_F32, false},
+     K_E4M3,
+     NULL,
+     0,
+     0,
+     " group-size sym "},
+    {"fp8-e4m3", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, 0, 0, " "},
+    {"fp8-e5m2", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E5M2, NULL, 0, 0, " "},
+    {"gptq",
+     LAYOUT_GPTQ,
+     ALGORITHM_GPTQ,
+     {4, 128, false, K_F16, true},
+     K_E4M3,
+     NULL,
+     128,
+     2048,
+     " bits group-size sym desc-act damp" CALIBRATED},
+    {"awq", LAYOUT_AWQ, ALGORITHM_AWQ, {4, 128, false, K_F16, false}, K_E4M3, NULL, 512, 512, " group-size" CALIBRATED},
+    {"smoothquant-w8a8",
+     LAYOUT_INTS,
+     ALGORITHM_SMOOTHQUANT,
+     {8, 0, true, K_F32, false},
+     K_E4M3,
+     NULL,
+     512,
+     512,
+     CALIBRATED},
     GGUF("gguf-q8_0", q8_0, " "),
     GGUF("gguf-q4_0", q4_0, " "),
     GGUF("gguf-q4_1", q4_1, " "),
@@ -34,7 +61,8 @@ static const struct quantizer_method methods[] = {
 
 const char *quantizer_method_names(void)
 {
-    static const char names[] = "absmax-int8, zeropoint-int8, int4-block, fp8-e4m3, fp8-e5m2, gguf-q8_0, gguf-q4_0, "
+    static const char names[] = "absmax-int8, zeropoint-int8, int4-block, fp8-e4m3, fp8-e5m2, gptq, awq, "
+                                "smoothquant-w8a8, gguf-q8_0, gguf-q4_0, "
                                 "gguf-q4_1, gguf-q5_0, gguf-q5_1, gguf-q4_k_m, gguf-q5_k_m, gguf-q6_k";
     return names;
 }
@@ -79,6 +107,9 @@ static int apply(const struct quantizer_method *m, const struct quantizer_choice
         return quire_fail(err, QUIRE_INVALID,
                           "--group-size: %lld is not supported; -1 (the row) and multiples of 16 are",
                           (long long)c->group);
+    if (m->algorithm != ALGORITHM_ROUND && !c->calibration)
+        return quire_fail(err, QUIRE_INVALID, "--calibration: is missing: --method %s needs a text file, or JSONL",
+                          m->name);
     if (c->is_set.bits)
         how->bits = c->bits;
     if (c->is_set.group)

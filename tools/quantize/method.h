@@ -32,6 +32,7 @@ struct quantizer_method {
     struct quantizer_integers how; /* defaults; `scale` is the checkpoint's dtype, except in GPTQ's and AWQ's files */
     enum k_dtype fp8;
     const struct quantizer_gguf_mix *gguf; /* of LAYOUT_GGUF */
+    uint32_t samples, length; /* of the calibration, by default */
     const char *options; /* names of the options that apply: " bits group-size " */
 };
 

@@ -176,8 +176,13 @@ static int add_rope_factors(const struct conversion *c)
     for (uint32_t i = 0; i < n; i++)
         to->made[i] = plain_frequencies[i] / frequencies[i];
     snprintf(to->name, sizeof to->name, "rope_freqs.weight");
-    to->data = (struct checkpoint_tensor){.name = to->name, .file = "config.json", .dtype = "F32",
-                                          .format = K_FORMAT_F32, .n_dims = 1, .shape = {n}, .data = to->made,
+    to->data = (struct checkpoint_tensor){.name = to->name,
+                                          .file = "config.json",
+                                          .dtype = "F32",
+                                          .format = K_FORMAT_F32,
+                                          .n_dims = 1,
+                                          .shape = {n},
+                                          .data = to->made,
                                           .n_bytes = n * sizeof *to->made};
     c->s->n_tensors++;
     return QUIRE_OK;
