@@ -1,9 +1,10 @@
+#include "tools/quantize/calibrated.h"
+
 #include "engine/model/quantization/row_threads.h"
 #include "kernels/math/convert.h"
 #include "base/encoding/little_endian.h"
 #include "tools/quantize/calibrate/layers.h"
 #include "tools/quantize/calibrate/statistics.h"
-#include "tools/quantize/checkpoint_run.h"
 #include "tools/quantize/methods/awq.h"
 #include "tools/quantize/methods/gptq.h"
 #include "tools/quantize/source.h"
@@ -44,10 +45,10 @@ struct calibrated {
 static const struct {
     const char *name;
     enum calibration_site site;
-} matrix_names[] = {{"self_attn.q_proj", CALIBRATION_QKV},  {"self_attn.k_proj", CALIBRATION_QKV},
-                    {"self_attn.v_proj", CALIBRATION_QKV},  {"self_attn.qkv_proj", CALIBRATION_QKV},
-                    {"self_attn.o_proj", CALIBRATION_O},    {"mlp.gate_proj", CALIBRATION_GATE_UP},
-                    {"mlp.up_proj", CALIBRATION_GATE_UP},   {"mlp.gate_up_proj", CALIBRATION_GATE_UP},
+} matrix_names[] = {{"self_attn.q_proj", CALIBRATION_QKV}, {"self_attn.k_proj", CALIBRATION_QKV},
+                    {"self_attn.v_proj", CALIBRATION_QKV}, {"self_attn.qkv_proj", CALIBRATION_QKV},
+                    {"self_attn.o_proj", CALIBRATION_O},   {"mlp.gate_proj", CALIBRATION_GATE_UP},
+                    {"mlp.up_proj", CALIBRATION_GATE_UP},  {"mlp.gate_up_proj", CALIBRATION_GATE_UP},
                     {"mlp.down_proj", CALIBRATION_DOWN}};
 
 static int no_memory(struct quire_error *err)
@@ -283,8 +284,8 @@ static void quantize_rows(void *context, uint32_t share, uint32_t first, uint32_
     const struct rows_job *j = context;
     switch (j->r->job->method->algorithm) {
     case ALGORITHM_GPTQ:
-        quantizer_gptq_rows(j->gptq, j->m->w, first, last,
-                            j->scratch + share * quantizer_gptq_scratch(j->gptq->n_cols), &j->m->codes);
+        quantizer_gptq_rows(j->gptq, j->m->w, first, last, j->scratch + share * quantizer_gptq_scratch(j->gptq->n_cols),
+                            &j->m->codes);
         break;
     case ALGORITHM_AWQ: quantizer_awq_round(j->awq, j->m->w, first, last, &j->m->codes); break;
     default: quantizer_round(&j->r->how, j->m->w, first, last, &j->m->codes); break;
@@ -343,8 +344,8 @@ static int prepare_gptq(struct calibrated *c, struct site *s, struct quantizer_g
                                  .groups = malloc(n * sizeof *g->groups)};
     if (!g->inverse || !g->order || !g->groups)
         return no_memory(c->err);
-    int status = quantizer_gptq_prepare(g, s->statistics.square, c->r->job->choices->desc_act,
-                                        c->r->job->choices->damp, c->err);
+    int status = quantizer_gptq_prepare(g, s->statistics.square, c->r->job->choices->desc_act, c->r->job->choices->damp,
+                                        c->err);
     if (status != QUIRE_OK)
         quire_error_prefix(c->err, "layer %u: %s", c->layer, s->matrices[0].tensor.name);
     return status;
@@ -391,7 +392,7 @@ static int run_layer(struct calibrated *c)
     return status;
 }
 
-int checkpoint_run_calibrated(struct checkpoint_run *r, struct quire_error *err)
+int quantizer_calibrated(struct checkpoint_run *r, struct quire_error *err)
 {
     struct calibrated c = {.r = r, .err = err};
     const struct calibration_input input = {r->job->model, r->samples.ids, r->samples.n, r->samples.length,

@@ -1,5 +1,5 @@
 /* A run that writes a directory of safetensors, as its parts see it: checkpoint_job.c lists and writes tensors,
- * calibrated.c the matrices of a calibrated method. Private to these files; one thread. */
+ * calibrated.c the matrices of a calibrated method, both with the functions here. Private to these files; one thread. */
 #ifndef QUIRE_TOOLS_QUANTIZE_CHECKPOINT_RUN_H
 #define QUIRE_TOOLS_QUANTIZE_CHECKPOINT_RUN_H
 
@@ -46,8 +46,5 @@ int checkpoint_run_write_codes(struct checkpoint_run *r, uint32_t unit, const st
                                const struct quantizer_codes *codes, struct quire_error *err);
 /* The same of a unit that stays plain: bytes in the place of the source's. */
 int checkpoint_run_write_plain(struct checkpoint_run *r, uint32_t unit, const void *data, struct quire_error *err);
-
-/* calibrated.c: writes all matrices, and the norms before them that a method changes. */
-int checkpoint_run_calibrated(struct checkpoint_run *r, struct quire_error *err);
 
 #endif

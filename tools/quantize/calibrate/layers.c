@@ -98,8 +98,9 @@ static int check(const struct model_config *c, struct quire_error *err)
                           c->architecture);
     for (uint32_t i = 0; i < c->n_layers; i++)
         if (!model_layer_block(&c->layers[i], BLOCK_ATTENTION) || !model_layer_block(&c->layers[i], BLOCK_MLP))
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "config.json: layers with experts cannot be calibrated: use a method without calibration");
+            return quire_fail(
+                err, QUIRE_UNSUPPORTED,
+                "config.json: layers with experts cannot be calibrated: use a method without calibration");
     return QUIRE_OK;
 }
 

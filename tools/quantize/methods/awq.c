@@ -38,7 +38,8 @@ static void error_of_row(const struct quantizer_awq *a, const float *w, const fl
 }
 
 /* Σ d H d^T over rows of d, which `turned` holds by columns. */
-static double output_error(const struct quantizer_awq *a, const float *d, uint32_t n_rows, float *turned, float *product)
+static double output_error(const struct quantizer_awq *a, const float *d, uint32_t n_rows, float *turned,
+                           float *product)
 {
     const uint32_t n = a->n_cols;
     double sum = 0;
@@ -127,8 +128,8 @@ void quantizer_awq_round(const struct quantizer_awq *a, const float *w, uint32_t
         for (uint32_t g = 0; g < out->n_groups; g++) {
             const uint32_t begin = g * size, n = n_cols - begin < size ? n_cols - begin : size;
             const uint64_t at = (uint64_t)r * n_cols + begin, plane = (uint64_t)r * out->n_groups + g;
-            const struct quantizer_grid grid =
-                n <= 4096 ? search_range(a, w + at, begin, n) : quantizer_grid_of_row(a->how, w + at, n);
+            const struct quantizer_grid grid = n <= 4096 ? search_range(a, w + at, begin, n)
+                                                         : quantizer_grid_of_row(a->how, w + at, n);
             out->scales[plane] = grid.scale;
             out->zeros[plane] = (uint8_t)grid.zero;
             for (uint32_t i = 0; i < n; i++)

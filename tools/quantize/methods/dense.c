@@ -88,8 +88,9 @@ static int factor_panel(float *a, uint32_t n, uint32_t at, uint32_t m, struct qu
                 row[j] -= factor * above[j];
         }
         if (!(row[i] > 0) || !isfinite(row[i]))
-            return quire_fail(err, QUIRE_INVALID, "the Hessian of the calibration's activations is singular at column "
-                                                  "%u: raise --damp, or calibrate with more text",
+            return quire_fail(err, QUIRE_INVALID,
+                              "the Hessian of the calibration's activations is singular at column "
+                              "%u: raise --damp, or calibrate with more text",
                               i);
         const float inverse = 1 / sqrtf(row[i]);
         for (uint32_t j = i; j < n; j++)
@@ -107,8 +108,9 @@ static int cholesky(float *a, uint32_t n, struct quire_error *err)
         status = factor_panel(a, n, at, m, err);
         for (uint32_t i = at + m; status == QUIRE_OK && i < n; i += DENSE_BLOCK) {
             const float *right = a + (uint64_t)at * n + i;
-            const struct dense_product p = {right, right, a + (uint64_t)i * n + i, n, n, n,
-                                            n - i < DENSE_BLOCK ? n - i : DENSE_BLOCK, n - i, m, -1};
+            const struct dense_product p = {
+                right, right, a + (uint64_t)i * n + i, n, n, n, n - i < DENSE_BLOCK ? n - i : DENSE_BLOCK, n - i,
+                m,     -1};
             dense_add_product(&p);
         }
     }

@@ -67,7 +67,7 @@ int quantizer_gptq_prepare(struct quantizer_gptq *g, float *hessian, bool desc_a
 struct rows {
     const struct quantizer_gptq *g;
     struct quantizer_codes *out;
-    float *w;      /* [n_cols, ROWS] */
+    float *w; /* [n_cols, ROWS] */
     float *errors; /* [LAZY, ROWS] */
     uint32_t first, n;
     struct quantizer_grid grids[ROWS];
@@ -121,8 +121,16 @@ static void quantize_rows(struct rows *x)
                 begin_group(x, i);
             round_column(x, i, begin, end);
         }
-        const struct dense_product rest = {g->inverse + (uint64_t)begin * n + end, x->errors, x->w + (uint64_t)end * ROWS,
-                                           n, ROWS, ROWS, n - end, ROWS, end - begin, -1};
+        const struct dense_product rest = {g->inverse + (uint64_t)begin * n + end,
+                                           x->errors,
+                                           x->w + (uint64_t)end * ROWS,
+                                           n,
+                                           ROWS,
+                                           ROWS,
+                                           n - end,
+                                           ROWS,
+                                           end - begin,
+                                           -1};
         dense_add_product(&rest);
     }
 }
@@ -136,8 +144,7 @@ void quantizer_gptq_rows(const struct quantizer_gptq *g, const float *w, uint32_
         memset(x.errors, 0, LAZY * ROWS * sizeof *x.errors);
         for (uint32_t i = 0; i < g->n_cols; i++)
             for (uint32_t r = 0; r < ROWS; r++)
-                x.w[(uint64_t)i * ROWS + r] =
-                    r < x.n ? w[(uint64_t)(x.first + r) * g->n_cols + g->order[i]] : 0;
+                x.w[(uint64_t)i * ROWS + r] = r < x.n ? w[(uint64_t)(x.first + r) * g->n_cols + g->order[i]] : 0;
         quantize_rows(&x);
     }
 }

@@ -69,8 +69,8 @@ static int open_journal(struct quantizer_output *o, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* Reads the units of an earlier run. A line without its newline was not written completely. *is_new: the journal is
- * empty. */
+/* Reads the units of an earlier run. Removes a last line without its newline, which was not written
+ * completely. *is_new: the journal is empty. */
 static int read_journal(struct quantizer_output *o, const char *head, bool *is_new, struct quire_error *err)
 {
     char line[128];
@@ -85,17 +85,21 @@ static int read_journal(struct quantizer_output *o, const char *head, bool *is_n
                             "%.350s: belongs to another command or model: repeat that command, or delete it and its "
                             "journal",
                             o->partial);
+    long end_of_lines = ftell(f);
     while (status == QUIRE_OK && !*is_new && fgets(line, sizeof line, f)) {
         char *end;
         const unsigned long unit = strtoul(line, &end, 10);
         if (*end != '\n')
             break;
+        end_of_lines = ftell(f);
         if (unit < o->n_units && !o->done[unit]) {
             o->done[unit] = true;
             o->n_done++;
         }
     }
     fclose(f);
+    if (status == QUIRE_OK && !*is_new && ftruncate(o->log, end_of_lines) != 0)
+        status = failed(o->journal, "cannot be written", err);
     return status;
 }
 
@@ -128,8 +132,7 @@ static int continue_data(struct quantizer_output *o, struct quire_error *err)
         return failed(o->data_path, "cannot be continued", err);
     if (fstat(o->data, &st) != 0 || (uint64_t)st.st_size != o->n_bytes)
         return quire_fail(err, QUIRE_INVALID, "%.350s: was changed: delete it and its journal", o->partial);
-    /* A last line without a newline ends here. */
-    return append(o, "\n", err);
+    return QUIRE_OK;
 }
 
 int quantizer_output_open(const struct quantizer_output_plan *plan, struct quantizer_output **out,
