@@ -203,7 +203,8 @@ static void textbook(const struct problem *p, const struct quantizer_integers *h
             }
             const struct quantizer_grid grid = {q->scales[plane], q->zeros[plane]};
             q->codes[r * COLS + i] = quantizer_code(how, grid, (float)w[r][i]);
-            const double error = (w[r][i] - (double)quantizer_value(grid, q->codes[r * COLS + i])) / inverse[i][COLS + i];
+            const double error = (w[r][i] - (double)quantizer_value(grid, q->codes[r * COLS + i])) /
+                                 inverse[i][COLS + i];
             for (uint32_t k = i; k < COLS; k++)
                 w[r][k] -= error * inverse[i][COLS + k];
         }
@@ -306,10 +307,14 @@ static void smooth_scales_share_the_range(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(squares_are_sums_of_products), cmocka_unit_test(the_factor_inverts),
-        cmocka_unit_test(a_singular_matrix_is_an_error), cmocka_unit_test(gptq_is_the_textbooks),
-        cmocka_unit_test(gptq_beats_rounding),          cmocka_unit_test(rows_do_not_depend_on_each_other),
-        cmocka_unit_test(awq_beats_rounding),           cmocka_unit_test(smooth_scales_share_the_range),
+        cmocka_unit_test(squares_are_sums_of_products),
+        cmocka_unit_test(the_factor_inverts),
+        cmocka_unit_test(a_singular_matrix_is_an_error),
+        cmocka_unit_test(gptq_is_the_textbooks),
+        cmocka_unit_test(gptq_beats_rounding),
+        cmocka_unit_test(rows_do_not_depend_on_each_other),
+        cmocka_unit_test(awq_beats_rounding),
+        cmocka_unit_test(smooth_scales_share_the_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

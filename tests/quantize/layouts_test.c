@@ -69,8 +69,13 @@ static void read_config(struct stored *s, const struct quantizer_config *config)
 static void compare(struct stored *s, enum quantizer_layout layout, enum k_dtype fp8)
 {
     struct quantized_arena arena = {.base = malloc(1 << 20)};
-    struct quantized_matrix m = {.checkpoint = s->checkpoint, .how = &s->how, .name = NAME, .n_rows = ROWS,
-                                 .n_cols = COLS, .n_threads = 1, .is_read = true};
+    struct quantized_matrix m = {.checkpoint = s->checkpoint,
+                                 .how = &s->how,
+                                 .name = NAME,
+                                 .n_rows = ROWS,
+                                 .n_cols = COLS,
+                                 .n_threads = 1,
+                                 .is_read = true};
     struct k_weight_view view;
     struct quire_error err;
     assert_true(quantized_has(&m));
@@ -103,8 +108,12 @@ static void check_layout(enum quantizer_layout layout, struct quantizer_integers
     uint32_t groups[COLS];
     json_t *ignored = json_array();
     const struct quantizer_matrix_shape m = {layout, fp8, &how, ROWS, COLS};
-    const struct quantizer_config config = {.layout = layout, .how = &how, .fp8 = fp8, .desc_act = shuffled,
-                                            .int8_inputs = layout == LAYOUT_INTS, .ignored = ignored};
+    const struct quantizer_config config = {.layout = layout,
+                                            .how = &how,
+                                            .fp8 = fp8,
+                                            .desc_act = shuffled,
+                                            .int8_inputs = layout == LAYOUT_INTS,
+                                            .ignored = ignored};
     s->out = (struct quantizer_codes){ROWS, COLS, quantizer_n_groups(&how, COLS), s->codes, s->scales, s->zeros, NULL};
     draw(s->w, ROWS * COLS, 9);
     quantizer_round(&how, s->w, 0, ROWS, &s->out);

@@ -78,9 +78,17 @@ static void fp8_is_that_of_torch(void **state)
         float top, scale_of_eight, scale;
         uint8_t codes[8];
         const char *hash;
-    } kinds[] = {{K_E4M3, 448, 0x1.7390d2p-8f, 0x1.15631ep-9f, {89, 235, 126, 246, 0, 65, 123, 251},
+    } kinds[] = {{K_E4M3,
+                  448,
+                  0x1.7390d2p-8f,
+                  0x1.15631ep-9f,
+                  {89, 235, 126, 246, 0, 65, 123, 251},
                   "0d0c4953a257d48112d70b82c43da95027f64e5ea0462df6acbd7fc947791700"},
-                 {K_E5M2, 57344, 0x1.7390d2p-15f, 0x1.15631ep-16f, {104, 242, 123, 247, 0, 93, 122, 250},
+                 {K_E5M2,
+                  57344,
+                  0x1.7390d2p-15f,
+                  0x1.15631ep-16f,
+                  {104, 242, 123, 247, 0, 93, 122, 250},
                   "b013d85a12d3ddadb67fd63d355f5a7e5ee833ccb4816df044db05a765f67332"}};
     float w[4096];
     uint8_t codes[4096];

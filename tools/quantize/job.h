@@ -31,7 +31,7 @@ int quantizer_run_checkpoint(const struct quantizer_job *job, struct quantizer_r
 /* Writes a GGUF file from a GGUF file. */
 int quantizer_run_gguf(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err);
 
-/* What the output's bytes depend on besides the settings and the source's weights. */
+/* The output's bytes depend on these in addition to the settings and the source's weights. */
 struct quantizer_inputs {
     const void *head; /* of the data file */
     size_t n_head;

@@ -21,7 +21,7 @@ enum quantizer_algorithm {
 struct quantizer_gguf_mix {
     uint32_t file_type; /* general.file_type */
     enum k_packing plain; /* of most matrices */
-    enum k_packing better; /* of the head; in the M mixes also of half of attn_v and ffn_down */
+    enum k_packing better; /* the head; in the M mixes also half of attn_v and ffn_down */
     bool is_mixed;
 };
 
@@ -32,7 +32,7 @@ struct quantizer_method {
     struct quantizer_integers how; /* defaults; `scale` is the checkpoint's dtype, except in GPTQ's and AWQ's files */
     enum k_dtype fp8;
     const struct quantizer_gguf_mix *gguf; /* of LAYOUT_GGUF */
-    uint32_t samples, length; /* of the calibration, by default */
+    uint32_t samples, length; /* the calibration's defaults */
     const char *options; /* names of the options that apply: " bits group-size " */
 };
 

@@ -112,7 +112,7 @@ static int layer_of(const char *name)
     return sscanf(name, "blk.%5u.", &layer) == 1 ? (int)layer : -1;
 }
 
-/* What belongs to no layer first, then by layer, each by name: the order of llama-quantize. */
+/* Orders tensors outside the layers first, then by layer, each by name, as llama-quantize does. */
 static int by_layer(const void *a, const void *b)
 {
     const struct gguf_source_tensor *x = a, *y = b;

@@ -1,4 +1,4 @@
-/* What a GGUF output is made of: metadata, and tensors by GGUF's names. It comes from a GGUF file, whose metadata is
+/* The input of a GGUF output: metadata, and tensors by GGUF's names. It comes from a GGUF file, whose metadata is
  * copied, or from a directory in transformers' format, whose metadata is converted (architectures llama, qwen2 and
  * qwen3 with byte-level BPE). Owns the opened files. One thread opens; any thread may read. */
 #ifndef QUIRE_TOOLS_QUANTIZE_GGUF_SOURCE_H

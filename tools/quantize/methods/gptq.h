@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What the matrices with the same input share. The caller owns the arrays. */
+/* Matrices with the same input share this. The caller owns the arrays. */
 struct quantizer_gptq {
     struct quantizer_integers how;
     uint32_t n_cols;

@@ -36,8 +36,8 @@ void quantizer_layout_add(const struct quantizer_matrix_shape *m, const char *na
 /* NULL, or why a matrix of this shape does not fit the layout: static. */
 const char *quantizer_layout_refuses(const struct quantizer_matrix_shape *m);
 
-/* The bytes of the matrix's tensor `item`, as quantizer_layout_add() appended it. Of LAYOUT_FP8 only codes and scales[0]
- * are set. out: [item->n_bytes] */
+/* The bytes of the matrix's tensor `item`, as quantizer_layout_add() appended it. LAYOUT_FP8 needs only codes and
+ * scales[0]. out: [item->n_bytes] */
 void quantizer_layout_write(const struct quantizer_matrix_shape *m, const struct quantizer_codes *codes,
                             const struct tensor_list_item *item, uint8_t *out);
 

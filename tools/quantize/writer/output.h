@@ -16,10 +16,10 @@
 
 struct quantizer_output;
 
-/* What identifies an output: everything that its bytes depend on. */
+/* An output and everything that its bytes depend on. */
 struct quantizer_output_plan {
     const char *path; /* OUT */
-    const char *data_name; /* of the data file in the directory OUT; NULL: OUT is the data file */
+    const char *data_name; /* the data file in the directory OUT; NULL: OUT is the data file */
     struct key256 identity;
     uint64_t n_bytes; /* of the data file */
     uint32_t n_units;
