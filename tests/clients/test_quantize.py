@@ -203,3 +203,41 @@ def test_a_full_disk_leaves_nothing(tmp_path):
                          capture_output=True, text=True)
     assert run.returncode == 1 and "no space" in run.stderr and run.stderr.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def importance(path, entries, as_gguf):
+    """entries: {tensor: values}. The binary form has sums over calls, the GGUF form sums with a count."""
+    if not as_gguf:
+        parts = [struct.pack("<i", len(entries))]
+        for name, values in entries.items():
+            parts += [struct.pack("<i", len(name)), name.encode(), struct.pack("<ii", 4, len(values)),
+                      struct.pack(f"<{len(values)}f", *(4 * v for v in values))]
+        path.write_bytes(b"".join(parts))
+        return path
+    infos, data = b"", b""
+    for name, values in entries.items():
+        for suffix, numbers in ((".in_sum2", [4 * v for v in values]), (".counts", [4.0])):
+            infos += struct.pack("<Q", len(name + suffix)) + (name + suffix).encode() + struct.pack("<IQIQ", 1, len(numbers), 0, len(data))
+            data += struct.pack(f"<{len(numbers)}f", *numbers)
+            data += bytes(-len(data) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, 2 * len(entries), 0) + infos
+    path.write_bytes(head + bytes(-len(head) % 32) + data)
+    return path
+
+
+def test_an_importance_matrix_of_either_form(tmp_path):
+    drawn = random.Random(8)
+    entries = {f"blk.{i}.ffn_up.weight": [drawn.choice((0.25, 1.0, 64.0)) for _ in range(256)] for i in range(4)}
+    plain = quantize(MODEL, tmp_path / "plain.gguf", "gguf-q4_k_m")
+    outs = [quantize(MODEL, tmp_path / f"{i}.gguf", "gguf-q4_k_m", "--imatrix", importance(tmp_path / f"{i}.imatrix", entries, i))
+            for i in (0, 1)]
+    assert hash_of(outs[0]) == hash_of(outs[1]) != hash_of(plain)
+    wrong = importance(tmp_path / "wrong", {"blk.0.ffn_up.weight": [1.0] * 255}, True)
+    assert "has 255 values, but the tensor has 256" in refusal(MODEL, tmp_path / "out", "--method", "gguf-q4_k_m", "--imatrix", wrong)
+    negative = importance(tmp_path / "negative", {"blk.0.ffn_up.weight": [-1.0] * 256}, False)
+    assert "negative or not finite" in refusal(MODEL, tmp_path / "out", "--method", "gguf-q4_k_m", "--imatrix", negative)
+    whole = (tmp_path / "0.imatrix").read_bytes()
+    for n in (0, 3, 5, 40, len(whole) - 1):
+        (tmp_path / "cut").write_bytes(whole[:n])
+        assert "--imatrix: " in refusal(MODEL, tmp_path / "out", "--method", "gguf-q6_k", "--imatrix", tmp_path / "cut")
+    assert "does not apply" in refusal(MODEL, tmp_path / "out", "--method", "gguf-q4_0", "--imatrix", tmp_path / "0.imatrix")

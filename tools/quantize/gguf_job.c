@@ -2,6 +2,7 @@
 #include "engine/model/quantization/row_threads.h"
 #include "files/gguf.h"
 #include "tools/quantize/gguf/gguf_source.h"
+#include "tools/quantize/gguf/imatrix.h"
 #include "tools/quantize/job.h"
 #include "tools/quantize/methods/blocks.h"
 #include "tools/quantize/source.h"
@@ -20,6 +21,7 @@ struct run {
     struct quantizer_report *report;
     struct gguf_source source;
     struct k_format *formats; /* [source.n_tensors]: the output's */
+    struct imatrix *imatrix; /* NULL: all columns count the same */
     struct tensor_list list;
     struct buffer head;
     struct quantizer_output *output;
@@ -171,7 +173,14 @@ struct chunk {
     struct k_format format;
     uint32_t n_cols;
     uint64_t stride; /* bytes of a row */
+    const float *importance; /* NULL, or [matrices, n_cols] */
+    uint64_t first, n_rows_each; /* the first row, and the rows of a matrix of `importance` */
 };
+
+static const float *importance_of(const struct chunk *c, uint32_t row)
+{
+    return c->importance ? c->importance + (c->first + row) / c->n_rows_each * c->n_cols : NULL;
+}
 
 static void make_rows(void *context, uint32_t share, uint32_t first, uint32_t last)
 {
@@ -182,7 +191,7 @@ static void make_rows(void *context, uint32_t share, uint32_t first, uint32_t la
         if (k_format_is_plain(c->format))
             memcpy(c->out + row * c->stride, w, c->stride);
         else
-            quantizer_blocks(c->format.packing, w, NULL, c->n_cols, c->out + row * c->stride);
+            quantizer_blocks(c->format.packing, w, importance_of(c, row), c->n_cols, c->out + row * c->stride);
     }
 }
 
@@ -206,17 +215,31 @@ static int load_rows(const struct gguf_source_tensor *t, const struct checkpoint
     return status;
 }
 
+static int find_importance(const struct run *r, uint32_t i, struct chunk *c, struct quire_error *err)
+{
+    const struct checkpoint_tensor *t = &r->source.tensors[i].data;
+    uint64_t n_matrices = 1;
+    if (!r->imatrix || k_format_is_plain(c->format))
+        return QUIRE_OK;
+    for (uint32_t d = 0; d + 2 < t->n_dims; d++)
+        n_matrices *= t->shape[d];
+    c->n_rows_each = t->shape[t->n_dims - 2];
+    return imatrix_find(r->imatrix, r->source.tensors[i].name, n_matrices, c->n_cols, &c->importance, err);
+}
+
 static int write_chunks(struct run *r, uint32_t i, const struct checkpoint_tensor *flat, uint64_t n_rows_at_once,
                         float *w, uint8_t *out, struct quire_error *err)
 {
     const struct tensor_list_item *item = &r->list.items[i];
-    struct chunk c = {w, out, r->formats[i], (uint32_t)flat->shape[1], k_format_bytes(r->formats[i], flat->shape[1])};
-    int status = QUIRE_OK;
+    struct chunk c = {
+        w, out, r->formats[i], (uint32_t)flat->shape[1], k_format_bytes(r->formats[i], flat->shape[1]), NULL, 0, 1};
+    int status = find_importance(r, i, &c, err);
     for (uint64_t row = 0; status == QUIRE_OK && row < flat->shape[0]; row += n_rows_at_once) {
         const uint64_t left = flat->shape[0] - row, n = left < n_rows_at_once ? left : n_rows_at_once;
         status = load_rows(&r->source.tensors[i], flat, row, n, w, err);
         if (status != QUIRE_OK)
             break;
+        c.first = row;
         row_threads_run((uint32_t)n, 1, n * c.n_cols * 64, r->job->n_threads, make_rows, &c);
         status = quantizer_output_write(r->output, r->head.n + item->begin + row * c.stride, out, n * c.stride, err);
         r->job->progress(r->job->context, r->done_weights += n * c.n_cols, r->n_weights);
@@ -260,7 +283,9 @@ static int write_tensor(struct run *r, uint32_t i, struct quire_error *err)
 static int write_all(struct run *r, struct quire_error *err)
 {
     const struct key256 source = checkpoint_digest(r->source.checkpoint);
-    const struct quantizer_inputs inputs = {.head = r->head.data, .n_head = r->head.n};
+    struct quantizer_inputs inputs = {.head = r->head.data, .n_head = r->head.n};
+    if (r->imatrix)
+        inputs.importance = imatrix_hash(r->imatrix);
     const struct quantizer_output_plan plan = {.path = r->job->out,
                                                .identity = quantizer_job_identity(r->job, &source, &inputs),
                                                .n_bytes = r->head.n + r->list.n_bytes,
@@ -278,6 +303,8 @@ int quantizer_run_gguf(const struct quantizer_job *job, struct quantizer_report 
     struct run r = {.job = job, .report = report};
     *report = (struct quantizer_report){0};
     int status = gguf_source_open(job->model, &r.source, err);
+    if (status == QUIRE_OK && job->choices->imatrix)
+        status = imatrix_open(job->choices->imatrix, &r.imatrix, err);
     if (status == QUIRE_OK)
         status = list_tensors(&r, err);
     if (status == QUIRE_OK)
@@ -288,6 +315,7 @@ int quantizer_run_gguf(const struct quantizer_job *job, struct quantizer_report 
     tensor_list_free(&r.list);
     buffer_free(&r.head);
     gguf_source_close(&r.source);
+    imatrix_close(r.imatrix);
     free(r.formats);
     return status;
 }

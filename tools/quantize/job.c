@@ -25,6 +25,7 @@ struct key256 quantizer_job_identity(const struct quantizer_job *job, const stru
     quire_sha256_add(&s, job->method->name, strlen(job->method->name) + 1);
     quire_sha256_add(&s, source, sizeof *source);
     quire_sha256_add(&s, inputs->head, inputs->n_head);
+    quire_sha256_add(&s, &inputs->importance, sizeof inputs->importance);
     if (inputs->ids)
         quire_sha256_add(&s, inputs->ids, inputs->n_ids * sizeof *inputs->ids);
     return quire_sha256_now(&s);

@@ -53,9 +53,9 @@ static const struct quantizer_method methods[] = {
     GGUF("gguf-q4_1", q4_1, " "),
     GGUF("gguf-q5_0", q5_0, " "),
     GGUF("gguf-q5_1", q5_1, " "),
-    GGUF("gguf-q4_k_m", q4_k_m, " "),
-    GGUF("gguf-q5_k_m", q5_k_m, " "),
-    GGUF("gguf-q6_k", q6_k, " "),
+    GGUF("gguf-q4_k_m", q4_k_m, " imatrix "),
+    GGUF("gguf-q5_k_m", q5_k_m, " imatrix "),
+    GGUF("gguf-q6_k", q6_k, " imatrix "),
 };
 #define N_METHODS (sizeof methods / sizeof *methods)
 

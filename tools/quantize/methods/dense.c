@@ -5,23 +5,22 @@
 
 typedef float lanes __attribute__((vector_size(64), aligned(4)));
 #define LANES 16u
-#define ROWS 4u /* of c at once; with 2 vectors of columns, 8 sums stay in registers */
-#define DEPTH 256u /* terms of a sum before it is added to c: a's and b's rows of them stay in the cache */
+#define ROWS 4u /* of a tile of c; with COLUMNS, 8 sums stay in registers */
+#define COLUMNS (2 * LANES)
+#define DEPTH 256u /* terms of a sum before it is added to c: packed pieces of a and b stay in the cache */
 
-/* The best instructions that the machine has; the results are the same. */
+/* The best instructions that the machine has. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define CLONES
 #endif
 
-/* A tile of ROWS rows and 2 LANES columns. */
-CLONES static void tile(const struct dense_product *p, uint32_t i, uint32_t j, uint32_t first, uint32_t end)
+/* c += factor · a^T b for a tile of ROWS rows and COLUMNS columns. a: [depth, ROWS], b: [depth, COLUMNS], packed. */
+CLONES static void tile(const float *a, const lanes *b, uint32_t depth, float factor, float *c, uint64_t c_stride)
 {
     lanes sums[ROWS][2] = {{{0}}};
-    for (uint32_t t = first; t < end; t++) {
-        const float *a = p->a + t * p->a_stride + i;
-        const lanes *b = (const lanes *)(const void *)(p->b + t * p->b_stride + j);
+    for (uint32_t t = 0; t < depth; t++, a += ROWS, b += 2) {
         const lanes b0 = b[0], b1 = b[1];
 #pragma GCC unroll 4
         for (uint32_t r = 0; r < ROWS; r++) {
@@ -31,10 +30,18 @@ CLONES static void tile(const struct dense_product *p, uint32_t i, uint32_t j, u
     }
 #pragma GCC unroll 4
     for (uint32_t r = 0; r < ROWS; r++) {
-        lanes *c = (lanes *)(void *)(p->c + (i + r) * p->c_stride + j);
-        c[0] += p->factor * sums[r][0];
-        c[1] += p->factor * sums[r][1];
+        lanes *row = (lanes *)(void *)(c + r * c_stride);
+        row[0] += factor * sums[r][0];
+        row[1] += factor * sums[r][1];
     }
+}
+
+/* Columns [first, first + width) of rows [t, t + depth) of x, each piece of `width` behind the one before. */
+static void pack(const float *x, uint64_t stride, uint32_t t, uint32_t depth, uint32_t first, uint32_t width,
+                 float *out)
+{
+    for (uint32_t i = 0; i < depth; i++)
+        memcpy(out + (uint64_t)i * width, x + (t + i) * stride + first, width * sizeof *out);
 }
 
 static void edge(const struct dense_product *p, uint32_t i, uint32_t j, uint32_t first, uint32_t end)
@@ -45,17 +52,31 @@ static void edge(const struct dense_product *p, uint32_t i, uint32_t j, uint32_t
     p->c[i * p->c_stride + j] += p->factor * sum;
 }
 
+/* Whole tiles of rows [begin, end) and of columns before n_columns. */
+static void add_tiles(const struct dense_product *p, uint32_t begin, uint32_t end, uint32_t n_columns, uint32_t t,
+                      uint32_t depth)
+{
+    float a[DENSE_BLOCK / ROWS][DEPTH * ROWS], b[DEPTH * COLUMNS];
+    for (uint32_t i = begin; i < end; i += ROWS)
+        pack(p->a, p->a_stride, t, depth, i, ROWS, a[(i - begin) / ROWS]);
+    for (uint32_t j = 0; j < n_columns; j += COLUMNS) {
+        pack(p->b, p->b_stride, t, depth, j, COLUMNS, b);
+        for (uint32_t i = begin; i < end; i += ROWS)
+            tile(a[(i - begin) / ROWS], (const lanes *)(const void *)b, depth, p->factor, p->c + i * p->c_stride + j,
+                 p->c_stride);
+    }
+}
+
 void dense_add_product(const struct dense_product *p)
 {
-    const uint32_t rows = p->m - p->m % ROWS, columns = p->n - p->n % (2 * LANES);
+    const uint32_t rows = p->m - p->m % ROWS, columns = p->n - p->n % COLUMNS;
     for (uint32_t t = 0; t < p->k; t += DEPTH) {
-        const uint32_t end = p->k - t < DEPTH ? p->k : t + DEPTH;
-        for (uint32_t j = 0; j < columns; j += 2 * LANES)
-            for (uint32_t i = 0; i < rows; i += ROWS)
-                tile(p, i, j, t, end);
+        const uint32_t depth = p->k - t < DEPTH ? p->k - t : DEPTH;
+        for (uint32_t i = 0; i < rows; i += DENSE_BLOCK)
+            add_tiles(p, i, rows - i < DENSE_BLOCK ? rows : i + DENSE_BLOCK, columns, t, depth);
         for (uint32_t i = 0; i < p->m; i++)
             for (uint32_t j = i < rows ? columns : 0; j < p->n; j++)
-                edge(p, i, j, t, end);
+                edge(p, i, j, t, t + depth);
     }
 }
 

@@ -1,5 +1,6 @@
 /* Matrix products and factorizations in f32 for calibrated methods. Row-major. Pure functions; any thread on its own
- * output. Sums have a fixed order, without fused multiply-add, so that every machine computes the same bits. */
+ * output. Sums have a fixed order. Machines with fused multiply-add compute the same bits; others differ in the last
+ * place. */
 #ifndef QUIRE_TOOLS_QUANTIZE_DENSE_H
 #define QUIRE_TOOLS_QUANTIZE_DENSE_H
 
