@@ -241,3 +241,50 @@ def test_an_importance_matrix_of_either_form(tmp_path):
         (tmp_path / "cut").write_bytes(whole[:n])
         assert "--imatrix: " in refusal(MODEL, tmp_path / "out", "--method", "gguf-q6_k", "--imatrix", tmp_path / "cut")
     assert "does not apply" in refusal(MODEL, tmp_path / "out", "--method", "gguf-q4_0", "--imatrix", tmp_path / "0.imatrix")
+
+
+def exact_matrix(rows, cols, drawn):
+    """Weights that Q8_0 stores without an error: multiples of 1/512, and 127 of them in each block of 32."""
+    numbers = [drawn.randint(-127, 127) / 512 for _ in range(rows * cols)]
+    numbers[::32] = [127 / 512] * (rows * cols // 32)
+    return [rows, cols], numbers
+
+
+def write_safetensors(path, tensors):
+    head, data = {}, b""
+    for name, (shape, numbers) in tensors.items():
+        packed = struct.pack(f"<{len(numbers)}e", *numbers)
+        head[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(head).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_a_llama_becomes_the_same_model(tmp_path):
+    """Rows of q and k in another order, and Llama 3's factors of RoPE as a tensor: a GGUF file with the same weights gives the
+    directory's answer."""
+    directory, drawn, size, inner = tmp_path / "llama", random.Random(4), 64, 96
+    directory.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(MODEL / name, directory)
+    (directory / "config.json").write_text(json.dumps(dict(
+        architectures=["LlamaForCausalLM"], model_type="llama", torch_dtype="float16", hidden_size=size, intermediate_size=inner,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=2048, max_position_embeddings=512,
+        rms_norm_eps=1e-5, rope_theta=10000.0, bos_token_id=2045, eos_token_id=2047, tie_word_embeddings=False, hidden_act="silu",
+        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                          original_max_position_embeddings=32))))
+    tensors = {"model.embed_tokens.weight": exact_matrix(2048, size, drawn), "lm_head.weight": exact_matrix(2048, size, drawn),
+               "model.norm.weight": ([size], [1.0] * size)}
+    for i in range(2):
+        for name, rows, cols in (("self_attn.q_proj", size, size), ("self_attn.k_proj", size // 2, size),
+                                 ("self_attn.v_proj", size // 2, size), ("self_attn.o_proj", size, size),
+                                 ("mlp.gate_proj", inner, size), ("mlp.up_proj", inner, size), ("mlp.down_proj", size, inner)):
+            tensors[f"model.layers.{i}.{name}.weight"] = exact_matrix(rows, cols, drawn)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"model.layers.{i}.{name}.weight"] = ([size], [drawn.uniform(0.5, 1.5) for _ in range(size)])
+    write_safetensors(directory / "model.safetensors", tensors)
+    file = quantize(directory, tmp_path / "llama.gguf", "gguf-q8_0")
+    prompt = "Once upon a time there was a gentle tiger who lived by the river, and every morning he went to look for nuts and apples."
+    said = [quire("generate", model, prompt, "--max-tokens", 12, "--temperature", 0, "--activation-dtype", "float32").stdout
+            for model in (directory, file)]
+    assert said[0] == said[1] and said[0].strip()
