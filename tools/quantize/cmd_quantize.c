@@ -7,6 +7,7 @@
 #include "tools/quantize/job.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #define MAX_THREADS 64u
@@ -59,16 +60,13 @@ static int run(const char *model, const char *out, const struct quantizer_choice
     return status;
 }
 
-int command_quantize(int argc, char **argv)
+/* Options of methods. Returns the number of rows. */
+static size_t method_options(struct quantizer_choices *choices, struct cli_option *rows)
 {
-    const char *model = NULL, *out = NULL;
-    struct quantizer_choices choices = {.damp = 0.01};
-    const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
-    uint32_t n_threads = n_cpus > 0 && n_cpus < (long)MAX_THREADS ? (uint32_t)n_cpus : MAX_THREADS;
-    const struct cli_option rows[] = {
+    const struct cli_option all[] = {
         {.names = "method",
          .kind = CLI_STRING,
-         .target = &choices.method,
+         .target = &choices->method,
          .value = "NAME",
          .common = true,
          .help =
@@ -77,53 +75,62 @@ int command_quantize(int argc, char **argv)
         {.names = "group-size",
          .kind = CLI_PARSED,
          .parse = parse_group,
-         .target = &choices.group,
-         .given = &choices.is_set.group,
+         .target = &choices->group,
+         .given = &choices->is_set.group,
          .value = "N",
          .common = true,
          .help =
              "Columns that share a scale, a multiple of 16; -1: the whole row. Default -1 for int8, otherwise 128."},
         {.names = "sym",
          .kind = CLI_FLAG,
-         .target = &choices.symmetric,
-         .given = &choices.is_set.symmetric,
+         .target = &choices->symmetric,
+         .given = &choices->is_set.symmetric,
          .common = true,
          .help = "int4-block and gptq: store no zero points. Default for int4-block; --no-sym stores zero points."},
         {.names = "bits",
          .kind = CLI_U32,
-         .target = &choices.bits,
-         .given = &choices.is_set.bits,
+         .target = &choices->bits,
+         .given = &choices->is_set.bits,
          .value = "N",
          .common = true,
          .help = "Bits of gptq: 4 or 8. Default 4."},
         {.names = "desc-act",
          .kind = CLI_FLAG,
-         .target = &choices.desc_act,
-         .given = &choices.is_set.desc_act,
+         .target = &choices->desc_act,
+         .given = &choices->is_set.desc_act,
          .common = true,
          .help = "gptq: round columns by falling activation. More accurate, and slower to compute "
                  "with. Default off."},
         {.names = "damp",
          .kind = CLI_F64,
-         .target = &choices.damp,
-         .given = &choices.is_set.damp,
+         .target = &choices->damp,
+         .given = &choices->is_set.damp,
          .min = 0,
          .max = 1,
          .value = "X",
          .common = true,
          .help = "gptq: add this part of the mean diagonal to the Hessian. Default 0.01."},
+    };
+    memcpy(rows, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+/* Options of calibration. Returns the number of rows. */
+static size_t calibration_options(struct quantizer_choices *choices, struct cli_option *rows)
+{
+    const struct cli_option all[] = {
         {.names = "Calibration:", .kind = CLI_GROUP},
         {.names = "calibration",
          .kind = CLI_STRING,
-         .target = &choices.calibration,
-         .given = &choices.is_set.calibration,
+         .target = &choices->calibration,
+         .given = &choices->is_set.calibration,
          .value = "FILE",
          .common = true,
          .help = "Text, or JSONL (*.jsonl) with a field \"text\". Required by gptq, awq and smoothquant-w8a8."},
         {.names = "calibration-samples",
          .kind = CLI_U32,
-         .target = &choices.samples,
-         .given = &choices.is_set.samples,
+         .target = &choices->samples,
+         .given = &choices->is_set.samples,
          .min = 1,
          .max = 65536,
          .value = "N",
@@ -131,8 +138,8 @@ int command_quantize(int argc, char **argv)
          .help = "Samples. Default 128 for gptq, otherwise 512. If the text has fewer, all of it is used."},
         {.names = "calibration-length",
          .kind = CLI_U32,
-         .target = &choices.length,
-         .given = &choices.is_set.length,
+         .target = &choices->length,
+         .given = &choices->is_set.length,
          .min = 16,
          .max = 1 << 20,
          .value = "N",
@@ -140,23 +147,36 @@ int command_quantize(int argc, char **argv)
          .help = "Tokens of a sample. Default 2048 for gptq, otherwise 512."},
         {.names = "imatrix",
          .kind = CLI_STRING,
-         .target = &choices.imatrix,
-         .given = &choices.is_set.imatrix,
+         .target = &choices->imatrix,
+         .given = &choices->is_set.imatrix,
          .value = "FILE",
          .common = true,
          .help = "gguf-q4_k_m, gguf-q5_k_m and gguf-q6_k: llama.cpp's importance matrix, in either of its formats. "
                  "Errors of important columns become smaller."},
-        {.names = "Computation:", .kind = CLI_GROUP},
-        {.names = "threads",
-         .kind = CLI_U32,
-         .target = &n_threads,
-         .min = 1,
-         .max = MAX_THREADS,
-         .value = "N",
-         .common = true,
-         .help = "Threads. The output does not depend on them. Default: all CPUs."},
-        {0},
     };
+    memcpy(rows, all, sizeof all);
+    return sizeof all / sizeof *all;
+}
+
+int command_quantize(int argc, char **argv)
+{
+    const char *model = NULL, *out = NULL;
+    struct quantizer_choices choices = {.damp = 0.01};
+    const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    uint32_t n_threads = n_cpus > 0 && n_cpus < (long)MAX_THREADS ? (uint32_t)n_cpus : MAX_THREADS;
+    struct cli_option rows[16];
+    size_t n = method_options(&choices, rows);
+    n += calibration_options(&choices, rows + n);
+    rows[n++] = (struct cli_option){.names = "Computation:", .kind = CLI_GROUP};
+    rows[n++] = (struct cli_option){.names = "threads",
+                                    .kind = CLI_U32,
+                                    .target = &n_threads,
+                                    .min = 1,
+                                    .max = MAX_THREADS,
+                                    .value = "N",
+                                    .common = true,
+                                    .help = "Threads. The output does not depend on them. Default: all CPUs."};
+    rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "quantize",
         .usage = "quire quantize MODEL OUT --method NAME [options]",

@@ -30,9 +30,10 @@ struct tap {
 
 struct calibration_layers {
     struct calibration_input input;
-    struct opened_model files;
-    struct model_desc desc; /* the layer's, as a stage of one layer */
-    struct engine_options options;
+    struct opened_model *files; /* owned, and so are the next three */
+    struct model_desc *desc; /* the layer's, as a stage of one layer */
+    struct engine_options *options;
+    struct engine_plan *plan; /* the layer's */
     struct k_backend *backend;
     struct tap *tap;
     uint32_t n_layers; /* the model's; the description has one more, so that no layer is the last */
@@ -40,7 +41,6 @@ struct calibration_layers {
     uint64_t sample_floats;
 
     uint32_t layer;
-    struct engine_plan plan;
     struct weights *weights;
     struct forward *forward;
     struct k_weight *originals[CALIBRATION_N_SITES]; /* NULL: not replaced */
@@ -119,33 +119,33 @@ static int add_layer(struct model_config *c, struct quire_error *err)
 static int open_model(struct calibration_layers *l, struct quire_error *err)
 {
     struct sampling_defaults sampling;
-    int status = model_describe(l->input.model, &l->files.config, &sampling, err);
+    int status = model_describe(l->input.model, &l->files->config, &sampling, err);
     if (status == QUIRE_OK)
-        status = check(l->files.config, err);
-    if (status == QUIRE_OK && l->input.length > l->files.config->max_position)
+        status = check(l->files->config, err);
+    if (status == QUIRE_OK && l->input.length > l->files->config->max_position)
         status = quire_fail(err, QUIRE_INVALID, "--calibration-length: %u tokens, but the model has %u positions",
-                            l->input.length, l->files.config->max_position);
+                            l->input.length, l->files->config->max_position);
     if (status == QUIRE_OK)
-        status = weights_open(l->input.model, l->files.config, &l->files.checkpoint, err);
+        status = weights_open(l->input.model, l->files->config, &l->files->checkpoint, err);
     if (status == QUIRE_OK)
-        status = weights_stored_dtype(l->files.checkpoint, NULL, l->files.config, &l->files.facts, err);
+        status = weights_stored_dtype(l->files->checkpoint, NULL, l->files->config, &l->files->facts, err);
     if (status != QUIRE_OK)
         return status;
-    for (uint32_t i = 0; i < l->files.config->n_ropes; i++)
-        model_rope_choose(&l->files.config->ropes[i], l->input.length);
-    l->n_layers = l->files.config->n_layers;
-    l->sample_floats = (uint64_t)l->input.length * l->files.config->hidden_size;
-    return add_layer(l->files.config, err);
+    for (uint32_t i = 0; i < l->files->config->n_ropes; i++)
+        model_rope_choose(&l->files->config->ropes[i], l->input.length);
+    l->n_layers = l->files->config->n_layers;
+    l->sample_floats = (uint64_t)l->input.length * l->files->config->hidden_size;
+    return add_layer(l->files->config, err);
 }
 
 static int open_backend(struct calibration_layers *l, struct quire_error *err)
 {
     const char *why;
-    l->desc = opened_model_desc(&l->files);
+    *l->desc = opened_model_desc(l->files);
     const struct k_backend_options options = {.device = "cpu",
                                               .n_threads = l->input.n_threads,
                                               .form = K_FORM_LANE,
-                                              .weight_format = model_weight_format(&l->desc),
+                                              .weight_format = model_weight_format(l->desc),
                                               .cpu_bind = "none"};
     int status = k_backend_open(&options, &l->backend, &why, err);
     return status == QUIRE_OK ? tap_backend(l, err) : status;
@@ -153,17 +153,17 @@ static int open_backend(struct calibration_layers *l, struct quire_error *err)
 
 static void set_options(struct calibration_layers *l)
 {
-    engine_options_default(&l->options);
-    l->options.model_dir = l->input.model;
-    l->options.device = "cpu";
-    l->options.kv_cache_dtype = "float32";
-    l->options.gemm_form = "lane";
-    l->options.prefix_caching = false;
-    l->options.max_model_len = l->options.max_num_batched_tokens = l->input.length;
-    l->options.max_num_seqs = 1;
-    l->options.block_size = BLOCK_TOKENS;
-    l->options.num_kv_blocks = l->input.length / BLOCK_TOKENS + 2;
-    l->options.n_threads = l->backend->n_threads;
+    engine_options_default(l->options);
+    l->options->model_dir = l->input.model;
+    l->options->device = "cpu";
+    l->options->kv_cache_dtype = "float32";
+    l->options->gemm_form = "lane";
+    l->options->prefix_caching = false;
+    l->options->max_model_len = l->options->max_num_batched_tokens = l->input.length;
+    l->options->max_num_seqs = 1;
+    l->options->block_size = BLOCK_TOKENS;
+    l->options->num_kv_blocks = l->input.length / BLOCK_TOKENS + 2;
+    l->options->n_threads = l->backend->n_threads;
 }
 
 int calibration_layers_open(const struct calibration_input *input, struct calibration_layers **out,
@@ -173,7 +173,12 @@ int calibration_layers_open(const struct calibration_input *input, struct calibr
     if (!l)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     l->input = *input;
-    int status = open_model(l, err);
+    l->files = calloc(1, sizeof *l->files);
+    l->desc = calloc(1, sizeof *l->desc);
+    l->options = calloc(1, sizeof *l->options);
+    l->plan = calloc(1, sizeof *l->plan);
+    int status = l->files && l->desc && l->options && l->plan ? open_model(l, err)
+                                                              : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK)
         status = open_backend(l, err);
     if (status == QUIRE_OK) {
@@ -200,7 +205,12 @@ void calibration_layers_close(struct calibration_layers *l)
         l->backend->ops->close(l->backend);
     }
     free(l->tap);
-    opened_model_close(&l->files);
+    if (l->files)
+        opened_model_close(l->files);
+    free(l->files);
+    free(l->desc);
+    free(l->options);
+    free(l->plan);
     free(l->stream);
     free(l);
 }
@@ -240,21 +250,21 @@ int calibration_layer_begin(struct calibration_layers *l, uint32_t layer, struct
     uint64_t mapped_bytes = 0;
     calibration_layer_end(l);
     l->layer = layer;
-    l->desc = opened_model_desc(&l->files);
-    model_stage_describe(&l->desc, layer, l->n_layers + 1, false);
-    int status = weights_look_share(l->files.checkpoint, l->backend->ops->planner, &l->desc, &mapped_bytes, err);
+    *l->desc = opened_model_desc(l->files);
+    model_stage_describe(l->desc, layer, l->n_layers + 1, false);
+    int status = weights_look_share(l->files->checkpoint, l->backend->ops->planner, l->desc, &mapped_bytes, err);
     if (status == QUIRE_OK)
-        status = engine_plan_make_on(&l->options, &l->desc, mapped_bytes, NULL, &device, &l->plan, err);
+        status = engine_plan_make_on(l->options, l->desc, mapped_bytes, NULL, &device, l->plan, err);
     if (status == QUIRE_OK) {
-        l->plan.gemm_form = K_FORM_LANE;
-        status = weights_create(l->backend, l->files.checkpoint, &l->desc, K_FORM_LANE, NULL, nobody, &l->weights, err);
+        l->plan->gemm_form = K_FORM_LANE;
+        status = weights_create(l->backend, l->files->checkpoint, l->desc, K_FORM_LANE, NULL, nobody, &l->weights, err);
     }
     if (status == QUIRE_OK)
-        status = forward_create(l->backend, &l->desc, &l->plan, l->weights, &group, &l->forward, err);
+        status = forward_create(l->backend, l->desc, l->plan, l->weights, &group, &l->forward, err);
     if (status == QUIRE_OK) {
         l->tap->set = &l->weights->layers[layer];
         for (uint32_t s = 0; s < CALIBRATION_N_SITES; s++)
-            l->tap->n_cols[s] = model_whole_size(&l->desc, layer, inputs[s]);
+            l->tap->n_cols[s] = model_whole_size(l->desc, layer, inputs[s]);
         status = forward_ready(l->forward, false, err);
     }
     return status;
@@ -269,7 +279,7 @@ static int run_sample(struct calibration_layers *l, uint32_t sample, struct quir
     memcpy(batch.ids, l->input.ids + (uint64_t)sample * n, n * sizeof *batch.ids);
     for (uint32_t i = 0; i < n; i++)
         batch.positions[i] = i;
-    for (uint32_t g = 0; g < l->plan.n_kv_groups; g++) {
+    for (uint32_t g = 0; g < l->plan->n_kv_groups; g++) {
         for (uint32_t i = 0; i < n; i++)
             batch.slots[g][i] = i;
         for (uint32_t i = 0; i < n_blocks; i++)

@@ -70,9 +70,9 @@ static bool take_count(struct reader *r, uint32_t most, uint32_t *out)
     return *out <= most;
 }
 
-static int read_binary(struct imatrix *m, const struct buffer *file, struct quire_error *err)
+static int read_binary(struct imatrix *m, const uint8_t *data, size_t n_bytes, struct quire_error *err)
 {
-    struct reader r = {(const uint8_t *)file->data, (const uint8_t *)file->data + file->n};
+    struct reader r = {data, data + n_bytes};
     uint32_t n = 0, n_name = 0, n_calls = 0, n_values = 0;
     int status = take_count(&r, MAX_ENTRIES, &n) && n > 0
                      ? QUIRE_OK
@@ -85,7 +85,8 @@ static int read_binary(struct imatrix *m, const struct buffer *file, struct quir
         ok = ok && take_count(&r, INT32_MAX, &n_calls) && take_count(&r, INT32_MAX, &n_values) &&
              (uint64_t)(r.end - r.at) / 4 >= n_values;
         if (!ok)
-            return quire_fail(err, QUIRE_INVALID, "--imatrix: the file ends in entry %u, or is no importance matrix", i);
+            return quire_fail(err, QUIRE_INVALID, "--imatrix: the file ends in entry %u, or is no importance matrix",
+                              i);
         if (!(e = append(m, (const char *)name, n_name, n_values)))
             return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
         for (uint32_t k = 0; k < n_values; k++, r.at += 4) {
@@ -123,10 +124,10 @@ static int read_sums(struct imatrix *m, const struct gguf *g, const struct gguf_
     return check(e, err);
 }
 
-static int read_gguf(struct imatrix *m, const struct buffer *file, struct quire_error *err)
+static int read_gguf(struct imatrix *m, const void *data, size_t n_bytes, struct quire_error *err)
 {
     struct gguf *g;
-    int status = gguf_open_memory(file->data, file->n, "--imatrix", &g, err);
+    int status = gguf_open_memory(data, n_bytes, "--imatrix", &g, err);
     for (size_t i = 0; status == QUIRE_OK && i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor(g, i);
         const size_t n = strlen(t->name);
@@ -141,26 +142,32 @@ static int read_gguf(struct imatrix *m, const struct buffer *file, struct quire_
 
 /* ---- public functions --------------------------------------------------------------------------------------------- */
 
-int imatrix_open(const char *path, struct imatrix **out, struct quire_error *err)
+int imatrix_read(const void *data, size_t n_bytes, struct imatrix **out, struct quire_error *err)
 {
-    struct buffer file = {0};
     struct imatrix *m = *out = calloc(1, sizeof *m);
-    FILE *f = m ? fopen(path, "re") : NULL;
-    int status = m ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    if (m && !f)
-        status = quire_fail(err, QUIRE_IO, "--imatrix: %.350s: cannot be opened: %m", path);
-    if (status == QUIRE_OK)
-        status = buffer_read(&file, f, MAX_FILE_BYTES, "--imatrix", err);
-    if (f)
-        fclose(f);
-    if (status == QUIRE_OK)
-        status = file.n >= 4 && memcmp(file.data, "GGUF", 4) == 0 ? read_gguf(m, &file, err)
-                                                                  : read_binary(m, &file, err);
-    buffer_free(&file);
+    if (!m)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    int status = n_bytes >= 4 && memcmp(data, "GGUF", 4) == 0 ? read_gguf(m, data, n_bytes, err)
+                                                              : read_binary(m, data, n_bytes, err);
     if (status != QUIRE_OK) {
         imatrix_close(m);
         *out = NULL;
     }
+    return status;
+}
+
+int imatrix_open(const char *path, struct imatrix **out, struct quire_error *err)
+{
+    struct buffer file = {0};
+    FILE *f = fopen(path, "re");
+    *out = NULL;
+    if (!f)
+        return quire_fail(err, QUIRE_IO, "--imatrix: %.350s: cannot be opened: %m", path);
+    int status = buffer_read(&file, f, MAX_FILE_BYTES, "--imatrix", err);
+    fclose(f);
+    if (status == QUIRE_OK)
+        status = imatrix_read(file.data, file.n, out, err);
+    buffer_free(&file);
     return status;
 }
 

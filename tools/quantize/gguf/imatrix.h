@@ -6,12 +6,15 @@
 #include "base/hash.h"
 #include "base/status.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 struct imatrix;
 
 /* The file is hostile until checked. QUIRE_INVALID names the entry. */
 int imatrix_open(const char *path, struct imatrix **out, struct quire_error *err);
+/* The same of a file's bytes: what the fuzzer calls. */
+int imatrix_read(const void *data, size_t n_bytes, struct imatrix **out, struct quire_error *err);
 void imatrix_close(struct imatrix *m); /* NULL is fine */
 
 /* Sets *out to [n_matrices, n_cols] importances of a tensor by GGUF's name, or to NULL if the file has none for it.
