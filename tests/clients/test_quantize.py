@@ -143,6 +143,21 @@ def test_a_killed_run_is_continued_to_the_same_bytes(tmp_path, text):
         assert not [p for p in tmp_path.iterdir() if ".partial" in p.name]
 
 
+def test_finished_layers_are_used_after_a_kill(tmp_path, text):
+    """A layer of the demo model has 7 matrices: with 8 done, a continued run reads the first layer's back."""
+    options = ("--calibration", text, "--calibration-samples", 8, "--calibration-length", 256)
+    whole, out = quantize(MODEL, tmp_path / "whole", "gptq", *options), tmp_path / "out"
+    process = subprocess.Popen([QUIRE, "quantize", MODEL, out, "--method", "gptq", *map(str, options)], stdout=subprocess.DEVNULL)
+    journal, done = tmp_path / "out.partial.journal", 0
+    while process.poll() is None and done < 8:
+        done = journal.read_text().count("\n") - 1 if journal.exists() else 0
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and done >= 8
+    begin = (tmp_path / "out.partial" / "model.safetensors").stat().st_ino
+    assert hash_of(quantize(MODEL, out, "gptq", *options)) == hash_of(whole)
+    assert (out / "model.safetensors").stat().st_ino == begin
+
+
 def test_what_is_rejected(tmp_path, text):
     out = tmp_path / "out"
     assert "--method: is missing" in refusal(MODEL, out)

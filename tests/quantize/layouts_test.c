@@ -102,6 +102,25 @@ static void compare(struct stored *s, enum quantizer_layout layout, enum k_dtype
     free(arena.base);
 }
 
+/* What a continued run reads is what was written. */
+static void check_reverse(const struct stored *s, const struct quantizer_matrix_shape *m)
+{
+    struct stored *back = calloc(1, sizeof *back);
+    uint32_t groups[COLS];
+    back->out = (struct quantizer_codes){ROWS, COLS, s->out.n_groups, back->codes, back->scales, back->zeros, groups};
+    for (uint32_t i = 0; i < s->list.n; i++)
+        quantizer_layout_read(m, &s->list.items[i],
+                              (const uint8_t *)s->file.data + s->file.n - s->list.n_bytes + s->list.items[i].begin,
+                              &back->out);
+    const uint32_t n_planes = ROWS * s->out.n_groups;
+    assert_memory_equal(back->codes, s->codes, ROWS * COLS);
+    assert_memory_equal(back->zeros, s->zeros, n_planes);
+    assert_memory_equal(back->scales, s->scales, n_planes * sizeof *s->scales);
+    for (uint32_t k = 0; k < COLS; k++)
+        assert_int_equal(groups[k], s->out.groups ? s->out.groups[k] : k * s->out.n_groups / COLS);
+    free(back);
+}
+
 static void check_layout(enum quantizer_layout layout, struct quantizer_integers how, enum k_dtype fp8, bool shuffled)
 {
     struct stored *s = calloc(1, sizeof *s);
@@ -129,6 +148,8 @@ static void check_layout(enum quantizer_layout layout, struct quantizer_integers
     write_file(s, &m);
     read_config(s, &config);
     compare(s, layout, fp8);
+    if (layout == LAYOUT_GPTQ)
+        check_reverse(s, &m);
     checkpoint_close(s->checkpoint);
     tensor_list_free(&s->list);
     buffer_free(&s->file);

@@ -372,19 +372,61 @@ static int quantize_site(struct calibrated *c, enum calibration_site site)
                : status;
 }
 
-static int run_layer(struct calibrated *c)
+/* Returns whether an earlier run finished the layer, so that its matrices can be read. The scales of the other methods
+ * are not in the output, so their layers are computed again. */
+static bool is_layer_done(const struct calibrated *c)
 {
-    int status = load_layer(c);
-    if (status == QUIRE_OK)
-        status = calibration_layer_begin(c->layers, c->layer, c->err);
-    if (status == QUIRE_OK)
-        status = calibration_layer_run(c->layers, observe, c, false, c->err);
+    bool is_done = c->r->job->method->algorithm == ALGORITHM_GPTQ;
+    for (uint32_t i = 0; i < CALIBRATION_N_SITES; i++)
+        for (uint32_t j = 0; j < c->sites[i].n; j++)
+            is_done = is_done && quantizer_output_has(c->r->output, c->sites[i].matrices[j].unit);
+    return is_done;
+}
+
+static int reuse_site(struct calibrated *c, enum calibration_site site)
+{
+    struct site *s = &c->sites[site];
+    const float *effective[MAX_MATRICES];
+    uint32_t n_rows[MAX_MATRICES];
+    int status = QUIRE_OK;
+    for (uint32_t i = 0; status == QUIRE_OK && i < s->n; i++) {
+        struct matrix *m = &s->matrices[i];
+        m->codes.groups = malloc((m->codes.n_cols + 1u) * sizeof *m->codes.groups);
+        status = m->codes.groups ? checkpoint_run_read_codes(c->r, m->unit, &m->tensor, &m->codes, c->err)
+                                 : no_memory(c->err);
+        if (status == QUIRE_OK)
+            make_effective(&c->r->how, s, m);
+        effective[i] = m->w;
+        n_rows[i] = m->codes.n_rows;
+        c->r->done_weights += m->tensor.shape[0] * m->tensor.shape[1];
+    }
+    return status == QUIRE_OK
+               ? calibration_layer_replace(c->layers, site, effective, n_rows, s->n, s->statistics.n_cols, c->err)
+               : status;
+}
+
+static int quantize_layer(struct calibrated *c)
+{
+    int status = calibration_layer_run(c->layers, observe, c, false, c->err);
     for (uint32_t i = 0; i < CALIBRATION_N_SITES; i++)
         site_statistics_finish(&c->sites[i].statistics);
     if (status == QUIRE_OK && c->r->job->method->algorithm != ALGORITHM_GPTQ)
         status = scale_layer(c);
     for (uint32_t i = 0; status == QUIRE_OK && i < CALIBRATION_N_SITES; i++)
         status = quantize_site(c, (enum calibration_site)i);
+    return status;
+}
+
+static int run_layer(struct calibrated *c)
+{
+    int status = load_layer(c);
+    const bool is_done = is_layer_done(c);
+    if (status == QUIRE_OK)
+        status = calibration_layer_begin(c->layers, c->layer, c->err);
+    if (status == QUIRE_OK && !is_done)
+        status = quantize_layer(c);
+    for (uint32_t i = 0; status == QUIRE_OK && is_done && i < CALIBRATION_N_SITES; i++)
+        status = reuse_site(c, (enum calibration_site)i);
     if (status == QUIRE_OK) /* the next layer sees the errors of this one */
         status = calibration_layer_run(c->layers, NULL, NULL, true, c->err);
     calibration_layer_end(c->layers);

@@ -52,6 +52,29 @@ int checkpoint_run_write_codes(struct checkpoint_run *r, uint32_t unit, const st
     return status == QUIRE_OK ? quantizer_output_done(r->output, unit, err) : status;
 }
 
+int checkpoint_run_read_codes(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
+                              struct quantizer_codes *codes, struct quire_error *err)
+{
+    const struct quantizer_matrix_shape m = checkpoint_run_shape(r, t);
+    const struct checkpoint_unit *u = &r->units[unit];
+    int status = QUIRE_OK;
+    for (uint32_t i = 0; status == QUIRE_OK && i < u->n_items; i++) {
+        const struct tensor_list_item *item = &r->list.items[u->first_item + i];
+        uint8_t *bytes = malloc(item->n_bytes + 1);
+        if (!bytes)
+            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        status = quantizer_output_read(r->output, r->header.n + item->begin, bytes, item->n_bytes, err);
+        if (status == QUIRE_OK)
+            quantizer_layout_read(&m, item, bytes, codes);
+        free(bytes);
+    }
+    for (uint32_t k = 0; status == QUIRE_OK && k < codes->n_cols; k++)
+        if (codes->groups[k] >= codes->n_groups)
+            status = quire_fail(err, QUIRE_INVALID, "%.350s.partial: was changed: delete it and its journal",
+                                r->job->out);
+    return status;
+}
+
 int checkpoint_run_write_plain(struct checkpoint_run *r, uint32_t unit, const void *data, struct quire_error *err)
 {
     const struct tensor_list_item *item = &r->list.items[r->units[unit].first_item];

@@ -44,7 +44,10 @@ void checkpoint_run_free_codes(struct quantizer_codes *codes);
 /* Writes a unit's tensors, and notes that it is done. */
 int checkpoint_run_write_codes(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
                                const struct quantizer_codes *codes, struct quire_error *err);
-/* The same of a unit that stays plain: bytes in the place of the source's. */
+/* Reads the tensors of a GPTQ unit that is done. codes->groups is set. */
+int checkpoint_run_read_codes(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
+                              struct quantizer_codes *codes, struct quire_error *err);
+/* Writes a unit that stays plain: bytes in the place of the source's. */
 int checkpoint_run_write_plain(struct checkpoint_run *r, uint32_t unit, const void *data, struct quire_error *err);
 
 #endif

@@ -220,3 +220,43 @@ void quantizer_layout_write(const struct quantizer_matrix_shape *m, const struct
     else
         ends_with(item->name, ".qweight") ? pack_gptq(c, bits, out) : pack_gptq_zeros(c, bits, out);
 }
+
+/* ---- the reverse -------------------------------------------------------------------------------------------------- */
+
+static uint32_t take_bits(const uint8_t *words, uint64_t element, uint32_t bits)
+{
+    const uint64_t at = element * bits;
+    return (uint32_t)words[at / 8] >> at % 8 & ((1u << bits) - 1);
+}
+
+static void read_planes(const struct quantizer_matrix_shape *m, const uint8_t *zeros, const uint8_t *scales,
+                        struct quantizer_codes *c)
+{
+    const uint32_t bits = m->how->bits;
+    for (uint32_t g = 0; g < c->n_groups; g++)
+        for (uint32_t r = 0; r < c->n_rows; r++) {
+            const uint64_t plane = (uint64_t)r * c->n_groups + g;
+            if (zeros)
+                c->zeros[plane] = (uint8_t)(take_bits(zeros + (uint64_t)g * c->n_rows * bits / 8, r, bits) + 1);
+            if (scales)
+                c->scales[plane] = k_f32_from_f16(le_load_u16(scales + ((uint64_t)g * c->n_rows + r) * 2));
+        }
+}
+
+void quantizer_layout_read(const struct quantizer_matrix_shape *m, const struct tensor_list_item *item,
+                           const uint8_t *bytes, struct quantizer_codes *c)
+{
+    const uint32_t bits = m->how->bits, per_word = 32 / bits;
+    if (ends_with(item->name, ".qzeros"))
+        read_planes(m, bytes, NULL, c);
+    else if (ends_with(item->name, ".scales"))
+        read_planes(m, NULL, bytes, c);
+    else if (ends_with(item->name, ".g_idx"))
+        for (uint32_t k = 0; k < c->n_cols; k++)
+            c->groups[k] = le_load_u32(bytes + (uint64_t)k * 4);
+    else if (ends_with(item->name, ".qweight"))
+        for (uint32_t r = 0; r < c->n_rows; r++)
+            for (uint32_t k = 0; k < c->n_cols; k++)
+                c->codes[(uint64_t)r * c->n_cols + k] = (uint8_t)take_bits(
+                    bytes + ((uint64_t)(k / per_word) * c->n_rows + r) * 4, k % per_word, bits);
+}

@@ -41,4 +41,8 @@ const char *quantizer_layout_refuses(const struct quantizer_matrix_shape *m);
 void quantizer_layout_write(const struct quantizer_matrix_shape *m, const struct quantizer_codes *codes,
                             const struct tensor_list_item *item, uint8_t *out);
 
+/* The reverse, of LAYOUT_GPTQ: reads the tensor `item` into codes, whose arrays are all set. */
+void quantizer_layout_read(const struct quantizer_matrix_shape *m, const struct tensor_list_item *item,
+                           const uint8_t *bytes, struct quantizer_codes *codes);
+
 #endif
