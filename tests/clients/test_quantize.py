@@ -175,6 +175,12 @@ def test_what_is_rejected(tmp_path, text):
         assert "cannot be created" in refusal(MODEL, tmp_path / "read_only" / "out", "--method", "absmax-int8")
 
 
+@pytest.mark.parametrize("model", ["gemma", "gemma2", "olmo2"])
+def test_norms_that_cannot_be_divided_are_rejected(model, tmp_path, text):
+    for method in ("awq", "smoothquant-w8a8"):
+        assert "needs plain norms" in refusal(GOLDENS / "models" / model, tmp_path / "out", "--method", method, *calibration(text))
+
+
 def test_calibration_texts_that_are_rejected(tmp_path):
     for name, data, why in (("empty.txt", b"", "is empty"), ("bytes.txt", b"a\xff" * 999, "is not UTF-8"),
                             ("short.txt", b"a story", "fewer than one sample"), ("lines.jsonl", b'{"text": "a"}\n{"tex', "line 2"),

@@ -18,6 +18,21 @@
 
 /* ---- what is written ---------------------------------------------------------------------------------------------- */
 
+/* AWQ and SmoothQuant divide the norm before a matrix: x += block(norm(x)), and the norm's weights as they are. */
+static int check_norms(const struct quantizer_job *job, const struct model_config *c, struct quire_error *err)
+{
+    bool fits = !c->norms_add_one && c->n_layers > 0;
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        for (uint32_t b = 0; b < c->layers[i].n_blocks; b++)
+            fits = fits && c->layers[i].blocks[b].place == NORM_PRE && c->layers[i].blocks[b].norm == NORM_RMS;
+    if (fits || job->method->algorithm == ALGORITHM_ROUND || job->method->algorithm == ALGORITHM_GPTQ)
+        return QUIRE_OK;
+    return quire_fail(
+        err, QUIRE_UNSUPPORTED,
+        "config.json: architectures: %s: --method %s needs plain norms before attention and MLP: use gptq",
+        c->architecture, job->method->name);
+}
+
 static int check_plain(const struct quantizer_job *job, enum k_dtype *dtype, struct checkpoint **checkpoint,
                        struct quire_error *err)
 {
@@ -35,6 +50,8 @@ static int check_plain(const struct quantizer_job *job, enum k_dtype *dtype, str
     if (config->quantization->layout != QUANTIZATION_NONE)
         status = quire_fail(err, QUIRE_INVALID, "%.250s: is already quantized (%s): use the original checkpoint",
                             job->model, quantization_name(config->quantization));
+    if (status == QUIRE_OK)
+        status = check_norms(job, config, err);
     model_config_free(config);
     if (status == QUIRE_OK)
         status = checkpoint_open(job->model, checkpoint, err);
