@@ -20,6 +20,7 @@ static const struct {
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
     {"plan", command_plan, "print the memory that a model needs, to the byte"},
     {"inspect", command_inspect, "print the contents of a checkpoint and how it would be loaded"},
+    {"quantize", command_quantize, "write a quantized copy of a model"},
     {"doctor", command_doctor, "check this machine, and whether a model would run on it"},
     {"pull", command_pull, "download a model from the Hugging Face hub"},
     {"sim", command_sim, "simulate scheduling policies on a trace, on a virtual clock"},

@@ -121,6 +121,10 @@ MODULES = {
     # of app/ only what commands share.
     "tools/": "* !app/ app/command/ app/flags/ app/models/",
     "tools/cache/": "* !app/ app/command/ app/warm/",
+    # Numbers alone: no files, no model.
+    "tools/quantize/methods/": "base/ kernels/",
+    "tools/quantize/writer/": "base/ kernels/ tools/quantize/methods/",
+    "tools/quantize/": "* !app/ app/command/ app/models/",
     "tools/hub/": "base/ app/command/ app/models/",
     "tests/": "*",
 }

@@ -13,6 +13,7 @@ int command_engine(int argc, char **argv);
 int command_generate(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_inspect(int argc, char **argv);
+int command_quantize(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_sim(int argc, char **argv);
 int command_replay(int argc, char **argv);
