@@ -25,6 +25,7 @@ static const struct {
     {"sim", command_sim, "simulate scheduling policies on a trace, on a virtual clock"},
     {"replay", command_replay, "recompute the answers of a recording and compare every bit"},
     {"cache", command_cache, "pin prefixes in a running server's cache, fill it, or read its statistics"},
+    {"eval", command_eval, "measure what a model knows, and what quantization costs"},
     {"bench", command_bench, "measure an engine, a server or the kernels"},
     {"version", command_version, "print the version"},
 };

@@ -23,10 +23,9 @@ struct bare_format {
 const struct bare_format *bare_format_find(const char *name); /* NULL: there is none */
 const struct bare_format *bare_format_at(size_t i);           /* NULL past the last */
 
-/* The model: zeroed it is closed. It must not move while a plan of it is made. */
+/* The model: zeroed it is closed. */
 struct bare_model {
     struct model_config *config; /* owned */
-    struct checkpoint_facts facts;
     struct bare_format format; /* chosen, or as config.json says */
 };
 

@@ -30,12 +30,14 @@ static int parse_list(const char *text, void *target, uint32_t most, struct quir
         errno = 0;
         unsigned long long value = *at >= '0' && *at <= '9' ? strtoull(at, &end, 10) : 0;
         if (value == 0 || errno || value > most)
-            return quire_fail(err, QUIRE_INVALID, "must be numbers from 1 to %u with commas, got \"%.60s\"", most, text);
+            return quire_fail(err, QUIRE_INVALID, "must be numbers from 1 to %u with commas, got \"%.60s\"", most,
+                              text);
         const bool is_k = *end == 'k' || *end == 'K', is_m = *end == 'm' || *end == 'M';
         value *= is_k ? 1024u : is_m ? 1024u * 1024u : 1u;
         end += is_k || is_m;
         if (value > most || (*end != ',' && *end != '\0'))
-            return quire_fail(err, QUIRE_INVALID, "must be numbers from 1 to %u with commas, got \"%.60s\"", most, text);
+            return quire_fail(err, QUIRE_INVALID, "must be numbers from 1 to %u with commas, got \"%.60s\"", most,
+                              text);
         if (list->n == BARE_MAX_LIST)
             return quire_fail(err, QUIRE_INVALID, "has more than %d numbers", BARE_MAX_LIST);
         list->items[list->n++] = (uint32_t)value;
@@ -59,15 +61,30 @@ size_t bare_flags(struct bare_flags *flags, struct cli_option out[BARE_FLAGS_MAX
 {
     const struct cli_option rows[BARE_FLAGS_MAX] = {
         {.names = "From config.json alone:", .kind = CLI_GROUP},
-        {.names = "weights", .kind = CLI_STRING, .target = &flags->weights, .value = "FORMAT", .common = true,
-         .help = "Plan for weights of this format: f32, f16, bf16, int8, int4, fp8, w8a8, gptq, gptq-8, awq, mxfp4, q8_0, "
-                 "q6_k, q5_k_m, q4_k_m or q4_0. Sizes include scales. Default: what config.json says."},
-        {.names = "contexts", .kind = CLI_PARSED, .parse = parse_contexts, .target = &flags->contexts, .value = "LIST",
+        {.names = "weights",
+         .kind = CLI_STRING,
+         .target = &flags->weights,
+         .value = "FORMAT",
          .common = true,
-         .help = "Plan for sequences of these lengths, such as 4096,32k,128000. Default: the longest that the model was made "
-                 "for."},
-        {.names = "batches", .kind = CLI_PARSED, .parse = parse_batches, .target = &flags->batches, .value = "LIST",
-         .common = true, .help = "Plan for these numbers of sequences at once, such as 1,16,64. Default 1."},
+         .help =
+             "Plan for weights of this format: f32, f16, bf16, int8, int4, fp8, w8a8, gptq, gptq-8, awq, mxfp4, q8_0, "
+             "q6_k, q5_k_m, q4_k_m or q4_0. Sizes include scales. Default: what config.json says."},
+        {.names = "contexts",
+         .kind = CLI_PARSED,
+         .parse = parse_contexts,
+         .target = &flags->contexts,
+         .value = "LIST",
+         .common = true,
+         .help =
+             "Plan for sequences of these lengths, such as 4096,32k,128000. Default: the longest that the model was made "
+             "for."},
+        {.names = "batches",
+         .kind = CLI_PARSED,
+         .parse = parse_batches,
+         .target = &flags->batches,
+         .value = "LIST",
+         .common = true,
+         .help = "Plan for these numbers of sequences at once, such as 1,16,64. Default 1."},
     };
     memcpy(out, rows, sizeof rows);
     return BARE_FLAGS_MAX;
@@ -151,16 +168,18 @@ static uint32_t n_devices(void)
     return n;
 }
 
-static int plan_case(struct bare_report *r, const struct engine_options *o, struct bare_case *c, struct quire_error *err)
+static int plan_case(struct bare_report *r, const struct engine_options *o, struct bare_case *c,
+                     struct quire_error *err)
 {
     const uint32_t n_ranks = o->tensor_parallel_size > 1 ? o->tensor_parallel_size : 1;
-    int status = bare_plan(&r->model, o, n_ranks, c->context, c->batch, &c->plan, err);
+    c->plan = malloc(sizeof *c->plan);
+    c->fits = calloc(r->n_gpus, sizeof *c->fits);
+    if (!c->plan || !c->fits)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    int status = bare_plan(&r->model, o, n_ranks, c->context, c->batch, c->plan, err);
     if (status != QUIRE_OK)
         return status;
-    c->times = bare_predict(&engine_step_options(o)->cost, &c->plan, c->context, c->batch);
-    c->fits = calloc(r->n_gpus, sizeof *c->fits);
-    if (!c->fits)
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    c->times = bare_predict(&engine_step_options(o)->cost, c->plan, c->context, c->batch);
     for (uint32_t i = 0; i < r->n_gpus; i++)
         bare_fit_gpu(&r->model, o, c->context, c->batch, k_device_at(i), &c->fits[i]);
     return QUIRE_OK;
@@ -226,8 +245,10 @@ int bare_command(const char *given, const struct engine_options *options, const 
             (json ? bare_print_json : bare_print_table)(r);
         code = 0;
     }
-    for (uint32_t i = 0; i < r->n_cases; i++)
+    for (uint32_t i = 0; i < r->n_cases; i++) {
+        free(r->cases[i].plan);
         free(r->cases[i].fits);
+    }
     bare_close(&r->model);
     free(r);
     buffer_free(&text);

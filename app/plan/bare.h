@@ -46,7 +46,7 @@ struct bare_fit {
 struct bare_fits {
     const struct k_device *gpu;
     struct bare_fit planned; /* fewest GPUs with the options as they are */
-    struct bare_fit fewest;  /* fewest GPUs with other flags; n_gpus 0: no fewer */
+    struct bare_fit fewest; /* fewest GPUs with other flags; n_gpus 0: no fewer */
 };
 void bare_fit_gpu(const struct bare_model *m, const struct engine_options *options, uint32_t context, uint32_t batch,
                   const struct k_device *gpu, struct bare_fits *out);
@@ -60,9 +60,9 @@ uint64_t bare_kv_bytes(const struct engine_plan *plan, uint32_t context, uint32_
 
 struct bare_case {
     uint32_t context, batch;
-    struct engine_plan plan; /* on the device of the options, one rank */
+    struct engine_plan *plan; /* owned; on the device of the options, one rank */
     struct bare_times times; /* of --cost-model */
-    struct bare_fits *fits; /* [n_gpus] */
+    struct bare_fits *fits; /* [n_gpus], owned */
 };
 struct bare_report {
     const char *name;

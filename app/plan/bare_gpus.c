@@ -74,7 +74,8 @@ struct bare_times bare_predict(const struct sched_cost *cost, const struct engin
         return times;
     for (uint32_t i = 0; i < batch; i++)
         sched_shape_add(&step, context - 1, 1, 1);
-    times.first_token_s = (sched_cost_prefill_us(cost, 0, context, plan->max_num_batched_tokens) + cost->logit_us) / 1e6;
+    times.first_token_s = (sched_cost_prefill_us(cost, 0, context, plan->max_num_batched_tokens) + cost->logit_us) /
+                          1e6;
     times.token_s = sched_cost_us(cost, &step) / 1e6;
     times.tokens_per_s = times.token_s > 0 ? batch / times.token_s : 0;
     return times;

@@ -21,18 +21,19 @@ static json_t *fit_json(const struct bare_fit *f)
 
 static json_t *case_json(const struct bare_report *r, const struct bare_case *c)
 {
-    const uint64_t all = engine_plan_total_bytes(&c->plan), kv = bare_kv_bytes(&c->plan, c->context, c->batch);
+    const uint64_t all = engine_plan_total_bytes(c->plan), kv = bare_kv_bytes(c->plan, c->context, c->batch);
     json_t *gpus = json_array();
     for (uint32_t i = 0; i < r->n_gpus; i++)
         json_array_append_new(gpus, json_pack("{s:s, s:o, s:o}", "gpu", c->fits[i].gpu->name, "as_planned",
                                               fit_json(&c->fits[i].planned), "fewest", fit_json(&c->fits[i].fewest)));
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "context", (json_int_t)c->context,
-                     "batch", (json_int_t)c->batch, "weight_bytes", (json_int_t)c->plan.bytes[PLAN_WEIGHTS],
-                     "panel_bytes", (json_int_t)c->plan.bytes[PLAN_REPACKED], "kv_bytes", (json_int_t)kv, "param_bytes", (json_int_t)c->plan.bytes[PLAN_PARAMS],
-                     "activation_bytes", (json_int_t)c->plan.bytes[PLAN_ACTIVATIONS], "logits_bytes",
-                     (json_int_t)c->plan.bytes[PLAN_LOGITS], "workspace_bytes",
-                     (json_int_t)c->plan.bytes[PLAN_WORKSPACE], "total_bytes",
-                     (json_int_t)(all - c->plan.bytes[PLAN_KV] + kv + c->plan.bytes[PLAN_WEIGHTS]), "predicted",
+                     "batch", (json_int_t)c->batch, "weight_bytes", (json_int_t)c->plan->bytes[PLAN_WEIGHTS],
+                     "panel_bytes", (json_int_t)c->plan->bytes[PLAN_REPACKED], "kv_bytes", (json_int_t)kv,
+                     "param_bytes", (json_int_t)c->plan->bytes[PLAN_PARAMS], "activation_bytes",
+                     (json_int_t)c->plan->bytes[PLAN_ACTIVATIONS], "logits_bytes",
+                     (json_int_t)c->plan->bytes[PLAN_LOGITS], "workspace_bytes",
+                     (json_int_t)c->plan->bytes[PLAN_WORKSPACE], "total_bytes",
+                     (json_int_t)(all - c->plan->bytes[PLAN_KV] + kv + c->plan->bytes[PLAN_WEIGHTS]), "predicted",
                      times_json(&c->times), "gpus", gpus);
 }
 
@@ -40,16 +41,15 @@ static json_t *groups_json(const struct engine_plan *plan)
 {
     json_t *groups = json_array();
     for (uint32_t g = 0; g < plan->n_kv_groups; g++)
-        json_array_append_new(groups,
-                              json_pack("{s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window, "n_layers",
-                                        (json_int_t)plan->groups[g].n_layers, "token_bytes",
-                                        (json_int_t)(plan->groups[g].block_bytes / plan->block_tokens)));
+        json_array_append_new(groups, json_pack("{s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window,
+                                                "n_layers", (json_int_t)plan->groups[g].n_layers, "token_bytes",
+                                                (json_int_t)(plan->groups[g].block_bytes / plan->block_tokens)));
     return groups;
 }
 
 void bare_print_json(const struct bare_report *r)
 {
-    const struct engine_plan *plan = &r->cases[0].plan;
+    const struct engine_plan *plan = r->cases[0].plan;
     json_t *cases = json_array();
     for (uint32_t i = 0; i < r->n_cases; i++)
         json_array_append_new(cases, case_json(r, &r->cases[i]));

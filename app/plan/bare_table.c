@@ -28,7 +28,7 @@ static void print_model(const struct bare_report *r)
 {
     const struct model_config *config = r->model.config;
     const struct model_attention *a = first_attention(config);
-    const struct engine_plan *plan = &r->cases[0].plan;
+    const struct engine_plan *plan = r->cases[0].plan;
     printf("%s: %s, from config.json alone; weights %s (%s)\n\n", r->name, config->architecture, r->model.format.name,
            r->model.format.says);
     printf("  %" PRIu64 " parameters, of which a token uses %" PRIu64 "; %.3f bytes a weight with scales\n",
@@ -46,26 +46,27 @@ static void print_model(const struct bare_report *r)
     }
     for (uint32_t i = 0; i < r->n_cases; i++)
         if (r->cases[i].context > r->max_position) {
-            printf("  The model was made for %u positions: longer contexts are arithmetic only, and serving refuses them.\n",
-                   r->max_position);
+            printf(
+                "  The model was made for %u positions: longer contexts are arithmetic only, and serving refuses them.\n",
+                r->max_position);
             break;
         }
 }
 
 static void print_cases(const struct bare_report *r)
 {
-    const struct engine_plan *plan = &r->cases[0].plan;
+    const struct engine_plan *plan = r->cases[0].plan;
     printf("\n  Memory on %s%s, for all sequences of a batch at their full length:\n\n",
            plan->gpu ? plan->gpu->title : engine_plan_device(plan), plan->n_ranks > 1 ? ", of each rank" : "");
     printf("  %10s %7s %12s %12s %12s %12s %12s\n", "context", "batch", "weights", "repacked", "KV cache",
            "activations", "total");
     for (uint32_t i = 0; i < r->n_cases; i++) {
         const struct bare_case *c = &r->cases[i];
-        const uint64_t kv = bare_kv_bytes(&c->plan, c->context, c->batch), repacked = c->plan.bytes[PLAN_REPACKED];
-        const uint64_t rest = engine_plan_total_bytes(&c->plan) - c->plan.bytes[PLAN_KV];
+        const uint64_t kv = bare_kv_bytes(c->plan, c->context, c->batch), repacked = c->plan->bytes[PLAN_REPACKED];
+        const uint64_t rest = engine_plan_total_bytes(c->plan) - c->plan->bytes[PLAN_KV];
         printf("  %10u %7u %12s %12s %12s %12s %12s\n", c->context, c->batch,
-               quire_size(c->plan.bytes[PLAN_WEIGHTS]).text, quire_size(repacked).text, quire_size(kv).text,
-               quire_size(rest - repacked).text, quire_size(rest + kv + c->plan.bytes[PLAN_WEIGHTS]).text);
+               quire_size(c->plan->bytes[PLAN_WEIGHTS]).text, quire_size(repacked).text, quire_size(kv).text,
+               quire_size(rest - repacked).text, quire_size(rest + kv + c->plan->bytes[PLAN_WEIGHTS]).text);
     }
     for (uint32_t i = 0; i < r->n_cases; i++) {
         const struct bare_case *c = &r->cases[i];
@@ -92,9 +93,10 @@ static void print_fit(const char *gpu, const struct bare_fit *fit)
 static void print_gpus(const struct bare_report *r)
 {
     const struct bare_case *c = &r->cases[r->n_cases - 1];
-    printf("\n  GPUs for %u sequence%s of %u tokens, up to %g of each GPU's memory. Times are predicted from data sheets\n"
-           "  (docs/benchmarks/gpu-predicted.md), not measured, and leave out sums between GPUs.\n\n",
-           c->batch, c->batch == 1 ? "" : "s", c->context, r->utilization);
+    printf(
+        "\n  GPUs for %u sequence%s of %u tokens, up to %g of each GPU's memory. Times are predicted from data sheets\n"
+        "  (docs/benchmarks/gpu-predicted.md), not measured, and leave out sums between GPUs.\n\n",
+        c->batch, c->batch == 1 ? "" : "s", c->context, r->utilization);
     printf("  %-10s %-48s %11s %12s %11s %11s %9s\n", "--device", "flags", "each uses", "KV tokens", "first token",
            "token", "tokens/s");
     for (uint32_t i = 0; i < r->n_gpus; i++) {

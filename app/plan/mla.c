@@ -53,9 +53,8 @@ static int read_config(const json_t *config, struct mla_config *out, struct quir
     out->max_position_embeddings = 4096;
     int status = quire_json_u32(config, WHERE, "max_position_embeddings", 1, 1u << 26, &out->max_position_embeddings,
                                 err);
-    return status == QUIRE_OK
-               ? quire_json_bool(config, WHERE, "tie_word_embeddings", &out->tie_word_embeddings, err)
-               : status;
+    return status == QUIRE_OK ? quire_json_bool(config, WHERE, "tie_word_embeddings", &out->tie_word_embeddings, err)
+                              : status;
 }
 
 static uint64_t attention_weights(const struct mla_config *c)
@@ -71,14 +70,13 @@ static uint64_t attention_weights(const struct mla_config *c)
 static uint64_t all_weights(const struct mla_config *c)
 {
     const uint64_t h = c->hidden_size;
-    const uint32_t n_dense = c->n_routed_experts == 0                           ? c->num_hidden_layers
+    const uint32_t n_dense = c->n_routed_experts == 0                          ? c->num_hidden_layers
                              : c->first_k_dense_replace < c->num_hidden_layers ? c->first_k_dense_replace
-                                                                                : c->num_hidden_layers;
+                                                                               : c->num_hidden_layers;
     const uint64_t dense = 3 * h * c->intermediate_size;
     const uint64_t experts = 3 * h * c->moe_intermediate_size * (c->n_routed_experts + c->n_shared_experts) +
                              h * c->n_routed_experts;
-    return c->num_hidden_layers * attention_weights(c) + n_dense * dense +
-           (c->num_hidden_layers - n_dense) * experts;
+    return c->num_hidden_layers * attention_weights(c) + n_dense * dense + (c->num_hidden_layers - n_dense) * experts;
 }
 
 /* config.json of DeepSeek-V3 says fp8 in quantization_config. */
@@ -86,7 +84,8 @@ static struct k_format format_of(const json_t *config, const struct bare_format 
 {
     if (named)
         return named->layers;
-    return json_object_get(config, "quantization_config") ? bare_format_find("fp8")->layers : (struct k_format)K_FORMAT_BF16;
+    return json_object_get(config, "quantization_config") ? bare_format_find("fp8")->layers
+                                                          : (struct k_format)K_FORMAT_BF16;
 }
 
 static uint64_t bytes_of(struct k_format format, uint64_t n)
@@ -161,7 +160,8 @@ bool mla_command(const char *given, const char *config, size_t n_config, const c
     const uint64_t tables = c.tie_word_embeddings ? table : 2 * table;
     const struct mla_sizes s = {.parameters = of_layers + tables,
                                 .weight_bytes = bytes_of(format, of_layers) + 2 * tables,
-                                .token_kv_bytes = UINT64_C(2) * c.num_hidden_layers * (c.kv_lora_rank + c.qk_rope_head_dim),
+                                .token_kv_bytes = UINT64_C(2) * c.num_hidden_layers *
+                                                  (c.kv_lora_rank + c.qk_rope_head_dim),
                                 .format = named ? named->name : k_format_name(format)};
     const struct bare_list contexts = flags->contexts.n ? flags->contexts
                                                         : (struct bare_list){1, {c.max_position_embeddings}};

@@ -27,16 +27,21 @@ static struct bare_format stated_format(const struct model_config *config)
     return f;
 }
 
-static void make_facts(struct bare_model *m)
+/* Of tables that are not quantized: as quantized files have them, where config.json says float32. */
+static enum k_dtype table_dtype(const struct bare_model *m)
 {
-    m->facts = (struct checkpoint_facts){.dtype = m->config->dtype};
     if (k_format_is_plain(m->format.layers))
-        m->facts.dtype = m->format.layers.kind;
-    else if (m->facts.dtype == K_F32)
-        m->facts.dtype = K_F16; /* as the tables of a quantized file are */
-    m->facts.weight_format = m->format.layers;
-    m->facts.needs_lanes = !k_format_is_plain(m->format.layers) || m->facts.dtype == K_F32;
-    m->facts.lanes_format = m->format.layers;
+        return m->format.layers.kind;
+    return m->config->dtype == K_F32 ? K_F16 : m->config->dtype;
+}
+
+static struct checkpoint_facts facts_of(const struct bare_model *m)
+{
+    const bool is_plain = k_format_is_plain(m->format.layers);
+    return (struct checkpoint_facts){.dtype = table_dtype(m),
+                                     .weight_format = m->format.layers,
+                                     .needs_lanes = !is_plain || m->format.layers.kind == K_F32,
+                                     .lanes_format = m->format.layers};
 }
 
 static int unknown_format(const char *name, struct quire_error *err)
@@ -58,15 +63,12 @@ int bare_open(const char *config, size_t n_config, const char *weights, struct b
     if (status != QUIRE_OK)
         return status;
     out->format = format ? *format : stated_format(out->config);
-    make_facts(out);
     return QUIRE_OK;
 }
 
 struct bare_model bare_with(const struct bare_model *m, const struct bare_format *format)
 {
-    struct bare_model other = {.config = m->config, .format = *format};
-    make_facts(&other);
-    return other;
+    return (struct bare_model){.config = m->config, .format = *format};
 }
 
 void bare_close(struct bare_model *m)
@@ -100,7 +102,7 @@ static struct k_format part_format(const struct bare_model *m, const struct mode
                                    const struct model_tensor *row)
 {
     const struct bare_format *f = &m->format;
-    const struct k_format plain = k_format_of(m->facts.dtype);
+    const struct k_format plain = k_format_of(table_dtype(m));
     struct k_format to = f->layers;
     const bool is_gguf = k_blocks_of(f->layers.packing) && !f->made_by;
     if (row->owner == OF_MODEL) {
@@ -140,7 +142,7 @@ static void add_matrix(const struct bare_model *m, const struct model_desc *desc
     out->step_bytes += matrix_bytes(m, format, is_table ? 1 : (uint64_t)n_active * n_rows, stack->cols);
     /* A table that is quantized for the head is kept as it is for lookups. */
     if (m->format.made_by && row->owner == OF_MODEL && row->place == SITE_EMBED && !k_format_is_plain(format))
-        out->bytes += matrix_bytes(m, k_format_of(m->facts.dtype), n_rows, stack->cols);
+        out->bytes += matrix_bytes(m, k_format_of(table_dtype(m)), n_rows, stack->cols);
     if (planner && planner->on_host && !is_table)
         out->repacked_bytes += stack->count * planner->weight_bytes(format, 1, n_rows, stack->cols);
 }
@@ -148,7 +150,8 @@ static void add_matrix(const struct bare_model *m, const struct model_desc *desc
 void bare_weights(const struct bare_model *m, uint32_t n_ranks, const struct k_planner *planner,
                   struct bare_weights *out)
 {
-    const struct model_desc whole = {.config = m->config, .facts = &m->facts};
+    const struct checkpoint_facts facts = facts_of(m);
+    const struct model_desc whole = {.config = m->config, .facts = &facts};
     const struct model_desc desc = model_share_describe(&whole, 0, n_ranks);
     struct model_stack stack = {0};
     memset(out, 0, sizeof *out);
@@ -173,8 +176,9 @@ void bare_weights(const struct bare_model *m, uint32_t n_ranks, const struct k_p
 static int check_options(const struct engine_options *o, uint32_t context, uint32_t batch, struct quire_error *err)
 {
     if (engine_step_options(o)->speculative.method == DRAFT_MODEL)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "--speculative-config: model: a plan from config.json alone has no draft model: leave it out");
+        return quire_fail(
+            err, QUIRE_UNSUPPORTED,
+            "--speculative-config: model: a plan from config.json alone has no draft model: leave it out");
     if (o->pipeline_parallel_size > 1)
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--pipeline-parallel-size: a plan from config.json alone divides layers only: give "
@@ -191,7 +195,8 @@ int bare_plan(const struct bare_model *m, const struct engine_options *options, 
 {
     struct engine_options o = *options;
     struct model_config config = *m->config; /* borrows its arrays */
-    const struct model_desc whole = {.config = &config, .facts = &m->facts};
+    const struct checkpoint_facts facts = facts_of(m);
+    const struct model_desc whole = {.config = &config, .facts = &facts};
     struct bare_weights weights;
     int status = check_options(&o, context, batch, err);
     if (status == QUIRE_OK)

@@ -41,6 +41,7 @@ def options_in(text):
 
 
 COMMANDS = [[name] for name in ("serve", "engine", "generate", "plan", "inspect", "doctor", "pull", "sim", "replay")]
+COMMANDS += [["eval", name] for name in ("ppl", "kl", "needle", "compare")]
 COMMANDS += [["cache", name] for name in ("pin", "unpin", "stats", "warm", "calibrate")]
 COMMANDS += [["bench", name] for name in ("throughput", "latency", "serve", "compare", "steps", "kernels", "collectives")]
 
