@@ -37,7 +37,7 @@ int bare_open(const char *config, size_t n_config, const char *weights, struct b
 struct bare_model bare_with(const struct bare_model *m, const struct bare_format *format);
 void bare_close(struct bare_model *m);
 
-/* The weights of one of n_ranks that divide each layer. Matrices; parameters count norms and biases, too. */
+/* The weights of one of n_ranks that divide each layer. Bytes are of matrices, on a host also of stored norms and biases. */
 struct bare_weights {
     uint64_t parameters, active_parameters; /* active: a token computes with them, of embeddings alone with a row */
     uint64_t bytes;

@@ -127,13 +127,34 @@ static uint64_t matrix_bytes(const struct bare_model *m, struct k_format format,
     return bytes + (m->format.zeros ? n_rows * n_groups * format.bits / 8 : 0);
 }
 
+/* Of `count` matrices or vectors, those that a token computes with. */
+static uint32_t active_of(const struct model_desc *desc, const struct model_stack *stack,
+                          const struct model_tensor *row)
+{
+    const uint32_t n_used = row->count == SIZE_EXPERTS ? model_whole_size(desc, stack->layer, SIZE_USED) : 1;
+    return n_used < stack->count ? n_used : stack->count;
+}
+
+/* Norms and biases: as stored in a mapped file, though the plan counts their f32 as parameters, too; a device has only
+ * those. GGUF stores f32. */
+static void add_vector(const struct bare_model *m, const struct model_desc *desc, const struct model_stack *stack,
+                       const struct model_tensor *row, const struct k_planner *planner, struct bare_weights *out)
+{
+    const uint64_t n = (uint64_t)model_size_of(desc, stack->layer, row->rows) * stack->cols;
+    const bool is_gguf = k_blocks_of(m->format.layers.packing) && !m->format.made_by;
+    out->parameters += stack->count * n;
+    out->active_parameters += active_of(desc, stack, row) * n;
+    out->step_bytes += active_of(desc, stack, row) * n * sizeof(float);
+    if (planner && planner->on_host)
+        out->bytes += stack->count * n * (is_gguf ? sizeof(float) : k_dtype_bytes(table_dtype(m)));
+}
+
 static void add_matrix(const struct bare_model *m, const struct model_desc *desc, const struct model_stack *stack,
                        const struct model_tensor *row, const struct k_planner *planner, struct bare_weights *out)
 {
     const uint32_t n_rows = model_size_of(desc, stack->layer, row->rows);
     const struct k_format format = part_format(m, desc, stack->layer, row);
-    const uint32_t n_used = row->count == SIZE_EXPERTS ? model_whole_size(desc, stack->layer, SIZE_USED) : 1;
-    const uint32_t n_active = n_used < stack->count ? n_used : stack->count;
+    const uint32_t n_active = active_of(desc, stack, row);
     const bool is_table = row->owner == OF_MODEL && row->place == SITE_EMBED &&
                           !(desc->config->tied_embeddings && desc->config->outputs.kind == OUTPUT_TOKENS);
     out->parameters += (uint64_t)stack->count * n_rows * stack->cols;
@@ -156,19 +177,10 @@ void bare_weights(const struct bare_model *m, uint32_t n_ranks, const struct k_p
     struct model_stack stack = {0};
     memset(out, 0, sizeof *out);
     while (model_next_stack(&desc, &stack))
-        for (uint32_t i = 0; i < stack.n_parts; i++) {
-            if (!model_has_tensor(&desc, stack.layer, &stack.parts[i]))
-                continue;
-            const uint64_t n = (uint64_t)stack.count * model_size_of(&desc, stack.layer, stack.parts[i].rows) *
-                               stack.cols;
-            if (stack.parts->kind == TENSOR_MATRIX) {
-                add_matrix(m, &desc, &stack, &stack.parts[i], planner, out);
-                continue;
-            }
-            out->parameters += n;
-            out->active_parameters += n;
-            out->step_bytes += n * sizeof(float);
-        }
+        for (uint32_t i = 0; i < stack.n_parts; i++)
+            if (model_has_tensor(&desc, stack.layer, &stack.parts[i]))
+                (stack.parts->kind == TENSOR_MATRIX ? add_matrix : add_vector)(m, &desc, &stack, &stack.parts[i],
+                                                                               planner, out);
 }
 
 /* ---- the plan -------------------------------------------------------------------------------------------- */

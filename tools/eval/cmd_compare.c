@@ -50,11 +50,9 @@ static void look(struct eval_session *s, struct compared *m)
     const bool is_made = strstr(m->given, "quantization=") && plan->bytes[PLAN_REPACKED_ROWS] > 0;
     m->bits = bits_of(plan->weight_format);
     m->bytes = (is_made ? 0 : plan->bytes[PLAN_WEIGHTS]) + plan->bytes[PLAN_REPACKED_ROWS] + plan->bytes[PLAN_REPACKED];
-    snprintf(m->method, sizeof m->method, "%s", k_format_name(plan->weight_format));
-    if (k_format_is_plain(plan->kv_format))
-        return;
-    const size_t n = strlen(m->method);
-    snprintf(m->method + n, sizeof m->method - n, ", KV %s", k_format_name(plan->kv_format));
+    const bool has_kv = !k_format_is_plain(plan->kv_format), is_plain = k_format_is_plain(plan->weight_format);
+    snprintf(m->method, sizeof m->method, "%s%s%s%s", has_kv && is_plain ? "" : k_format_name(plan->weight_format),
+             has_kv && !is_plain ? ", " : "", has_kv ? "KV " : "", has_kv ? k_format_name(plan->kv_format) : "");
 }
 
 static int time_it(struct eval_session *s, const struct eval_windows *w, struct compared *m, struct quire_error *err)

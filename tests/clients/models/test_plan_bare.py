@@ -1,6 +1,7 @@
 """`quire plan` from config.json alone: its arithmetic, and its figures beside those of real processes."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -11,7 +12,9 @@ import rig
 from conftest import MODEL, QUIRE, ROOT
 
 sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "tests" / "tools"))
 import gpu_model  # noqa: E402
+from fake_hub import FakeHub, Repo  # noqa: E402
 
 LLAMA_70B = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_act="silu", hidden_size=8192, intermediate_size=28672, max_position_embeddings=8192,
                  num_attention_heads=64, num_hidden_layers=80, num_key_value_heads=8, rms_norm_eps=1e-5, rope_theta=500000.0, tie_word_embeddings=False,
@@ -20,6 +23,7 @@ DEEPSEEK_V3 = dict(architectures=["DeepseekV3ForCausalLM"], model_type="deepseek
                    max_position_embeddings=163840, moe_intermediate_size=2048, n_routed_experts=256, n_shared_experts=1, num_attention_heads=128, num_experts_per_tok=8,
                    num_hidden_layers=61, num_key_value_heads=128, q_lora_rank=1536, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128, vocab_size=129280)
 GIB = 1 << 30
+MODELS = ROOT / "tests" / "goldens" / "models"
 
 
 def run(*arguments, environment=None):
@@ -81,7 +85,22 @@ def test_formats_count_their_scales(write, name, bits):
     layer = 8192 * (8192 * 2 + 8 * 128 * 2) + 3 * 8192 * 8192
     config = {**LLAMA_70B, "intermediate_size": 8192}
     deep, flat = (plan(write(config, num_hidden_layers=n), "--weights", name, "--contexts", "16")["weight_bytes"] for n in (8, 4))
-    assert deep - flat == pytest.approx(4 * layer * bits / 8, rel=1e-6)
+    norms = 2 * 8192 * (4 if name in ("f32", "q8_0", "q6_k") else 2)
+    assert deep - flat == pytest.approx(4 * (layer * bits / 8 + norms), rel=1e-9)
+
+
+@pytest.mark.parametrize("model", [d.name for d in sorted(MODELS.iterdir()) if (d / "model.safetensors").exists()])
+def test_config_json_alone_gives_the_plan_of_the_files(model):
+    """To the byte, for every architecture."""
+    whole = plan(MODELS / model, "--max-model-len", "64", "--num-kv-blocks", "8", "--max-num-seqs", "2")
+    alone = plan(MODELS / model, "--contexts", "64", "--batches", "2")
+    case, = alone["cases"]
+    for key in ("parameters", "active_parameters"):
+        assert alone[key] == whole[key], key
+    for key in ("param_bytes", "activation_bytes", "workspace_bytes", "logits_bytes"):
+        assert case[key] == whole[key], key
+    if not whole["multimodal"]:  # the files have images' weights, too
+        assert case["weight_bytes"] == whole["weight_bytes"]
 
 
 def test_latent_attention_is_a_formula(write):
@@ -104,20 +123,23 @@ def test_a_cost_model_predicts(write, tmp_path):
     assert case["predicted"]["tokens_per_s"] == pytest.approx(4 / case["predicted"]["token_s"])
 
 
-def test_a_name_brings_config_json_alone(tmp_path, write):
-    """From a cache; that the network gives this file alone, test_pull's server shows for `quire pull --include`."""
-    import os
-    commit, cache = "a" * 40, tmp_path / "hub"
-    snapshot = cache / "models--org--name" / "snapshots" / commit
-    snapshot.mkdir(parents=True)
-    (snapshot.parents[1] / "refs").mkdir()
-    (snapshot.parents[1] / "refs" / "main").write_text(commit)
-    (snapshot / "config.json").write_text(json.dumps(LLAMA_70B))
-    environment = {**os.environ, "HF_HUB_CACHE": str(cache), "HF_HUB_OFFLINE": "1"}
-    got = run("org/name", "--contexts", "8", environment=environment)
-    assert got.returncode == 0 and "LlamaForCausalLM" in got.stdout, got.stderr
-    absent = run("org/other", "--contexts", "8", environment=environment)
-    assert absent.returncode == 1 and "HF_HUB_OFFLINE" in absent.stderr
+def test_a_name_brings_config_json_alone(tmp_path):
+    hub = FakeHub()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HF_") and "proxy" not in k.lower()}
+    environment.update(HF_HOME=str(tmp_path), HF_ENDPOINT=hub.url)
+    try:
+        hub.repos["org/name"] = Repo({"config.json": json.dumps(LLAMA_70B).encode(), "tokenizer.json": b"{}", "model.safetensors": bytes(1 << 20)})
+        got = run("org/name", "--contexts", "8", environment=environment)
+        assert got.returncode == 0 and "LlamaForCausalLM" in got.stdout, got.stderr
+        assert hub.sent < 1 << 16 and not [r for r in hub.requests if "safetensors" in r.path or "tokenizer" in r.path]
+        absent = run("org/other", "--contexts", "8", environment=environment)
+        assert absent.returncode == 1 and "org/other" in absent.stderr, absent
+    finally:
+        hub.close()
+    again = run("org/name", "--contexts", "8", environment={**environment, "HF_HUB_OFFLINE": "1"})  # from the cache
+    assert again.stdout == got.stdout
+    other = run("org/other", "--contexts", "8", environment={**environment, "HF_HUB_OFFLINE": "1"})
+    assert other.returncode == 1 and "HF_HUB_OFFLINE" in other.stderr
 
 
 def test_wrong_input_is_refused(write, tmp_path):
