@@ -176,7 +176,10 @@ PROCESSES = {
 }
 
 
-@pytest.mark.parametrize("name", PROCESSES)
+IN_THE_SUITE = ("GQA", "window", "int8 cache")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in IN_THE_SUITE else pytest.mark.wide) for name in PROCESSES])
 def test_a_process_takes_what_is_planned(name, tmp_path, start):
     family, heads, kv_heads, width, flags, changes = PROCESSES[name]
     context, batch = 512, 8
