@@ -52,6 +52,14 @@ static int unknown_format(const char *name, struct quire_error *err)
     return quire_fail(err, QUIRE_INVALID, "--weights: must be one of %s, got '%.40s'", names, name);
 }
 
+static bool has_experts(const struct model_config *config)
+{
+    for (uint32_t l = 0; l < config->n_layers; l++)
+        if (model_layer_block(&config->layers[l], BLOCK_EXPERTS))
+            return true;
+    return false;
+}
+
 int bare_open(const char *config, size_t n_config, const char *weights, struct bare_model *out, struct quire_error *err)
 {
     const struct bare_format *format = weights ? bare_format_find(weights) : NULL;
@@ -63,6 +71,11 @@ int bare_open(const char *config, size_t n_config, const char *weights, struct b
     if (status != QUIRE_OK)
         return status;
     out->format = format ? *format : stated_format(out->config);
+    if (format && format->layers.kind == K_E2M1 && !has_experts(out->config)) {
+        bare_close(out);
+        return quire_fail(err, QUIRE_INVALID, "--weights %s: only experts are stored so, and this model has none",
+                          format->name);
+    }
     return QUIRE_OK;
 }
 

@@ -144,7 +144,7 @@ def test_a_name_brings_config_json_alone(tmp_path):
 
 def test_wrong_input_is_refused(write, tmp_path):
     file = write(LLAMA_70B)
-    for arguments, says in ((["--weights", "int3"], "--weights: must be one of"), (["--contexts", "0"], "--contexts: must be numbers"), (["--contexts", "8,,9"], "--contexts"),
+    for arguments, says in ((["--weights", "int3"], "--weights: must be one of"), (["--weights", "mxfp4"], "only experts"), (["--contexts", "0"], "--contexts: must be numbers"), (["--contexts", "8,,9"], "--contexts"),
                             (["--contexts", "99999999999999999999"], "--contexts"), (["--batches", "1,2,3,4,5,6,7,8,9"], "more than 8"),
                             (["--weights", "int4", "--quantization", "fp8"], "give one"), (["-pp", "2"], "--pipeline-parallel-size"), (["-tp", "3"], "--tensor-parallel-size")):
         got = run(file, *arguments)
