@@ -29,6 +29,7 @@ static const struct {
     {"check", command_check, "check the models file of a gateway"},
     {"route", command_route, "print how a gateway's route reads a prompt"},
     {"keys", command_keys, "issue, rotate, revoke and list the keys of a running gateway"},
+    {"eval", command_eval, "measure what a model knows, and what quantization costs"},
     {"bench", command_bench, "measure an engine, a server or the kernels"},
     {"version", command_version, "print the version"},
 };

@@ -120,6 +120,7 @@ MODULES = {
     # "*": every module, except those below the paths after a "!" that are not listed themselves. Tools for developers see
     # of app/ only what commands share.
     "tools/": "* !app/ app/command/ app/flags/ app/models/",
+    "tools/eval/": "* !app/ app/command/ app/models/",
     "tools/cache/": "* !app/ app/command/ app/warm/",
     # Numbers alone: no files, no model.
     "tools/quantize/methods/": "base/ kernels/",

@@ -17,6 +17,7 @@ int command_quantize(int argc, char **argv);
 int command_doctor(int argc, char **argv);
 int command_sim(int argc, char **argv);
 int command_replay(int argc, char **argv);
+int command_eval(int argc, char **argv);
 int command_bench(int argc, char **argv);
 int command_pull(int argc, char **argv);
 int command_cache(int argc, char **argv);

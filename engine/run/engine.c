@@ -256,6 +256,9 @@ int engine_load(struct engine *e, const struct engine_options *o, struct quire_e
     if (status == QUIRE_OK)
         status = forward_create(e->backend, &e->model->own, e->plan, e->model->weights, e->collective ? &group : NULL,
                                 &e->forward, err);
+    if (status == QUIRE_OK && o->observers)
+        status = forward_watch_logits(
+            e->forward, (struct forward_logits_watch){o->observers->logits, o->observers->logits_context}, err);
     return status;
 }
 

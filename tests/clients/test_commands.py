@@ -41,6 +41,7 @@ def options_in(text):
 
 
 COMMANDS = [[name] for name in ("serve", "engine", "generate", "plan", "inspect", "quantize", "doctor", "pull", "sim", "replay")]
+COMMANDS += [["eval", name] for name in ("ppl", "kl", "needle", "compare")]
 COMMANDS += [["cache", name] for name in ("pin", "unpin", "stats", "warm", "calibrate")]
 COMMANDS += [["check"], ["route"], *(["keys", name] for name in ("issue", "rotate", "revoke", "list"))]
 COMMANDS += [["bench", name] for name in ("throughput", "latency", "serve", "compare", "steps", "kernels", "collectives")]
