@@ -200,7 +200,7 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
                                           .scores = scores,
                                           .vector = first < q->key.n_prompt && end >= q->key.n_prompt &&
                                                     q->job->vector};
-    row->adapter = q->adapter;
+    row->adapter = q->job->adapter;
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;
     p->budget -= count;

@@ -109,7 +109,6 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
         .n_known = r->n_prompt,
         .n_hashes = n_prompt_hashes,
         .n_prompt_logits = SEQ_NO_LOGITS,
-        .adapter = r->adapter,
     };
     if (n_prompt_hashes > 0)
         memcpy(seq_hashes(q), r->hashes, n_prompt_hashes * sizeof(struct key256));
@@ -189,6 +188,7 @@ static int make_job(struct sched *s, const struct sched_request *r, uint32_t flo
     if (!job)
         return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     *job = (struct sched_job){.id = r->id,
+                              .adapter = r->adapter,
                               .n = r->n,
                               .n_live = r->n,
                               .n_waiting_tokens = r->n_prompt,

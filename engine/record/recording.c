@@ -170,7 +170,7 @@ static void get_header(struct recording *r, struct body *b)
         e->numerics = body_u32(b);
         body_key(b, &e->identity);
     }
-    h->began_unix_us = body_u64(b);
+    body_u64(b); /* the wall clock at its beginning, for people */
     body_text(b, e->model, sizeof e->model);
     body_key(b, &e->config_sha256);
     body_text(b, e->device, sizeof e->device);

@@ -51,6 +51,7 @@ enum seq_gate {
 struct sched_job {
     uint64_t id;
     uint32_t n, n_live;        /* choices; those that are not over */
+    uint32_t adapter;          /* of its request */
     uint32_t n_waiting_tokens; /* length of the prompt until a choice is first admitted, then 0 */
     bool prompt_logprobs, no_prefix_hits, vector; /* of its request */
     struct pin *pin;           /* takes over the prompt's blocks when choice 0 ends; NULL: no pin */
@@ -91,7 +92,6 @@ struct sequence {
     uint32_t n_hashes;        /* known names of its blocks: seq_hashes() */
     uint32_t n_prompt_logits; /* prompt positions whose logits were in a plan; SEQ_NO_LOGITS: none is needed */
     uint32_t queue_index;     /* QUEUE_NONE: not queued */
-    uint32_t adapter;
 
     /* With reservation: blocks taken over at admission that other sequences hold, too. In a windowed group each holder
      * releases them and then needs one of its own. */

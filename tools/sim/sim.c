@@ -37,10 +37,8 @@ struct run {
     struct sched *sched;
     struct key256 secret;
     uint32_t block_tokens, most_rows; /* most_rows: of a step that has one token of each */
-    bool prefix_caching;
     struct sched_driver *driver;
     struct decision_log log;
-    uint32_t prompt_price, output_price;
 
     struct key256 *chains;      /* [n_domains] */
     struct sched_tenant *tenants; /* [n_tenants] */
@@ -63,6 +61,16 @@ struct run {
     double end_us[MAX_FLIGHTS]; /* of the steps in flight, by slot */
     double planned_us[MAX_FLIGHTS], done_us; /* the same; of the last finished step */
 };
+
+static uint32_t prompt_price(const struct run *r)
+{
+    return r->setup->sched->policy_options.prompt_price ? r->setup->sched->policy_options.prompt_price : 1;
+}
+
+static uint32_t output_price(const struct run *r)
+{
+    return r->setup->sched->policy_options.output_price ? r->setup->sched->policy_options.output_price : 2;
+}
 
 /* ---- setting up ---- */
 
@@ -134,15 +142,12 @@ static int make_config(struct run *r, struct sched_config *c)
     for (uint32_t i = 0; i < t->n_tenants; i++)
         r->tenants[i] = sim_tenant_share(t->tenants, i);
     c->policy_options.tenants = r->tenants;
-    r->prompt_price = c->policy_options.prompt_price ? c->policy_options.prompt_price : 1;
-    r->output_price = c->policy_options.output_price ? c->policy_options.output_price : 2;
     for (size_t i = 0; i < 4; i++) {
         uint64_t part = bench_stream(r->setup->seed, STREAM_SECRET, i);
         memcpy(c->secret.bytes + 8 * i, &part, sizeof part);
     }
     r->secret = c->secret;
     r->block_tokens = c->kv.block_tokens;
-    r->prefix_caching = c->kv.prefix_caching;
     r->most_rows = c->max_num_batched_tokens < c->max_logit_rows ? c->max_num_batched_tokens : c->max_logit_rows;
     return size_pool(r, c);
 }
@@ -272,7 +277,7 @@ static int submit(struct run *r, size_t i)
     uint64_t retry_us = 0, arrival_us = (uint64_t)r->out->records[i].arrival_us;
     r->said_no_more = false;
     sim_workload_prompt(r->workload, i, r->prompt);
-    for (uint32_t b = 0; r->prefix_caching && b < q->n_prompt / block; b++) {
+    for (uint32_t b = 0; r->setup->sched->kv.prefix_caching && b < q->n_prompt / block; b++) {
         r->hashes[b] = kv_chain_next(&r->secret, parent, r->prompt + (size_t)b * block, block);
         parent = &r->hashes[b];
     }
@@ -371,11 +376,11 @@ static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan
         const struct sim_request *q = &r->workload->requests[live->request];
         uint32_t end = row->first + row->count, prompt_end = end < q->n_prompt ? end : q->n_prompt;
         uint32_t *reached = &r->n_reached_prompt[live->request];
-        double priced = row->outputs.tokens ? r->output_price : 0;
+        double priced = row->outputs.tokens ? output_price(r) : 0;
         sched_shape_add(&shape, row->first, row->count, end - row->first_logit);
         live->n_reached = end;
         if (prompt_end > *reached) {
-            priced += (double)(prompt_end - *reached) * r->prompt_price;
+            priced += (double)(prompt_end - *reached) * prompt_price(r);
             *reached = prompt_end;
         }
         r->out->watch->service[q->tenant] += priced / r->tenants[q->tenant].weight;
@@ -652,7 +657,7 @@ static void take_result(struct run *r, const struct sched_row *row, const struct
     uint32_t request = r->lives[row->seq].request, tenant = r->workload->requests[request].tenant;
     for (uint32_t k = 0; k <= result->n_accepted; k++)
         note_token(r, request, over && k == result->n_accepted);
-    r->out->watch->service[tenant] += (double)r->output_price * result->n_accepted / r->tenants[tenant].weight;
+    r->out->watch->service[tenant] += (double)output_price(r) * result->n_accepted / r->tenants[tenant].weight;
     draft_counts_add(&r->out->drafts, row->n_draft, result->n_accepted);
     /* It has computed its accepted drafts, except for the last one it made. */
     if (row->n_draft > 0)
