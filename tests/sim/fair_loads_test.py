@@ -101,7 +101,7 @@ class Loads(unittest.TestCase):
 
     def test_errors(self):
         for tenants, says in (("a:group=", "group="), ("a:group=o:group-weight=2,b:group=o", "group-weight: o has 2 in a and 1 in b"),
-                              ("a:max-seats=-1", "max-seats=-1"), ("a:group-weight=0", "group-weight=0"), ("a:grop=o", "must be weight")):
+                              ("a:max-seats=-1", "max-seats=-1"), ("a:group-weight=0", "group-weight=0"), ("a:grp=o", "must be weight")):
             with self.assertRaisesRegex(AssertionError, f"--tenants: .*{says}"):
                 sim(tenants)
         with self.assertRaisesRegex(AssertionError, "--fair-prefill-share .* --step-target-ms"):
