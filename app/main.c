@@ -20,6 +20,7 @@ static const struct {
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
     {"plan", command_plan, "print the memory that a model needs, to the byte"},
     {"inspect", command_inspect, "print the contents of a checkpoint and how it would be loaded"},
+    {"quantize", command_quantize, "write a quantized copy of a model"},
     {"doctor", command_doctor, "check this machine, and whether a model would run on it"},
     {"pull", command_pull, "download a model from the Hugging Face hub"},
     {"sim", command_sim, "simulate scheduling policies on a trace, on a virtual clock"},
@@ -28,6 +29,7 @@ static const struct {
     {"check", command_check, "check the models file of a gateway"},
     {"route", command_route, "print how a gateway's route reads a prompt"},
     {"keys", command_keys, "issue, rotate, revoke and list the keys of a running gateway"},
+    {"eval", command_eval, "measure what a model knows, and what quantization costs"},
     {"bench", command_bench, "measure an engine, a server or the kernels"},
     {"version", command_version, "print the version"},
 };

@@ -48,6 +48,12 @@ struct engine_observers {
      * `total` bytes are. First with 0, last with total. */
     void (*loading)(void *context, uint64_t done, uint64_t total);
     void *loading_context;
+
+    /* NULL, or called on the engine's thread with each row of raw logits before its token is taken: of a prompt logprob,
+     * forced is the prompt's token at `position`, else -1. row: [n_vocab], borrowed until it returns. Where a device
+     * computes in its own memory, engine_open() returns QUIRE_UNSUPPORTED. */
+    void (*logits)(void *context, uint32_t position, int64_t forced, const float *row, uint32_t n_vocab);
+    void *logits_context;
 };
 
 /* For ranks that are started from outside. NULL and 0: read from the environment (parallel/hosts/rank_position.h). */

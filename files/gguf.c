@@ -21,6 +21,7 @@
 struct pair {
     struct gguf_text key;
     struct gguf_value value;
+    struct gguf_text bytes; /* the whole pair */
 };
 
 struct gguf {
@@ -207,6 +208,7 @@ static int read_pairs(struct gguf *g, struct reader *r, uint64_t n, struct quire
         return quire_fail(err, QUIRE_NO_MEMORY, "%s: out of memory", g->name);
     for (; g->n_pairs < n; g->n_pairs++) {
         struct pair *pair = &g->pairs[g->n_pairs];
+        pair->bytes.data = (const char *)r->at;
         pair->key = take_text(r);
         if (r->bad || pair->key.n > MAX_KEY_BYTES || !is_printable(pair->key))
             return quire_fail(err, QUIRE_INVALID, "%s: header: key %zu is not a name, or the file ends in it", g->name,
@@ -214,6 +216,7 @@ static int read_pairs(struct gguf *g, struct reader *r, uint64_t n, struct quire
         if (!take_value(r, &pair->value) || r->bad)
             return quire_fail(err, QUIRE_INVALID, "%s: %.*s: has an unknown type, or the file ends in it", g->name,
                               (int)(pair->key.n < 150 ? pair->key.n : 150), pair->key.data);
+        pair->bytes.n = (size_t)((const char *)r->at - pair->bytes.data);
     }
     qsort(g->pairs, g->n_pairs, sizeof *g->pairs, by_key);
     for (size_t i = 1; i < g->n_pairs; i++)
@@ -459,6 +462,15 @@ bool gguf_find(const struct gguf *g, const char *key, struct gguf_value *out)
     if (found)
         *out = found->value;
     return found != NULL;
+}
+
+bool gguf_pair(const struct gguf *g, size_t i, struct gguf_text *key, struct gguf_text *bytes)
+{
+    if (i >= g->n_pairs)
+        return false;
+    *key = g->pairs[i].key;
+    *bytes = g->pairs[i].bytes;
+    return true;
 }
 
 static int wrong(const struct gguf *g, const char *key, const char *must, struct quire_error *err)

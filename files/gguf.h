@@ -80,6 +80,8 @@ const char *gguf_type_name(uint32_t type); /* "Q4_K"; NULL: it is no type */
 
 /* false: no such key. */
 bool gguf_find(const struct gguf *g, const char *key, struct gguf_value *out);
+/* The i-th key, in alphabetical order, and the bytes of its pair in the file: key, kind and value. false: past the last. */
+bool gguf_pair(const struct gguf *g, size_t i, struct gguf_text *key, struct gguf_text *bytes);
 /* If the key is absent, *out stays unchanged, as with base/encoding/json.h. Returns QUIRE_INVALID if the value has another
  * kind. Integers have any width and sign, where a floating-point number is read, too; an array of equal numbers, one a
  * layer, is that number. */

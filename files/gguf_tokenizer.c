@@ -71,6 +71,31 @@ static void shown(struct gguf_text text, char out[48])
     out[n] = 0;
 }
 
+/* Removes what does not change how text is cut. */
+static void simplify(json_t *pre)
+{
+    json_t *one, *list = json_object_get(pre, "pretokenizers");
+    size_t i;
+    json_object_del(pre, "trim_offsets");
+    json_array_foreach(list, i, one) json_object_del(one, "trim_offsets");
+}
+
+const char *gguf_pre_name(const json_t *pre_tokenizer, bool nfc, bool ignore_merges)
+{
+    const char *name = NULL;
+    json_t *wanted = json_deep_copy(pre_tokenizer);
+    simplify(wanted);
+    for (size_t i = 0; !name && i < sizeof pres / sizeof *pres; i++) {
+        json_t *one = json_loads(pres[i].json, 0, NULL);
+        simplify(one);
+        if (one && pres[i].nfc == nfc && pres[i].ignore_merges == ignore_merges && json_equal(one, wanted))
+            name = pres[i].name;
+        json_decref(one);
+    }
+    json_decref(wanted);
+    return name;
+}
+
 static int find_pre(const struct tokens *t, const struct pre **out)
 {
     struct gguf_text name = {"", 0};

@@ -11,6 +11,8 @@ struct k_device {
     const struct k_planner *planner;
     const char *title; /* "NVIDIA H200 SXM" */
     uint64_t memory_bytes; /* as the driver reports it */
+    double bandwidth; /* of the data sheet, bytes a second */
+    double mma_flops; /* 16-bit products by mma.sync a second, from the data sheet */
 };
 /* Returns NULL if no such device exists. k_device_at(i) returns NULL past the last. */
 const struct k_device *k_device_find(const char *name);

@@ -81,6 +81,18 @@ bool planner_may_admit(struct planner *p)
     return false;
 }
 
+/* ---- limits of tenants ---- */
+
+void planner_skip_capped(struct planner *p)
+{
+    struct queue *queue = &p->s->flows->queue;
+    for (uint32_t i = 0; p->s->caps && i < queue->n_active; i++) {
+        uint32_t top = queue->heaps[queue->active[i]].names[0];
+        if (!caps_allow(p->s, &p->s->seqs[top]))
+            queue_pass_heap(queue, top);
+    }
+}
+
 /* ---- refusals ---- */
 
 /* Nothing of the request has run: no choice was ever admitted. */
@@ -131,7 +143,8 @@ static const struct sequence *share_source(const struct sched *s, const struct s
     return NULL;
 }
 
-/* Full blocks at the start of q's prompt, at most n, that r's prompt has, too. A name stands for all blocks before it. */
+/* Full blocks at the start of q's prompt, at most n, that r's prompt has, too. A name stands for all blocks before it.
+ */
 static uint32_t common_blocks(const struct sched *s, const struct sequence *r, const struct sequence *q, uint32_t n)
 {
     const struct key256 *of_r = seq_hashes(r), *of_q = seq_hashes(q);
@@ -351,6 +364,7 @@ static void note_admission(struct planner *p, struct sequence *q, uint32_t hit, 
         pins_used(s, q, (hit + loaded) / bt, p->now_us);
     join_batch(s, q);
     q->was_admitted = true;
+    q->reach.seat_step = 0;
     s->stats.n_waiting_tokens -= q->job->n_waiting_tokens;
     q->job->n_waiting_tokens = 0;
     sched_starts_running(s, q);
@@ -451,10 +465,6 @@ static void start(struct planner *p, struct sequence *q, const struct takeover *
     if (s->flows->policy->rank)
         q->key.rank = s->flows->policy->rank(s->flows->state, &q->key);
     note_admission(p, q, t->hit, t->loaded, t->shared == 0 && seq_may_hit(s, q));
-    if (left > 1) {
-        s->flows->wants[q->key.flow] += left;
-        p->wanted += left;
-    }
     p->n_partial += count < left;
     planner_add_row(p, q, count);
     planner_add_owed(p, q);
@@ -511,12 +521,10 @@ bool planner_pass(struct planner *p, const struct sequence *q)
     struct sched *s = p->s;
     const struct sched_policy *policy = s->flows->policy;
     uint32_t flow = q->key.flow;
-    if (!policy->flow_patience || s->waits->shortage != SCHED_SHORT_OF_BLOCKS || flow == s->flows->queue.n_flows ||
+    if (!policy->flow_passes || s->waits->shortage != SCHED_SHORT_OF_BLOCKS || flow == s->flows->queue.n_flows ||
         p->n_passed == SCHED_MAX_PASSED)
         return false;
-    uint64_t most = policy->flow_ranks(s->flows->state)[flow] + policy->flow_patience(s->flows->state, &q->key);
-    if (p->n_passed++ == 0 || most < p->most_rank)
-        p->most_rank = most;
+    p->passed[p->n_passed++] = sched_name(s, q);
     queue_pass(&s->flows->queue, flow);
     return true;
 }
@@ -525,10 +533,15 @@ uint32_t planner_head(const struct planner *p)
 {
     const struct sched *s = p->s;
     uint32_t top = queue_top(&s->flows->queue);
-    if (top == QUEUE_NONE || p->n_passed == 0)
+    if (top == QUEUE_NONE || top == p->seat_of)
+        return QUEUE_NONE;
+    if (p->n_passed == 0)
         return top;
     uint32_t flow = s->seqs[top].key.flow;
-    if (flow == s->flows->queue.n_flows || s->flows->policy->flow_ranks(s->flows->state)[flow] > p->most_rank)
+    if (flow == s->flows->queue.n_flows)
         return QUEUE_NONE;
+    for (uint32_t i = 0; i < p->n_passed; i++)
+        if (!s->flows->policy->flow_passes(s->flows->state, &s->seqs[p->passed[i]].key, flow))
+            return QUEUE_NONE;
     return top;
 }

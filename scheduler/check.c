@@ -41,30 +41,33 @@ static int check_counts(const struct sched *s, struct quire_error *err)
 }
 
 /* 2: one heap. */
-static int check_heap(const struct sched *s, uint32_t flow, struct quire_error *err)
+static int check_heap(const struct sched *s, uint32_t index, struct quire_error *err)
 {
-    const struct queue_heap *heap = &s->flows->queue.heaps[flow];
+    const struct queue_heap *heap = &s->flows->queue.heaps[index];
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < heap->n; i++) {
         const struct sched_candidate *key = &s->seqs[heap->names[i]].key;
         const struct sched_candidate *up = &s->seqs[heap->names[i > 0 ? (i - 1) / 2 : 0]].key;
         n_tokens += key->n_known;
-        if (key->flow != flow)
-            return BROKEN(err, "2: sequence %u waits in a flow that is not its own", heap->names[i]);
+        if (queue_heap_of(&s->flows->queue, key->flow, key->tenant) != index)
+            return BROKEN(err, "2: sequence %u waits in a heap that is not its own", heap->names[i]);
         if (i > 0 && !queue_before(&s->flows->queue, up, key))
             return BROKEN(err, "2: queue entry %u goes before its parent", i);
     }
     if (n_tokens != heap->n_tokens || heap->n > heap->capacity)
-        return BROKEN(err, "2: flow %u counts %llu tokens", flow, (unsigned long long)heap->n_tokens);
-    if (heap->n > 0 && (heap->in_active >= s->flows->queue.n_active || s->flows->queue.active[heap->in_active] != flow))
-        return BROKEN(err, "2: flow %u waits and is not active", flow);
+        return BROKEN(err, "2: heap %u counts %llu tokens", index, (unsigned long long)heap->n_tokens);
+    if (heap->n > 0 &&
+        (heap->in_active >= s->flows->queue.n_active || s->flows->queue.active[heap->in_active] != index))
+        return BROKEN(err, "2: heap %u waits and is not active", index);
+    if (heap->passed)
+        return BROKEN(err, "2: heap %u is skipped between plans", index);
     return QUIRE_OK;
 }
 
 /* 2: the queue. */
 static int check_queue(const struct sched *s, struct quire_error *err)
 {
-    uint32_t n = 0, n_active = 0;
+    uint32_t n = 0, n_active = 0, n_in_flows = 0;
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < s->n_names; i++) {
         const struct sequence *q = &s->seqs[i];
@@ -73,19 +76,23 @@ static int check_queue(const struct sched *s, struct quire_error *err)
             return BROKEN(err, "2: sequence %u should%s be queued", i, queued ? " not" : "");
         if (!queued)
             continue;
-        const struct queue_heap *heap = &s->flows->queue.heaps[q->key.flow];
+        const struct queue_heap *heap =
+            &s->flows->queue.heaps[queue_heap_of(&s->flows->queue, q->key.flow, q->key.tenant)];
         if (q->queue_index >= heap->n || heap->names[q->queue_index] != i)
             return BROKEN(err, "2: sequence %u has the wrong queue index", i);
         n++;
         n_tokens += q->key.n_known;
     }
-    for (uint32_t f = 0; f <= s->flows->queue.n_flows; f++) {
-        int status = check_heap(s, f, err);
+    for (uint32_t i = 0; i < queue_n_heaps(&s->flows->queue); i++) {
+        int status = check_heap(s, i, err);
         if (status)
             return status;
-        n_active += s->flows->queue.heaps[f].n > 0;
+        n_active += s->flows->queue.heaps[i].n > 0;
     }
-    if (n != s->flows->queue.n || n_tokens != s->flows->queue.n_tokens || n_active != s->flows->queue.n_active)
+    for (uint32_t f = 0; f <= s->flows->queue.n_flows; f++)
+        n_in_flows += s->flows->queue.n_waiting[f];
+    if (n != s->flows->queue.n || n_in_flows != n || n_tokens != s->flows->queue.n_tokens ||
+        n_active != s->flows->queue.n_active)
         return BROKEN(err, "2: %u sequences are queued, the queue has %u", n, s->flows->queue.n);
     return QUIRE_OK;
 }
@@ -136,6 +143,9 @@ static int check_counters(const struct sched *s, uint32_t name, struct quire_err
         return BROKEN(err, "4: sequence %u has %u drafts that cannot follow what is known", name, q->n_proposed);
     if (q->state != SEQ_RUNNING && q->state != SEQ_LEAVING && q->n_planned > 0)
         return BROKEN(err, "4: sequence %u does not run and has %u positions planned", name, q->n_planned);
+    if (q->reach.seat_step > s->step || q->n_planned > q->reach.n + q->n_drafting)
+        return BROKEN(err, "4: sequence %u: reached %u of %u planned, in step %llu", name, q->reach.n, q->n_planned,
+                      (unsigned long long)q->reach.seat_step);
     if ((uint64_t)q->n_published * s->config->kv.block_tokens > q->n_computed)
         return BROKEN(err, "7: sequence %u: %u blocks published, %u positions computed", name, q->n_published,
                       q->n_computed);
@@ -290,6 +300,29 @@ static int check_sums(const struct sched *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* 11: limits of tenants. */
+static int check_caps(const struct sched *s, struct quire_error *err)
+{
+    for (uint32_t t = 0; s->caps && t < s->caps->n; t++) {
+        const struct sched_cap *cap = &s->caps->tenants[t];
+        uint64_t n_blocks = 0;
+        uint32_t n_seats = 0;
+        for (uint32_t i = 0; i < s->n_names; i++) {
+            const struct sequence *q = &s->seqs[i];
+            if (q->state != SEQ_RUNNING || q->key.tenant != t || q->key.background)
+                continue;
+            n_seats++;
+            n_blocks += caps_blocks(&s->config->kv, q->n_positions, sched_reach(s));
+        }
+        if (n_seats != cap->n_seats || n_blocks != cap->n_blocks ||
+            (cap->max_blocks > 0 && n_blocks > cap->max_blocks) || (cap->max_seats > 0 && n_seats > cap->max_seats))
+            return BROKEN(err, "11: tenant %u: %u sequences with %llu blocks run, counted %u, %llu of %u, %u", t,
+                          n_seats, (unsigned long long)n_blocks, cap->n_seats, (unsigned long long)cap->n_blocks,
+                          cap->max_seats, cap->max_blocks);
+    }
+    return QUIRE_OK;
+}
+
 /* 12: pins. */
 static int check_pins(const struct sched *s, struct quire_error *err)
 {
@@ -346,6 +379,8 @@ int sched_check(const struct sched *s, struct quire_error *err)
         status = check_requests(s, err);
     if (!status)
         status = check_sums(s, err);
+    if (!status)
+        status = check_caps(s, err);
     if (!status)
         status = check_pins(s, err);
     return status ? status : kv_cache_check(s->kv, err);

@@ -87,8 +87,8 @@ FOR_DRAFTS void take_drafts(struct sched *s, struct sequence *q, const struct sc
     q->n_planned = q->n_computed;
     q->n_reserved = (q->n_computed + bt - 1) / bt * bt;
     kv_table_cut(q->table, q->n_computed);
-    if (q->n_reached < q->n_computed)
-        q->n_reached = q->n_computed;
+    if (q->reach.n < q->n_computed)
+        q->reach.n = q->n_computed;
     if (r->n_accepted > 0 && s->flows->policy->served)
         s->flows->policy->served(s->flows->state, &q->key, &service);
 }

@@ -3,6 +3,9 @@
 #include <assert.h>
 #include <float.h>
 
+#define QUANTUM_STEPS 8
+#define MIN_QUANTUM_US 1000
+
 /* ---- checking -------------------------------------------------------------------------------- */
 
 static bool is_valid(double us)
@@ -98,6 +101,36 @@ double sched_cost_us(const struct sched_cost *cost, const struct sched_shape *sh
     return capped(tokens_us(cost, shape->n_tokens) + cost->row_us * shape->n_rows + cost->logit_us * shape->n_logits +
                   cost->context_us * (double)shape->n_context + cost->pair_us * (double)shape->n_pairs +
                   cost->block_copy_us * shape->n_block_copies);
+}
+
+double sched_cost_own_us(const struct sched_cost *cost, uint32_t first, uint32_t count, uint32_t n_logits)
+{
+    return capped(cost->row_us + cost->logit_us * n_logits + cost->context_us * ((double)first + count) +
+                  cost->pair_us * (double)pairs_of(first, count));
+}
+
+double sched_cost_token_us(const struct sched_cost *cost, const struct sched_shape *shape)
+{
+    if (shape->n_tokens == 0)
+        return 0;
+    return (tokens_us(cost, shape->n_tokens) + cost->block_copy_us * shape->n_block_copies) / shape->n_tokens;
+}
+
+double sched_cost_least_token_us(const struct sched_cost *cost, uint32_t max_tokens)
+{
+    /* Between two points, T(n) / n only falls or only rises. */
+    double least = tokens_us(cost, max_tokens) / max_tokens;
+    for (uint32_t i = 0; i < cost->n_points && cost->points[i].n_tokens < max_tokens; i++) {
+        double us = cost->points[i].us / cost->points[i].n_tokens;
+        least = us < least ? us : least;
+    }
+    return least;
+}
+
+double sched_cost_quantum_us(const struct sched_cost *cost)
+{
+    double us = QUANTUM_STEPS * tokens_us(cost, 1);
+    return us < MIN_QUANTUM_US ? MIN_QUANTUM_US : capped(us);
 }
 
 static bool fits(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t count,

@@ -52,6 +52,17 @@ void sched_shape_extend(struct sched_shape *shape, uint32_t end, uint32_t n);
 
 double sched_cost_us(const struct sched_cost *cost, const struct sched_shape *shape);
 
+/* A step's time as the sum of its rows': the own part of a row, and for each of its tokens an equal part of the time
+ * that all tokens share: the weights that they read, and copies of blocks. */
+double sched_cost_own_us(const struct sched_cost *cost, uint32_t first, uint32_t count, uint32_t n_logits);
+double sched_cost_token_us(const struct sched_cost *cost, const struct sched_shape *shape);
+/* The least that a token's part can be in a step of at most this many tokens. */
+double sched_cost_least_token_us(const struct sched_cost *cost, uint32_t max_tokens);
+
+/* The time by which fairness is measured: eight steps of one token, at least a millisecond. A shorter one would let two
+ * tenants take turns where a common step costs both hardly more than a step alone. */
+double sched_cost_quantum_us(const struct sched_cost *cost);
+
 /* Maximum of tokens, at most `most`, of one more row without logits from position `first`, such that the step stays
  * within target_us; 0 if even one exceeds it. O(log most). */
 uint32_t sched_cost_fit(const struct sched_cost *cost, const struct sched_shape *shape, uint32_t first, uint32_t most,

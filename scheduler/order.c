@@ -11,26 +11,78 @@
 
 #define MOST_BACK 8
 
-static uint64_t flow_rank(const struct sched *s, const uint64_t *ranks, uint32_t flow)
-{
-    return flow == s->flows->queue.n_flows ? UINT64_MAX : ranks[flow];
-}
-
 /* Insertion sort from the last plan's order: counters grow together, so few flows move. */
-static void order_flows(struct sched *s, const uint64_t *ranks)
+static void order_flows(struct sched *s)
 {
     uint32_t n = s->flows->queue.n_flows + 1;
     for (uint32_t i = 1; i < n; i++) {
         uint32_t flow = s->flows->order[i], at = i;
-        uint64_t rank = flow_rank(s, ranks, flow);
-        for (; at > 0; at--) {
-            uint32_t before = s->flows->order[at - 1];
-            uint64_t other = flow_rank(s, ranks, before);
-            if (other < rank || (other == rank && before < flow))
-                break;
-            s->flows->order[at] = before;
-        }
+        for (; at > 0 && queue_flow_before(&s->flows->queue, flow, s->flows->order[at - 1]); at--)
+            s->flows->order[at] = s->flows->order[at - 1];
         s->flows->order[at] = flow;
+    }
+}
+
+/* The first flow with work in this step. */
+static uint32_t first_flow(const struct planner *p)
+{
+    const struct sched *s = p->s;
+    const struct sched_flows *f = s->flows;
+    uint32_t top = p->head_may_come ? queue_top(&f->queue) : QUEUE_NONE;
+    uint32_t waiting = top == QUEUE_NONE ? QUEUE_NONE : s->seqs[top].key.flow;
+    for (uint32_t i = 0; i < f->queue.n_flows; i++)
+        if (f->runs[f->order[i]] > 0 || f->order[i] == waiting)
+            return f->order[i];
+    return QUEUE_NONE;
+}
+
+static uint32_t group_of(const struct sched_flow_groups *groups, uint32_t flow)
+{
+    return groups ? groups->of[flow] : flow;
+}
+
+/* The lead over the first flow from which on another one is ahead: half a quantum more than most have. A lead counts to
+ * two quanta, so that one flow with a large one does not speak for the others. */
+static double most_lead(const struct planner *p, uint32_t first)
+{
+    const struct sched_flows *f = p->s->flows;
+    const struct sched_flow_groups *groups = queue_groups(&f->queue);
+    uint32_t n = 0, last = group_of(groups, first);
+    double sum = 0;
+    for (uint32_t i = 0; i < f->queue.n_flows; i++) {
+        uint32_t flow = f->order[i];
+        if (f->runs[flow] == 0 && flow != first)
+            continue;
+        if (n > 0 && group_of(groups, flow) == last) /* groups are contiguous */
+            continue;
+        double lead = n > 0 ? f->policy->flow_lead(f->state, flow, first) : 0;
+        sum += lead < 2 ? lead : 2;
+        last = group_of(groups, flow);
+        n++;
+    }
+    return sum / n + 0.5;
+}
+
+/* Marks the flows that are ahead of most with work in this step, or by a quantum of the first of their own group. */
+static void mark_ahead(struct planner *p)
+{
+    struct sched_flows *f = p->s->flows;
+    const struct sched_flow_groups *groups = queue_groups(&f->queue);
+    uint32_t first = first_flow(p), sibling = first;
+    double most = first != QUEUE_NONE ? most_lead(p, first) : 0;
+    for (uint32_t i = 0; i < f->queue.n_flows && first != QUEUE_NONE; i++) {
+        uint32_t flow = f->order[i];
+        f->ahead[flow] = false;
+        if (f->runs[flow] == 0 && f->queue.n_waiting[flow] == 0)
+            continue;
+        p->is_shared |= flow != first;
+        if (group_of(groups, sibling) != group_of(groups, flow) && f->runs[flow] > 0)
+            sibling = flow;
+        if (group_of(groups, first) != group_of(groups, flow))
+            f->ahead[flow] = f->policy->flow_lead(f->state, flow, first) > most;
+        if (groups && group_of(groups, sibling) == group_of(groups, flow))
+            f->ahead[flow] |= f->policy->flow_lead(f->state, flow, sibling) > 1;
+        p->any_ahead |= f->ahead[flow];
     }
 }
 
@@ -57,13 +109,12 @@ static void count_wants(struct planner *p, const struct sequence *q)
     uint32_t left = seq_remaining(q);
     if (left == 0)
         return;
+    s->flows->runs[q->key.flow]++;
     if (left == 1) {
         p->n_decodes++;
         return;
     }
     p->n_partial++;
-    p->wanted += left;
-    s->flows->wants[q->key.flow] += left;
 }
 
 static uint32_t compact(struct planner *p)
@@ -156,14 +207,15 @@ static void hold_background(struct planner *p)
 void planner_order(struct planner *p)
 {
     struct sched *s = p->s;
-    memset(s->flows->wants, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->wants);
-    memset(s->flows->given, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->given);
+    memset(s->flows->runs, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->runs);
     uint32_t n = compact(p);
     if (s->flows->policy->flow_ranks && s->flows->queue.n_flows > 1) {
-        order_flows(s, s->flows->policy->flow_ranks(s->flows->state));
+        order_flows(s);
         deal_out(s, n);
     }
     sort(s, n);
     s->n_listed = n;
     hold_background(p);
+    if (s->flows->policy->flow_lead && s->config->cost)
+        mark_ahead(p);
 }

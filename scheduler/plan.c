@@ -13,6 +13,8 @@
 #include "scheduler/sequence.h"
 #include "scheduler/state/checked.h"
 
+#include <string.h>
+
 /* ---- chunks and admissions ---- */
 
 static void serve_chunk(struct planner *p, uint32_t i)
@@ -20,11 +22,27 @@ static void serve_chunk(struct planner *p, uint32_t i)
     struct sched *s = p->s;
     struct prefill *chunk = &s->scratch.prefills[i];
     struct sequence *q = &s->seqs[chunk->name];
-    uint32_t count = planner_count(p, q, p->logits - --p->n_chunks_left);
+    uint32_t logits = p->logits - --p->n_chunks_left;
+    if (planner_is_ahead(p, q))
+        planner_rest(p);
+    if (chunk->want == 1 && planner_is_ahead(p, q) && !planner_fits_late(p, q))
+        return;
+    uint32_t count = planner_count(p, q, logits);
     if (count > chunk->want)
         count = chunk->want;
-    if (count > 0)
-        planner_add_row(p, q, count);
+    if (count == 0)
+        return;
+    p->n_late += chunk->want == 1 && planner_is_ahead(p, q);
+    planner_add_row(p, q, count);
+}
+
+/* The flows that should have been first have no row: the others need not wait for them. */
+static void serve_ahead(struct planner *p)
+{
+    p->any_ahead = false;
+    p->n_chunks_left = p->n_prefills;
+    for (uint32_t i = 0; i < p->n_prefills && p->budget > 0; i++)
+        serve_chunk(p, i);
 }
 
 /* The shortage of the head of the queue if the plan never reached it. */
@@ -37,6 +55,43 @@ static void note_shortage(const struct planner *p)
         s->waits->shortage = SCHED_SHORT_OF_BLOCKS;
     else if (p->budget == 0)
         s->waits->shortage = SCHED_SHORT_OF_BUDGET;
+    else if (s->caps)
+        s->waits->shortage = SCHED_SHORT_OF_SEQS;
+}
+
+/* A prompt that takes at most a quantum, of a flow that is not ahead, goes before longer ones: by less than a quantum, the
+ * order of flows says little, and a first token is near. */
+static bool is_short(const struct planner *p, const struct sequence *q)
+{
+    const struct sched_cost *cost = p->s->config->cost;
+    struct sched_shape alone = {0};
+    if (!p->is_shared || planner_is_ahead(p, q))
+        return false;
+    sched_shape_add(&alone, q->n_planned, seq_remaining(q), 1);
+    return sched_cost_us(cost, &alone) <= sched_cost_quantum_us(cost);
+}
+
+static void put_short_first(struct planner *p)
+{
+    struct sched *s = p->s;
+    uint32_t n_short = 0;
+    for (uint32_t i = 0; p->is_shared && i < p->n_prefills; i++) {
+        struct prefill chunk = s->scratch.prefills[i];
+        chunk.is_short = is_short(p, &s->seqs[chunk.name]);
+        if (!chunk.is_short)
+            continue;
+        memmove(&s->scratch.prefills[n_short + 1], &s->scratch.prefills[n_short], (i - n_short) * sizeof chunk);
+        s->scratch.prefills[n_short++] = chunk;
+    }
+}
+
+/* Returns whether a running prompt goes before a waiting one. */
+static bool goes_before(const struct planner *p, const struct prefill *chunk, const struct sequence *waiting)
+{
+    const struct sched *s = p->s;
+    bool other = is_short(p, waiting);
+    return chunk->is_short != other ? chunk->is_short
+                                    : queue_before(&s->flows->queue, &s->seqs[chunk->name].key, &waiting->key);
 }
 
 static void serve_prompts(struct planner *p)
@@ -45,15 +100,16 @@ static void serve_prompts(struct planner *p)
     uint32_t aside[SCHED_MAX_ASIDE], n_aside = 0, i = 0;
     bool open = !p->short_of_blocks && planner_may_admit(p);
     p->n_chunks_left = p->n_prefills;
+    put_short_first(p);
     while (p->budget > 0) {
         if (open)
             planner_refuse(p);
+        planner_skip_capped(p);
         uint32_t top = open ? planner_head(p) : QUEUE_NONE;
         struct sequence *waiting = top != QUEUE_NONE ? &s->seqs[top] : NULL;
         if (!waiting && i == p->n_prefills)
             break;
-        if (!waiting || (i < p->n_prefills &&
-                         queue_before(&s->flows->queue, &s->seqs[s->scratch.prefills[i].name].key, &waiting->key))) {
+        if (!waiting || (i < p->n_prefills && goes_before(p, &s->scratch.prefills[i], waiting))) {
             serve_chunk(p, i++);
         } else if (planner_waits_for_prefix(p, waiting)) {
             if (n_aside < SCHED_MAX_ASIDE) {
@@ -63,25 +119,29 @@ static void serve_prompts(struct planner *p)
                 queue_pass(&s->flows->queue, waiting->key.flow);
             }
         } else {
+            if (planner_is_ahead(p, waiting))
+                planner_rest(p);
             open = planner_admit(p) || planner_pass(p, waiting);
-            p->head_may_come = open;
         }
     }
+    if (p->slot->plan.n_rows == 0)
+        serve_ahead(p);
     queue_pass_none(&s->flows->queue);
     planner_put_back(p, aside, n_aside);
     note_shortage(p);
 }
 
-/* An estimate without a search for its blocks; only shares depend on it. */
+/* An estimate without a search for its blocks; only flows that are ahead depend on it. */
 static bool head_may_come(const struct planner *p)
 {
     const struct sched *s = p->s;
     const struct sched_config *c = s->config;
-    if (p->share == 0 || s->flows->queue.n == 0)
+    if (!s->flows->policy->flow_lead || s->flows->queue.n == 0)
         return false;
     if (c->batching != SCHED_CONTINUOUS && s->admission->batch_left == 0 && s->n_listed > 0)
         return false;
-    return s->seqs[queue_top(&s->flows->queue)].key.order != s->admission->blocked_order;
+    uint32_t top = queue_top(&s->flows->queue);
+    return top != QUEUE_NONE && s->seqs[top].key.order != s->admission->blocked_order;
 }
 
 /* ---- drafts ---- */
@@ -102,6 +162,19 @@ static uint32_t reserve_drafts(const struct planner *p, struct sequence *q, uint
         return q->n_reserved;
     q->n_reserved = reserved;
     return end;
+}
+
+/* The drafts' own part: what they add to the row's. */
+static void charge_drafts(const struct planner *p, const struct sched_row *row, const struct sequence *q)
+{
+    const struct sched_cost *cost = p->s->config->cost;
+    struct flow_time *t = &p->s->flows->times[q->key.flow];
+    uint32_t n_logits = row->first + row->count - row->first_logit, n = row->n_draft;
+    double us = sched_cost_own_us(cost, row->first, row->count, n_logits) -
+                sched_cost_own_us(cost, row->first, row->count - n, n_logits - n);
+    bool prompt = row->first < q->key.n_prompt;
+    *(prompt ? &t->prompt_us : &t->other_us) += us + (prompt ? p->least_token_us * n : 0);
+    *(prompt ? &t->n_prompt : &t->n_other) += n;
 }
 
 /* Appends drafts to the row. */
@@ -126,6 +199,8 @@ static void add_drafts(struct planner *p, struct sched_row *row, struct sequence
     p->n_drafts += n;
     if (n > 0 && p->s->config->cost)
         sched_shape_extend(&p->shape, end, n);
+    if (n > 0 && p->charges)
+        charge_drafts(p, row, q);
 }
 
 static void serve_drafts(struct planner *p)
@@ -176,14 +251,35 @@ static void begin(struct planner *p, struct sched *s, uint64_t now_us)
                           .now_us = now_us,
                           .budget = s->config->max_num_batched_tokens,
                           .logits = s->config->max_logit_rows,
+                          .seat_of = QUEUE_NONE,
                           .background = background_tokens(s->config),
                           .target_us = budget_target_us(s->budget)};
     p->slot->plan = (struct sched_plan){.rows = p->slot->rows,
                                         .preempted = p->slot->preempted,
                                         .admitted = p->slot->admitted,
                                         .refused = p->slot->refused};
-    if (s->flows->policy->prefill_share)
-        p->share = s->flows->policy->prefill_share(s->flows->state);
+    p->charges = s->config->cost && s->flows->policy->spent;
+    if (p->charges)
+        memset(s->flows->times, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->times);
+    if (s->config->cost)
+        p->least_token_us = sched_cost_least_token_us(s->config->cost, s->config->max_num_batched_tokens);
+}
+
+/* Charges each flow its rows' parts of the step's time, less what was charged in advance. */
+static void charge_flows(const struct planner *p)
+{
+    const struct sched_flows *f = p->s->flows;
+    if (!p->charges)
+        return;
+    double token_us = sched_cost_token_us(p->s->config->cost, &p->shape);
+    double later_us = token_us > p->least_token_us ? token_us - p->least_token_us : 0;
+    for (uint32_t flow = 0; flow < f->queue.n_flows; flow++) {
+        const struct flow_time *t = &f->times[flow];
+        if (t->n_prompt > 0)
+            f->policy->spent(f->state, flow, true, t->prompt_us + later_us * t->n_prompt);
+        if (t->n_other > 0)
+            f->policy->spent(f->state, flow, false, t->other_us + token_us * t->n_other);
+    }
 }
 
 static void finish(struct planner *p)
@@ -198,6 +294,7 @@ static void finish(struct planner *p)
     if (plan->n_rows > 0) {
         plan->step = ++s->step;
         s->stats.n_steps++;
+        charge_flows(p);
         budget_end(s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens - p->n_drafts > plan->n_rows,
                    predicted);
     }
@@ -213,14 +310,6 @@ static uint32_t token_budget(const struct planner *p)
     return given + sched_cost_fit(c->cost, &p->shape, 0, p->budget, p->target_us);
 }
 
-/* Tokens that the rows so far leave for prompts. */
-static uint32_t for_prompts(const struct planner *p)
-{
-    uint32_t left = p->slot->plan.token_budget - p->slot->plan.n_tokens;
-    uint32_t least = p->budget < SCHED_MIN_CHUNK ? p->budget : SCHED_MIN_CHUNK;
-    return left > least ? left : least;
-}
-
 int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, struct quire_error *err)
 {
     struct planner p;
@@ -234,12 +323,12 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, 
     pins_expire(s, now_us);
     planner_rerank(s);
     begin(&p, s, now_us);
-    planner_order(&p);
+    planner_skip_capped(&p);
     p.head_may_come = head_may_come(&p);
-    p.prompt_budget = planner_left_for_prompts(&p);
+    planner_order(&p);
+    planner_take_seat(&p);
     planner_serve_running(&p);
     p.slot->plan.token_budget = token_budget(&p);
-    p.prompt_budget = for_prompts(&p);
     serve_prompts(&p);
     serve_drafts(&p);
     finish(&p);

@@ -27,13 +27,21 @@ struct planner {
     bool prompt_planned;          /* a row of this plan has the end of a leader's prompt */
     uint64_t owed[KV_MAX_GROUPS]; /* blocks that the running sequences still need */
 
-    /* Shares of a step's prompt tokens, for policies that limit them. */
-    uint32_t share;               /* percent; 0: no limit */
-    uint32_t prompt_budget;       /* the shared amount */
-    uint64_t wanted;              /* prompt tokens that all flows need */
-    bool head_may_come;           /* the head of the queue might be admitted, so waiting sequences count, too */
-    uint32_t n_passed;            /* flows whose first sequence found no blocks and lets others pass */
-    uint64_t most_rank;           /* rank limit of those others, if n_passed > 0 */
+    /* Limits of time. Rows of flows that are ahead come last; they may lengthen the step only so far beyond the rest. */
+    bool head_may_come; /* the head of the queue might be admitted */
+    bool any_ahead; /* some flow is ahead of another one with work in this step */
+    bool is_shared; /* several flows have work in this step */
+    bool has_decodes; /* the step has its decodes, except for those that were put off */
+    bool has_rest; /* the first row of a flow that is ahead is next, and rest_us is set */
+    double rest_us; /* the step's time without rows of flows that are ahead */
+    double prompt_until_us; /* of prompts: the target, or more if decodes leave too little; 0: not yet known */
+    bool first_token; /* a row gives the first token of a flow that is not ahead */
+    bool charges; /* the policy is charged for time */
+    double least_token_us; /* of each token of a prompt, charged in advance */
+    uint32_t n_late; /* decodes of flows that are ahead, with a row */
+    uint32_t seat_of; /* the sequence that lost its seat; QUEUE_NONE: none. Not admitted in this plan */
+    uint32_t n_passed; /* flows whose first sequence found no blocks and lets others pass */
+    uint32_t passed[SCHED_MAX_PASSED]; /* those sequences */
 };
 
 /* ---- order.c ---- */
@@ -50,14 +58,30 @@ uint32_t planner_count(const struct planner *p, const struct sequence *q, uint32
 void planner_add_row(struct planner *p, struct sequence *q, uint32_t count);
 /* Blocks of a group that q may still need, in addition to those it holds. */
 uint32_t planner_owed(const struct planner *p, const struct sequence *q, uint32_t group);
+/* Whether the policy holds the sequence's flow to be ahead of others that have work in this step. */
+static inline bool planner_is_ahead(const struct planner *p, const struct sequence *q)
+{
+    return p->any_ahead && p->s->flows->ahead[q->key.flow];
+}
+/* Call before a row of a flow that is ahead, other than those of planner_serve_running(). */
+void planner_rest(struct planner *p);
+/* Whether a decode that was put off fits into the step. */
+bool planner_fits_late(const struct planner *p, const struct sequence *q);
 /* Adds them up for admission. */
 void planner_add_owed(struct planner *p, const struct sequence *q);
 /* Prompt tokens that the decodes leave. Chunks get blocks for no more than these. */
 uint32_t planner_left_for_prompts(const struct planner *p);
 /* The running sequences in policy order: rows for decodes, blocks for chunks. */
 void planner_serve_running(struct planner *p);
+/* Preempts a running sequence, by its index in the list. */
+void planner_preempt(struct planner *p, uint32_t index);
 /* A held sequence gives its slot and its blocks to a waiting live request. Returns false if no sequence is held. */
 bool planner_give_way(struct planner *p);
+
+/* ---- seats.c ---- */
+
+/* If all seats are taken, the head of the queue may take the seat of a running sequence: at most one in a plan. */
+void planner_take_seat(struct planner *p);
 
 /* ---- admit.c ---- */
 
@@ -65,6 +89,8 @@ bool planner_give_way(struct planner *p);
 void planner_slack(const struct planner *p, int64_t *slack);
 /* Returns whether this plan may admit from the queue. If only time is missing, it sets when to plan again. */
 bool planner_may_admit(struct planner *p);
+/* Skips waiting sequences whose tenants are at their limits. */
+void planner_skip_capped(struct planner *p);
 /* Rejects sequences at the head of the queue that the policy gives up. */
 void planner_refuse(struct planner *p);
 /* Admits planner_head(), or leaves it unchanged. True: look at the head again, because it was admitted or a pin was

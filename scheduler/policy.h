@@ -18,6 +18,7 @@
 #define QUIRE_SCHEDULER_POLICY_H
 
 #include "base/status.h"
+#include "scheduler/cost.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,19 +26,27 @@
 #define SCHED_MAX_TENANTS 1024u
 #define SCHED_MAX_CLASSES 8u
 
+/* A tenant's shares and limits. */
+struct sched_tenant {
+    uint32_t weight; /* 1..1000 */
+    uint32_t group; /* tenants of the same group share its weight: an organisation with several keys; 0: none */
+    uint32_t group_weight; /* 1..1000; the same for all tenants of a group; read if group is not 0 */
+    uint32_t max_seats, max_kv_blocks; /* of its running sequences, under every policy (caps.h); 0: no limit */
+};
+
 /* Options of the operator. Zero everywhere selects every policy's defaults. */
 struct sched_policy_options {
     /* waiting time that equals one unit of a policy's preference: a priority level, 1,000 expected tokens, 1,000 cached
      * tokens */
     uint64_t ageing_us;
     uint32_t n_tenants; /* 0 = 1; at most SCHED_MAX_TENANTS */
-    const uint32_t *tenant_weights; /* [n_tenants], 1..1000; NULL: all 1; copied by create() */
+    const struct sched_tenant *tenants; /* [n_tenants]; NULL: equal weights; copied by create() */
     uint32_t class_weights[SCHED_MAX_CLASSES]; /* `priority`: shares of the classes, at most 1000; all 0: no shares */
     uint64_t class_ttft_us[SCHED_MAX_CLASSES]; /* `edf`: target of requests without deadline */
-    /* `fair`: price of a computed prompt token, and of a generated one; 0: 1 and 2 */
+    /* `fair`: prices of service. With a cost model, of the time of rows that compute prompts, and of others; 0: 1 and 1.
+     * Without one, of a computed prompt token, and of a generated one; 0: 1 and 2 */
     uint32_t prompt_price, output_price;
-    /* `fair`: percentage of a step's prompt tokens for the running prompts of one tenant while other tenants need some;
-     * 0: 50 */
+    /* `fair`: percentage of the step target that prompts have although decodes alone exceed it; 0: 25 */
     uint32_t prefill_share;
 };
 
@@ -67,6 +76,12 @@ struct sched_service {
     uint32_t n_generated; /* tokens that will be sampled */
 };
 
+/* Flows in groups: the lower group rank is first, then the lower flow rank within the group. */
+struct sched_flow_groups {
+    const uint32_t *of; /* [n_flows] the group of a flow */
+    const uint64_t *ranks; /* of groups */
+};
+
 /* The load, for a policy that rejects requests. */
 struct sched_load {
     uint64_t now_us;
@@ -80,10 +95,13 @@ struct sched_policy {
     const char *about; /* one line, for --help */
     bool ranks_running; /* a running sequence gets a new rank in every step */
     bool ranks_by_cache; /* n_cached is looked up when a sequence is queued and from time to time */
+    bool flows_are_tenants; /* flow() returns the tenant */
 
     /* Both NULL for a policy without state. */
     int (*create)(const struct sched_policy_options *options, void **state, struct quire_error *err);
     void (*destroy)(void *state);
+    /* Called after create() if there is a cost model, which outlives the policy. May be NULL. */
+    void (*use_cost)(void *state, const struct sched_cost *cost);
 
     /* The lower rank is first. Called when a sequence enters the queue, when it is admitted and, with ranks_running, in
      * every step for running sequences. NULL: only the submission order counts. */
@@ -95,16 +113,25 @@ struct sched_policy {
     uint32_t (*n_flows)(const void *state);
     uint32_t (*flow)(const void *state, const struct sched_candidate *c);
     const uint64_t *(*flow_ranks)(const void *state);
+    /* Returns NULL, as a missing function does, if flows have no groups. The arrays do not move. */
+    const struct sched_flow_groups *(*flow_groups)(const void *state);
     void (*flow_begins)(void *state, uint32_t flow);
     void (*flow_admits)(void *state, uint32_t flow);
-    /* While the first sequence of a flow finds no blocks, flows whose rank exceeds the flow's rank by at most this
-     * value may pass it. NULL: none may. */
-    uint64_t (*flow_patience)(const void *state, const struct sched_candidate *first);
-    /* Percentage of a step's prompt tokens for one flow while other flows need some; 0: all. */
+    /* How much more than its share a flow had, compared with another one, in quanta; 0: no more. Rows of flows that are
+     * ahead of most may lengthen a step only to a limit (order.c). Flows of one group: within it. May be NULL. */
+    double (*flow_lead)(const void *state, uint32_t flow, uint32_t of);
+    /* Returns whether a flow may be served while the first sequence of another one finds no blocks. NULL: no. */
+    bool (*flow_passes)(const void *state, const struct sched_candidate *first, uint32_t flow);
+    /* Returns whether a waiting sequence takes the seat of a running one, when all seats are taken. NULL: no. */
+    bool (*takes_seat)(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running);
+    /* Percentage of the step target that prompts have although decodes alone exceed it; 0: the default. */
     uint32_t (*prefill_share)(const void *state);
 
     /* A row of the sequence was planned, or gave more tokens than planned. May be NULL. */
     void (*served)(void *state, const struct sched_candidate *c, const struct sched_service *service);
+    /* With a cost model: the part of a planned step's time that a flow's rows take. prompt: those that compute a prompt.
+     * Not called for the background. May be NULL. */
+    void (*spent)(void *state, uint32_t flow, bool prompt, double us);
     /* The sequence ended by its stop or length, or its choice was ended, after n generated tokens. May be NULL. */
     void (*finished)(void *state, const struct sched_candidate *c, uint32_t n_generated);
     /* The request was cancelled; this sequence of it had n generated tokens. May be NULL. */

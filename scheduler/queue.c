@@ -6,13 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-int queue_init(struct queue *queue, uint32_t n_flows, struct sequence *seqs, const struct sched_policy *policy,
-               void *state)
+int queue_init(struct queue *queue, uint32_t n_flows, uint32_t n_lanes, struct sequence *seqs,
+               const struct sched_policy *policy, void *state)
 {
-    *queue = (struct queue){.n_flows = n_flows, .seqs = seqs, .policy = policy, .state = state};
-    queue->heaps = calloc(n_flows + 1, sizeof *queue->heaps);
-    queue->active = calloc(n_flows + 1, sizeof *queue->active);
-    if (queue->heaps && queue->active)
+    *queue = (struct queue){.n_flows = n_flows, .n_lanes = n_lanes, .seqs = seqs, .policy = policy, .state = state};
+    queue->heaps = calloc(queue_n_heaps(queue), sizeof *queue->heaps);
+    queue->active = calloc(queue_n_heaps(queue), sizeof *queue->active);
+    queue->n_waiting = calloc(n_flows + 1, sizeof *queue->n_waiting);
+    if (queue->heaps && queue->active && queue->n_waiting)
         return QUIRE_OK;
     queue_free(queue);
     return QUIRE_NO_MEMORY;
@@ -20,16 +21,17 @@ int queue_init(struct queue *queue, uint32_t n_flows, struct sequence *seqs, con
 
 void queue_free(struct queue *queue)
 {
-    for (uint32_t i = 0; queue->heaps && i <= queue->n_flows; i++)
+    for (uint32_t i = 0; queue->heaps && i < queue_n_heaps(queue); i++)
         free(queue->heaps[i].names);
     free(queue->heaps);
     free(queue->active);
+    free(queue->n_waiting);
     memset(queue, 0, sizeof *queue);
 }
 
-int queue_reserve(struct queue *queue, uint32_t flow, uint32_t n)
+int queue_reserve(struct queue *queue, uint32_t index, uint32_t n)
 {
-    struct queue_heap *heap = &queue->heaps[flow];
+    struct queue_heap *heap = &queue->heaps[index];
     if (n <= heap->capacity)
         return QUIRE_OK;
     uint32_t capacity = heap->capacity < 8 ? 8 : heap->capacity;
@@ -47,6 +49,12 @@ bool queue_flow_before(const struct queue *queue, uint32_t a, uint32_t b)
 {
     if (a == queue->n_flows || b == queue->n_flows || !queue->policy->flow_ranks)
         return a < b;
+    const struct sched_flow_groups *groups = queue_groups(queue);
+    if (groups && groups->of[a] != groups->of[b]) {
+        a = groups->of[a];
+        b = groups->of[b];
+        return groups->ranks[a] != groups->ranks[b] ? groups->ranks[a] < groups->ranks[b] : a < b;
+    }
     const uint64_t *ranks = queue->policy->flow_ranks(queue->state);
     return ranks[a] != ranks[b] ? ranks[a] < ranks[b] : a < b;
 }
@@ -66,7 +74,21 @@ uint32_t queue_top(const struct queue *queue)
 
 void queue_pass(struct queue *queue, uint32_t flow)
 {
-    queue->heaps[flow].passed = true;
+    for (uint32_t i = 0; i < queue->n_active; i++) {
+        struct queue_heap *heap = &queue->heaps[queue->active[i]];
+        heap->passed |= queue->seqs[heap->names[0]].key.flow == flow;
+    }
+}
+
+static uint32_t heap_of(const struct queue *queue, uint32_t name)
+{
+    const struct sched_candidate *key = &queue->seqs[name].key;
+    return queue_heap_of(queue, key->flow, key->tenant);
+}
+
+void queue_pass_heap(struct queue *queue, uint32_t name)
+{
+    queue->heaps[heap_of(queue, name)].passed = true;
 }
 
 void queue_pass_none(struct queue *queue)
@@ -117,16 +139,18 @@ static void sift_down(struct queue *queue, struct queue_heap *heap, uint32_t ind
 
 /* ---- flows come and go ---- */
 
-static void count(struct queue *queue, uint32_t flow, const struct sequence *q, bool in)
+static void count(struct queue *queue, uint32_t index, const struct sequence *q, bool in)
 {
-    struct queue_heap *heap = &queue->heaps[flow];
+    struct queue_heap *heap = &queue->heaps[index];
+    uint32_t flow = q->key.flow;
     uint64_t n_tokens = q->key.n_known;
     queue->n += in ? 1 : -1u;
+    queue->n_waiting[flow] += in ? 1 : -1u;
     heap->n_tokens += in ? n_tokens : -n_tokens;
     queue->n_tokens += in ? n_tokens : -n_tokens;
     if (in && heap->n == 1) {
         heap->in_active = queue->n_active;
-        queue->active[queue->n_active++] = flow;
+        queue->active[queue->n_active++] = index;
     } else if (!in && heap->n == 0) {
         uint32_t last = queue->active[--queue->n_active];
         queue->active[heap->in_active] = last;
@@ -136,24 +160,24 @@ static void count(struct queue *queue, uint32_t flow, const struct sequence *q, 
 
 void queue_put_back(struct queue *queue, uint32_t name)
 {
-    uint32_t flow = queue->seqs[name].key.flow;
-    struct queue_heap *heap = &queue->heaps[flow];
+    uint32_t index = heap_of(queue, name);
+    struct queue_heap *heap = &queue->heaps[index];
     sift_up(queue, heap, heap->n++, name);
-    count(queue, flow, &queue->seqs[name], true);
+    count(queue, index, &queue->seqs[name], true);
 }
 
 void queue_push(struct queue *queue, uint32_t name)
 {
     uint32_t flow = queue->seqs[name].key.flow;
     queue_put_back(queue, name);
-    if (queue->heaps[flow].n == 1 && queue->policy->flow_begins && flow < queue->n_flows)
+    if (queue->n_waiting[flow] == 1 && queue->policy->flow_begins && flow < queue->n_flows)
         queue->policy->flow_begins(queue->state, flow);
 }
 
 void queue_remove(struct queue *queue, uint32_t name)
 {
-    uint32_t index = queue->seqs[name].queue_index, flow = queue->seqs[name].key.flow;
-    struct queue_heap *heap = &queue->heaps[flow];
+    uint32_t index = queue->seqs[name].queue_index, of = heap_of(queue, name);
+    struct queue_heap *heap = &queue->heaps[of];
     uint32_t last = heap->names[--heap->n];
     queue->seqs[name].queue_index = QUEUE_NONE;
     if (last != name) {
@@ -162,5 +186,5 @@ void queue_remove(struct queue *queue, uint32_t name)
         else
             sift_down(queue, heap, index, last);
     }
-    count(queue, flow, &queue->seqs[name], false);
+    count(queue, of, &queue->seqs[name], false);
 }

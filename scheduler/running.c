@@ -15,65 +15,76 @@
 
 #include <string.h>
 
-/* ---- length of a row ---- */
+/* ---- limits of time ---- */
 
-/* Prompt tokens that the other live flows need in this step, including waiting sequences if there is a slot for them.
- */
-static uint64_t wanted_by_others(const struct planner *p, uint32_t flow)
+/* The part of the step target that prompts have although decodes alone exceed it. */
+static double prompt_share_us(const struct planner *p)
 {
-    const struct sched *s = p->s;
-    const struct sched_config *c = s->config;
-    uint32_t background = s->flows->queue.n_flows;
-    bool waiting = p->head_may_come && s->n_listed < c->max_num_seqs &&
-                   (c->max_partial_prefills == 0 || p->n_partial < c->max_partial_prefills);
-    uint64_t n = p->wanted - s->flows->wants[flow];
-    if (flow != background)
-        n -= s->flows->wants[background];
-    if (waiting)
-        n += s->flows->queue.n_tokens - s->flows->queue.heaps[flow].n_tokens;
-    if (waiting && flow != background)
-        n -= s->flows->queue.heaps[background].n_tokens;
-    return n;
+    const struct sched_flows *f = p->s->flows;
+    uint32_t percent = f->policy->prefill_share ? f->policy->prefill_share(f->state) : 0;
+    return p->target_us * (percent ? percent : SCHED_PROMPT_SHARE) / 100;
 }
 
-/* Prompt tokens that one flow may still have in this step: a share of the total, or what the others leave if they need
- * less. Only prompts that continue after this step are limited. An admitted sequence belongs to the flow with the first
- * turn, and a nearly finished prompt should finish. */
-static uint32_t share_left(const struct planner *p, const struct sequence *q)
+/* Until when a step may have prompts; 0: no target. In a step whose decodes are not all known yet, at least that long. */
+static double prompt_until(const struct planner *p)
 {
-    const struct sched *s = p->s;
-    uint32_t flow = q->key.flow, given = s->flows->given[flow];
-    bool bounded = p->share > 0 && q->state == SEQ_RUNNING;
-    uint64_t others = bounded ? wanted_by_others(p, flow) : 0;
-    if (others == 0)
-        return UINT32_MAX;
-    uint64_t part = (uint64_t)p->prompt_budget * p->share / 100;
-    uint64_t left_over = p->prompt_budget > others ? p->prompt_budget - others : 0;
-    uint64_t most = part > left_over ? part : left_over;
-    if (most == 0)
-        most = 1;
-    return most > given ? (uint32_t)(most - given) : 0;
+    if (p->target_us == 0 || p->prompt_until_us > 0)
+        return p->prompt_until_us;
+    double least = sched_cost_us(p->s->config->cost, &p->shape) + prompt_share_us(p);
+    return least > p->target_us ? least : p->target_us;
 }
 
-/* Time limit of a row that has only a share. Tokens far into a long prompt cost more than others, so the time is
- * shared, too, and the first such row of a flow gets all of its part. */
-static double shared_target(const struct planner *p, uint32_t flow)
+/* The step's time without rows of flows that are ahead: all rows so far, as long as none of those is among them. A step
+ * without rows counts as one of one token. */
+static double step_without(const struct planner *p)
 {
-    double spent = sched_cost_us(p->s->config->cost, &p->shape);
-    double left = p->target_us > spent ? p->target_us - spent : 0;
-    return p->s->flows->given[flow] > 0 ? spent : spent + left * p->share / 100;
+    const struct sched_shape least = {.n_tokens = 1};
+    return p->has_rest ? p->rest_us : sched_cost_us(p->s->config->cost, p->shape.n_tokens > 0 ? &p->shape : &least);
 }
 
-/* The tokens that fit into the step until then, but always a few. */
+void planner_rest(struct planner *p)
+{
+    p->rest_us = step_without(p);
+    p->has_rest = true;
+}
+
+/* Until when a chunk of q may last; 0: no limit. Without a target, a chunk in a step of several flows takes at most as
+ * long as the rest of it; that of a flow which is not ahead may also take a quantum. */
+static double chunk_until(const struct planner *p, const struct sequence *q)
+{
+    if (p->target_us > 0 || !p->is_shared || !p->has_decodes)
+        return prompt_until(p);
+    double quantum = sched_cost_quantum_us(p->s->config->cost), rest = step_without(p);
+    return rest + (rest > quantum || planner_is_ahead(p, q) ? rest : quantum);
+}
+
+/* A flow that is ahead has at most as much of a step as the others, or what they leave of the target. */
+bool planner_fits_late(const struct planner *p, const struct sequence *q)
+{
+    struct sched_shape with = p->shape;
+    sched_shape_add(&with, q->n_planned, 1, 1);
+    return sched_cost_us(p->s->config->cost, &with) <= (p->target_us > 0 ? prompt_until(p) : 2 * p->rest_us);
+}
+
+/* The tokens that fit into the step until then. A flow that is ahead does not lengthen a step that gives another one its
+ * first token. A step always has a few prompt tokens. Beyond them, a part of a prompt is
+ * left for another step rather than read its context for less than as many. */
 static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count, double until_us)
 {
+    if (p->first_token && planner_is_ahead(p, q))
+        until_us = 0;
     uint32_t room = sched_cost_fit(p->s->config->cost, &p->shape, q->n_planned, count, until_us);
     uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
-    uint32_t least = given < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK - given : 0;
+    bool late = p->n_late > 0 || (planner_is_ahead(p, q) && (p->target_us == 0 || p->first_token));
+    uint32_t least = given < SCHED_MIN_CHUNK && !late ? SCHED_MIN_CHUNK - given : 0;
     if (room < least)
         room = least;
+    if (room < count && room < SCHED_MIN_CHUNK && (given > 0 || late))
+        room = 0;
     return count < room ? count : room;
 }
+
+/* ---- length of a row ---- */
 
 /* Limits of rows of more than one token. */
 static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, uint32_t count)
@@ -81,14 +92,8 @@ static uint32_t bound_chunk(const struct planner *p, const struct sequence *q, u
     const struct sched_config *c = p->s->config;
     if (c->long_prefill_token_threshold && count > c->long_prefill_token_threshold)
         count = c->long_prefill_token_threshold;
-    if (p->target_us > 0)
-        count = bound_time(p, q, count, p->target_us);
-    uint32_t share = share_left(p, q);
-    if (share == UINT32_MAX || count == seq_remaining(q))
-        return count;
-    if (p->target_us > 0)
-        count = bound_time(p, q, count, shared_target(p, q->key.flow));
-    return count < share ? count : share;
+    double until_us = chunk_until(p, q);
+    return until_us > 0 ? bound_time(p, q, count, until_us) : count;
 }
 
 /* A thousand decodes are one row each in every plan. Their path is inlined, so that the compiler removes everything for
@@ -129,9 +134,9 @@ FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t cou
     struct sched *s = p->s;
     struct sched_tenant_stats *tenant = &s->tenants[q->key.tenant];
     uint32_t first = q->n_planned, end = first + count;
-    uint32_t fresh = end > q->n_reached ? end - (first > q->n_reached ? first : q->n_reached) : 0;
+    uint32_t fresh = end > q->reach.n ? end - (first > q->reach.n ? first : q->reach.n) : 0;
     uint32_t of_prompt = end < q->key.n_prompt ? end : q->key.n_prompt;
-    uint32_t prompt_from = first > q->n_reached ? first : q->n_reached;
+    uint32_t prompt_from = first > q->reach.n ? first : q->reach.n;
     struct sched_service service = {.n_prompt = of_prompt > prompt_from ? of_prompt - prompt_from : 0,
                                     .n_recomputed = count - fresh,
                                     .n_generated = samples};
@@ -142,16 +147,31 @@ FOR_DECODES void account_row(struct planner *p, struct sequence *q, uint32_t cou
         s->stats.n_recomputed += service.n_recomputed;
     }
     tenant->n_prompt_tokens += service.n_prompt;
-    if (count > 1) {
-        s->flows->given[q->key.flow] += count;
-        p->wanted -= p->wanted < count ? p->wanted : count;
-        uint64_t *wants = &s->flows->wants[q->key.flow];
-        *wants -= *wants < count ? *wants : count;
-    }
     if (s->flows->policy->served)
         s->flows->policy->served(s->flows->state, &q->key, &service);
-    if (end > q->n_reached)
-        q->n_reached = end;
+    if (end > q->reach.n) {
+        q->reach.n = end;
+        if (q->reach.seat_step == 0)
+            q->reach.seat_step = s->step + 1;
+    }
+}
+
+/* The own part of the row, and for a prompt at once the least that its tokens will be charged: it orders the next
+ * admission. charge_flows() of plan.c charges the rest. */
+FOR_DECODES void charge_row(struct planner *p, const struct sequence *q, const struct sched_row *row)
+{
+    const struct sched_flows *f = p->s->flows;
+    struct flow_time *t = &f->times[q->key.flow];
+    double us = sched_cost_own_us(p->s->config->cost, row->first, row->count,
+                                  row->first + row->count - row->first_logit);
+    if (row->first >= q->key.n_prompt) {
+        t->n_other += row->count;
+        t->other_us += us;
+        return;
+    }
+    t->n_prompt += row->count;
+    if (!q->key.background)
+        f->policy->spent(f->state, q->key.flow, true, us + p->least_token_us * row->count);
 }
 
 FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
@@ -176,9 +196,11 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     row->count = count;
     row->n_draft = 0;
     row->first_logit = first_logit;
-    row->outputs = (struct sched_outputs){
-        .tokens = samples, .scores = scores, .vector = q->vector && first < q->key.n_prompt && end >= q->key.n_prompt};
-    row->adapter = q->adapter;
+    row->outputs = (struct sched_outputs){.tokens = samples,
+                                          .scores = scores,
+                                          .vector = first < q->key.n_prompt && end >= q->key.n_prompt &&
+                                                    q->job->vector};
+    row->adapter = q->job->adapter;
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;
     p->budget -= count;
@@ -194,6 +216,9 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     q->n_sampling += samples;
     q->last_step = s->step + 1;
     q->last_first = first;
+    if (p->charges)
+        charge_row(p, q, row);
+    p->first_token |= samples && first < q->key.n_prompt && !planner_is_ahead(p, q);
     p->prompt_planned |= q->leads && end >= q->key.n_prompt;
 }
 
@@ -247,6 +272,15 @@ static struct sequence *preempt_last(struct planner *p)
         sched_requeue(s, q);
     }
     return q;
+}
+
+void planner_preempt(struct planner *p, uint32_t index)
+{
+    struct sched *s = p->s;
+    uint32_t name = s->running[index], n_after = s->n_listed - 1 - index;
+    memmove(&s->running[index], &s->running[index + 1], n_after * sizeof *s->running);
+    s->running[s->n_listed - 1] = name;
+    preempt_last(p);
 }
 
 /* Sequences admitted in this plan are after the held ones. */
@@ -304,7 +338,20 @@ static bool prepare_chunk(struct planner *p, struct sequence *q, uint32_t logits
         return false;
     p->s->scratch.prefills[p->n_prefills++] = (struct prefill){.name = sched_name(p->s, q), .want = want};
     *prompt_left -= want;
-    p->s->flows->given[q->key.flow] += want;
+    return true;
+}
+
+/* A decode, or its block if its row waits for those of flows that are behind. */
+FOR_DECODES bool serve_decode(struct planner *p, struct sequence *q, uint32_t logits)
+{
+    if (bound_row(p, q, 1, logits) == 0)
+        return true;
+    if (q->n_planned >= q->n_reserved && !make_space(p, q, q->n_planned + 1))
+        return false;
+    if (planner_is_ahead(p, q))
+        p->s->scratch.prefills[p->n_prefills++] = (struct prefill){.name = sched_name(p->s, q), .want = 1};
+    else
+        add_row(p, q, 1);
     return true;
 }
 
@@ -320,11 +367,8 @@ void planner_serve_running(struct planner *p)
         if (q->n_computed < q->key.n_prompt)
             s->scratch.computing[p->n_computing++] = sched_name(s, q);
         if (left == 1) {
-            if (bound_row(p, q, 1, logits) > 0) {
-                if (q->n_planned >= q->n_reserved && !make_space(p, q, q->n_planned + 1))
-                    continue;
-                add_row(p, q, 1);
-            }
+            if (!serve_decode(p, q, logits))
+                continue;
         } else if (left > 1) {
             if (!prepare_chunk(p, q, logits, &prompt_left))
                 continue;
@@ -332,6 +376,6 @@ void planner_serve_running(struct planner *p)
         if (promised(s, q) > q->n_reserved)
             planner_add_owed(p, q);
     }
-    /* Promised so far; assigned in their turn. */
-    memset(s->flows->given, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->given);
+    p->prompt_until_us = prompt_until(p);
+    p->has_decodes = true;
 }

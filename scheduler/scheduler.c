@@ -18,7 +18,8 @@
  *     leads, and at most one leads.
  * 10. No sequence that a launched step touches has released a block that the step reads or
  *     writes.
- * 11. The counters of a tenant are those of its sequences; live sequences are counted by flow.
+ * 11. The counters of a tenant are those of its sequences; live sequences are counted by flow. A tenant
+ *     is within its limits.
  * 12. A pin holds its blocks, filled ones in a list, and the sum of all pins' blocks is correct.
  * 13. The invariants of memory/kv_cache.h. */
 #include "memory/kv_table.h"
@@ -75,9 +76,15 @@ static int reserve_flows(const struct sched *s, struct sched_flows *f)
         uint32_t flow = f->policy->flow ? f->policy->flow(f->state, &q->key) : 0;
         f->live[q->key.background ? f->queue.n_flows : flow]++;
     }
-    for (uint32_t i = 0; i <= f->queue.n_flows; i++)
-        if (queue_reserve(&f->queue, i, f->live[i]))
+    for (uint32_t i = 0; i < s->n_names; i++) {
+        const struct sequence *q = &s->seqs[i];
+        if (!q->job)
+            continue;
+        uint32_t flow = q->key.background ? f->queue.n_flows : f->policy->flow ? f->policy->flow(f->state, &q->key) : 0;
+        uint32_t n = f->queue.n_lanes > 1 && flow < f->queue.n_flows ? sched_n_live(s, q->key.tenant) : f->live[flow];
+        if (queue_reserve(&f->queue, queue_heap_of(&f->queue, flow, q->key.tenant), n))
             return QUIRE_NO_MEMORY;
+    }
     return QUIRE_OK;
 }
 
@@ -87,7 +94,7 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
     struct sched_policy_options changed = *options;
     struct sched_flows *flows;
     changed.n_tenants = s->n_tenants;
-    int status = flows_create(policy, &changed, s->seqs, &flows, err);
+    int status = flows_create(policy, &changed, s->config->cost, s->caps != NULL, s->seqs, &flows, err);
     if (status)
         return status;
     if (reserve_flows(s, flows)) {
@@ -175,7 +182,9 @@ static int allocate(struct sched *s, struct quire_error *err)
     bool ok = s->seqs && s->free_names && s->retired && s->running && s->tables && s->tenants;
     if (!allocate_parts(s) || !allocate_slots(s) || !ok)
         return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
-    return flows_create(c->policy, &c->policy_options, s->seqs, &s->flows, err);
+    status = caps_create(&c->policy_options, &s->caps, err);
+    return status ? status
+                  : flows_create(c->policy, &c->policy_options, c->cost, s->caps != NULL, s->seqs, &s->flows, err);
 }
 
 /* Block tables for everything that can hold blocks at the same time: running sequences, and those that a launched step
@@ -195,7 +204,7 @@ static int create_tables(struct sched *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* With its cost model, in one allocation. The tenants' weights stay the caller's. */
+/* With its cost model, in one allocation. The tenants stay the caller's. */
 static struct sched_config *copy_config(const struct sched_config *config)
 {
     struct sched_config *own = malloc(sizeof *own + (config->cost ? sizeof *config->cost : 0));
@@ -229,7 +238,7 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
     status = allocate(s, err);
     if (!status)
         status = create_tables(s, err);
-    own->policy_options.tenant_weights = NULL; /* the policy has its copy */
+    own->policy_options.tenants = NULL; /* the policy has its copy */
     if (status) {
         sched_destroy(s);
         return status;
@@ -288,6 +297,7 @@ void sched_destroy(struct sched *s)
     free(s->admission);
     free(s->pins);
     free(s->budget);
+    free(s->caps);
     free(s->tenants);
     free(s->tables);
     free(s->running);

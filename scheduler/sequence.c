@@ -47,6 +47,7 @@ void sched_starts_running(struct sched *s, struct sequence *q)
     s->stats.n_running++;
     s->tenants[q->key.tenant].n_waiting--;
     s->tenants[q->key.tenant].n_running++;
+    caps_starts(s, q);
 }
 
 void sched_stops_running(struct sched *s, struct sequence *q)
@@ -56,6 +57,7 @@ void sched_stops_running(struct sched *s, struct sequence *q)
     s->n_live_waiting += !q->key.background;
     s->tenants[q->key.tenant].n_running--;
     s->tenants[q->key.tenant].n_waiting++;
+    caps_stops(s, q);
     s->admission->batch_left += s->config->batching != SCHED_CONTINUOUS;
     seq_waits(s, q)->account.n_preemptions++;
     seq_drop_proposal(s, q);
@@ -134,6 +136,7 @@ void sched_end(struct sched *s, struct sequence *q)
     if (q->state == SEQ_RUNNING) {
         s->stats.n_running--;
         tenant->n_running--;
+        caps_stops(s, q);
     } else {
         s->stats.n_waiting--;
         s->n_live_waiting -= !q->key.background;

@@ -40,6 +40,12 @@ static int check_request(const struct sched *s, const struct sched_request *r, s
             return quire_fail(err, QUIRE_INVALID, "prompt of %u tokens with max_tokens %u needs %u KV blocks of %u",
                               r->n_prompt, r->max_tokens, needed, c->kv.groups[g].n_blocks);
     }
+    uint32_t max_blocks = s->caps ? s->caps->tenants[r->tenant].max_blocks : 0;
+    uint32_t n_blocks = max_blocks > 0 ? caps_blocks(&c->kv, positions_of(r), sched_reach(s)) : 0;
+    if (n_blocks > max_blocks)
+        return quire_fail(err, QUIRE_INVALID,
+                          "prompt of %u tokens with max_tokens %u needs %u KV blocks; the key's max_kv_blocks is %u",
+                          r->n_prompt, r->max_tokens, n_blocks, max_blocks);
     if (find_job(s, r->id))
         return quire_fail(err, QUIRE_INVALID, "request id %llu is in use", (unsigned long long)r->id);
     return QUIRE_OK;
@@ -103,7 +109,6 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
         .n_known = r->n_prompt,
         .n_hashes = n_prompt_hashes,
         .n_prompt_logits = SEQ_NO_LOGITS,
-        .adapter = r->adapter,
     };
     if (n_prompt_hashes > 0)
         memcpy(seq_hashes(q), r->hashes, n_prompt_hashes * sizeof(struct key256));
@@ -183,15 +188,19 @@ static int make_job(struct sched *s, const struct sched_request *r, uint32_t flo
     if (!job)
         return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     *job = (struct sched_job){.id = r->id,
+                              .adapter = r->adapter,
                               .n = r->n,
                               .n_live = r->n,
                               .n_waiting_tokens = r->n_prompt,
                               .prompt_logprobs = r->prompt_logprobs,
                               .no_prefix_hits = r->no_prefix_hits,
+                              .vector = r->vector,
                               .keep_us = r->keep_us,
                               .keep_name = r->keep_name,
                               .chain_first = r->chain_first};
-    int status = queue_reserve(&s->flows->queue, flow, s->flows->live[flow] + r->n);
+    struct queue *queue = &s->flows->queue;
+    uint32_t n_live = queue->n_lanes > 1 && flow < queue->n_flows ? sched_n_live(s, r->tenant) : s->flows->live[flow];
+    int status = queue_reserve(queue, queue_heap_of(queue, flow, r->tenant), n_live + r->n);
     if (!status)
         status = id_map_add(&s->jobs, r->id, (uintptr_t)job);
     if (status)
@@ -256,7 +265,6 @@ static int submit(struct sched *s, const struct sched_request *r, uint32_t *seqs
         s->seqs[seqs[i]].state = SEQ_FOLLOWING;
         s->seqs[seqs[i]].key.flow = flow;
         s->seqs[seqs[i]].gates = r->host_gated ? SEQ_GATE_SAMPLER : 0;
-        s->seqs[seqs[i]].vector = r->vector;
     }
     s->flows->live[flow] += r->n;
     s->waits->n_new += r->n;

@@ -97,7 +97,7 @@ MODULES = {
     "app/warm/": "base/",
     "app/flags/": ENGINE_OPTIONS + " kernels/format.h kernels/gemm_form.h kernels/open.h app/command/ app/models/",
     "app/watch/": ENGINE_WATCH + ENGINE_RECORDER + " app/command/",
-    "app/serving/": ENGINE_WATCH + " files/ text/ app/command/",
+    "app/serving/": ENGINE_WATCH + " files/ text/ server/wire/frame.h server/front/tenant/tenants.h server/front/tenant/bucket.h app/command/",
     "app/companion/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
     "app/serve/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/daemon/ server/http/address.h server/http/tls.h server/similar/"
                   " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/stats_rows.h server/cache/latency.h"
@@ -120,7 +120,12 @@ MODULES = {
     # "*": every module, except those below the paths after a "!" that are not listed themselves. Tools for developers see
     # of app/ only what commands share.
     "tools/": "* !app/ app/command/ app/flags/ app/models/",
+    "tools/eval/": "* !app/ app/command/ app/models/",
     "tools/cache/": "* !app/ app/command/ app/warm/",
+    # Numbers alone: no files, no model.
+    "tools/quantize/methods/": "base/ kernels/",
+    "tools/quantize/writer/": "base/ kernels/ tools/quantize/methods/",
+    "tools/quantize/": "* !app/ app/command/ app/models/",
     "tools/hub/": "base/ app/command/ app/models/",
     "tests/": "*",
 }

@@ -11,6 +11,7 @@
 #include "app/serving/identity.h"
 #include "app/serving/listen.h"
 #include "app/serving/notify.h"
+#include "app/serving/shares.h"
 #include "app/serving/signals.h"
 #include "app/watch/loading.h"
 #include "app/watch/log_stats.h"
@@ -39,7 +40,7 @@ struct engine_command {
     struct watching watching;
     struct hub_model model;
     const char *key_file, *tenants_file;
-    uint32_t weights[TENANTS_MAX]; /* of tenants, by index */
+    struct sched_tenant shares[TENANTS_MAX]; /* of tenants, by index */
     struct cli_list listen;
     uint32_t shutdown_timeout_s;
     bool disable_log_stats;
@@ -83,10 +84,10 @@ static int read_weights(struct engine_command *c, struct engine_options *options
                                  : tenants_from_keys(NULL, 0, 0, &tenants, err);
     if (status != QUIRE_OK)
         return status;
-    tenants_weights(tenants, c->weights);
+    tenant_shares(tenants, c->shares);
     tenants_free(tenants);
     options->steps->policy_options.n_tenants = TENANTS_MAX;
-    options->steps->policy_options.tenant_weights = c->weights;
+    options->steps->policy_options.tenants = c->shares;
     return QUIRE_OK;
 }
 

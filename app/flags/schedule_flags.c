@@ -106,8 +106,8 @@ static int parse_prices(const char *text, void *target, struct quire_error *err)
         prompt < 1 || output < 1 || prompt != floor(prompt) || output != floor(output))
         return quire_fail(
             err, QUIRE_INVALID,
-            "\"%.60s\" is not a pair of prices, of a prompt token and a generated token, such as 1,2; both are whole "
-            "numbers from 1 to 1000",
+            "\"%.60s\" is not a pair of prices, of prompts and of generation, such as 1,2; both are whole numbers from "
+            "1 to 1000",
             text);
     o->prompt_price = (uint32_t)prompt;
     o->output_price = (uint32_t)output;
@@ -194,11 +194,13 @@ static size_t policy_flags(struct engine_options *o, struct cli_option *out)
         {.names = "class-ttft-ms", .kind = CLI_PARSED, .parse = parse_class_ms, .target = p->class_ttft_us,
          .value = "C=MS,...", .help = "edf policy: target for the first token of each class, such as 0=200,1=2000."},
         {.names = "fair-prices", .kind = CLI_PARSED, .parse = parse_prices, .target = p, .value = "P,G",
-         .help = "fair policy: price of a computed prompt token and of a generated token. Default 1,2."},
+         .help = "fair policy: prices of service. With --cost-model, of the time that computes prompts and of the time "
+                 "that generates; default 1,1. Without it, of a computed prompt token and of a generated token; "
+                 "default 1,2."},
         {.names = "fair-prefill-share", .kind = CLI_U32, .target = &p->prefill_share, .min = 1, .max = 100,
          .value = "PERCENT",
-         .help = "fair policy: largest percentage of a step's prompt tokens for one tenant while other tenants need "
-                 "some. Default 50."},
+         .help = "fair policy: percentage of --step-target-ms that prompts keep although decodes alone take longer. "
+                 "Default 25."},
         {.names = "speculative-config", .kind = CLI_PARSED, .parse = speculative_flag_parse, .target = &o->steps->speculative,
          .value = "JSON",
          .common = true, .help = "Draft tokens and verify several of them in one step, such as '{\"method\": \"ngram\"}'. The "

@@ -302,6 +302,28 @@ int hub_snapshot_quant(const char *dir, const char *quant, char out[HUB_PATH_BYT
     return status;
 }
 
+int hub_config_find(const char *given, char dir[HUB_PATH_BYTES], struct quire_error *err)
+{
+    struct hub_name name;
+    char repo[HUB_PATH_BYTES], commit[HUB_COMMIT_BYTES], path[HUB_PATH_BYTES];
+    struct stat info;
+    if (hub_name_parse(given, &name, NULL) != QUIRE_OK)
+        return quire_fail(err, QUIRE_INVALID,
+                          "%.300s: this file or directory does not exist, and it is not a name like ORG/NAME either",
+                          given);
+    int status = hub_cache_repo(&name, repo, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (hub_is_commit(name.revision))
+        strcpy(commit, name.revision);
+    else if (!read_ref(repo, name.revision, commit))
+        commit[0] = '\0';
+    if (commit[0] && put_path(dir, NULL, "%s/snapshots/%s", repo, commit) == QUIRE_OK &&
+        put_path(path, NULL, "%s/config.json", dir) == QUIRE_OK && stat(path, &info) == 0)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_NOT_FOUND, "the Hugging Face cache has no config.json of %s", name.text);
+}
+
 static int find_snapshot(const struct hub_name *name, bool without_weights, char out[HUB_PATH_BYTES],
                          struct quire_error *err)
 {

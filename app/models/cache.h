@@ -63,4 +63,8 @@ int hub_snapshot_quant(const char *dir, const char *quant, char out[HUB_PATH_BYT
  * it is missing, the error says what to do. without_weights: the tokenizer and the configuration are enough. */
 int hub_model_find(const char *given, bool without_weights, struct hub_model *out, struct quire_error *err);
 
+/* Finds the snapshot of ORG/NAME[@REVISION] that has config.json, whatever else it lacks. QUIRE_NOT_FOUND: the cache has
+ * none. QUIRE_INVALID: it is not a name. */
+int hub_config_find(const char *given, char dir[HUB_PATH_BYTES], struct quire_error *err);
+
 #endif

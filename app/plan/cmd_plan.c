@@ -5,6 +5,7 @@
 #include "app/command/foreign_flags.h"
 #include "app/flags/engine_flags.h"
 #include "app/models/cache.h"
+#include "app/plan/bare.h"
 #include "app/plan/planned.h"
 #include "engine/grammars.h"
 #include "engine/plan_model.h"
@@ -65,7 +66,8 @@ int command_plan(int argc, char **argv)
     struct step_options steps;
     struct engine_placement placement = {0};
     struct companion_flags companion = {0};
-    struct cli_option rows[ENGINE_FLAGS_MAX + COMPANION_FLAGS_MAX + 3];
+    struct bare_flags bare = {0};
+    struct cli_option rows[ENGINE_FLAGS_MAX + COMPANION_FLAGS_MAX + BARE_FLAGS_MAX + 3];
     struct quire_error err;
 
     engine_options_default(&options);
@@ -74,6 +76,7 @@ int command_plan(int argc, char **argv)
     options.placement = &placement;
     size_t n = engine_flags(&options, rows);
     n += companion_flags(&companion, rows + n);
+    n += bare_flags(&bare, rows + n);
     rows[n++] = (struct cli_option){.names = "Output:", .kind = CLI_GROUP};
     rows[n++] = (struct cli_option){
         .names = "json", .kind = CLI_FLAG, .target = &json, .common = true, .help = "Print JSON."};
@@ -84,11 +87,15 @@ int command_plan(int argc, char **argv)
         .about =
             "Prints the memory that `quire serve MODEL` with the same options uses, to the byte, and the number of\n"
             "KV blocks. Reads only config.json and the headers of the weights. Plans for the CPU unless --device\n"
-            "names a GPU, even if this machine has one.",
+            "names a GPU, even if this machine has one.\n\n"
+            "With --weights, --contexts or --batches, or if MODEL is a config.json or a directory with nothing else,\n"
+            "it plans from config.json alone: weights, KV cache and activations of each context and batch, the GPUs\n"
+            "that hold them, with their flags, and predicted times. Of a name on the hub it downloads only config.json.",
         .examples = "examples:\n"
                     "  quire plan Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json\n"
-                    "  quire plan Qwen/Qwen3-8B --device h200      a GPU that this machine does not have",
+                    "  quire plan Qwen/Qwen3-8B --device h200      a GPU that this machine does not have\n"
+                    "  quire plan config.json --weights int4 --contexts 8k,128000 --batches 1,16",
         .options = rows,
         .positionals = {&first.name},
         .first_names = FOREIGN_MODEL_NAMES,
@@ -103,6 +110,10 @@ int command_plan(int argc, char **argv)
         return command_fail(2, err.text);
     static const struct engine_grammars unused; /* a plan calls none of them */
     options.grammars = &unused;
+    if (bare.weights || bare.contexts.n || bare.batches.n || bare_is_config(first.name))
+        return companion.model
+                   ? command_fail(2, "--embedding-model: a plan from config.json alone is of one model: leave it out")
+                   : bare_command(first.name, &options, &bare, json);
     if (plan_first(&options, &first, &plans[0], ranks[0], &err) != QUIRE_OK)
         return command_fail(1, err.text);
     if (companion.model && plan_second(&companion, &options, &first, &second, &plans[1], ranks[1], &err) != QUIRE_OK)

@@ -7,6 +7,7 @@
 #include "app/serve/serve_models.h"
 #include "app/serve/serve_state.h"
 #include "app/serve/serve_upstream.h"
+#include "app/serving/shares.h"
 #include "base/clock.h"
 #include "server/front/front.h"
 
@@ -27,10 +28,10 @@ static int open_own(struct serve *s, struct quire_error *err)
 static void use_tenants(struct serve *s)
 {
     _Static_assert(TENANTS_MAX <= SCHED_MAX_TENANTS, "the engine counts every tenant");
-    tenants_weights(s->tenants, s->weights);
+    tenant_shares(s->tenants, s->shares);
     /* Space for tenants that a reloaded file, or another front end, may name. */
     s->flags->options->steps->policy_options.n_tenants = TENANTS_MAX;
-    s->flags->options->steps->policy_options.tenant_weights = s->weights;
+    s->flags->options->steps->policy_options.tenants = s->shares;
 }
 
 int serve_open(struct serve *s, struct quire_error *err)

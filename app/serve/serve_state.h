@@ -28,7 +28,7 @@ struct serve {
     struct serving_grammars *grammars;
     struct tls *tls; /* NULL: plain HTTP */
     struct tenants *tenants;
-    uint32_t weights[TENANTS_MAX]; /* weights of the tenants, for the engine */
+    struct sched_tenant shares[TENANTS_MAX]; /* of the tenants, for the engine */
     struct response_cache *cache; /* NULL: off */
     struct front *front;
     struct served_model *served;

@@ -2,6 +2,8 @@
 
 #include "engine/forward/forward_internal.h"
 
+#include <stdlib.h>
+
 static uint8_t *staging_of(struct forward *f)
 {
     return f->staging[f->n_begun % 2];
@@ -96,6 +98,28 @@ static void rows_are_ready(const struct forward_batch *batch)
         batch->rows_ready(batch->rows_context);
 }
 
+int forward_watch_logits(struct forward *f, struct forward_logits_watch watch, struct quire_error *err)
+{
+    if (watch.fn && !f->backend->ops->planner->on_host)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "logits can be watched where the CPU computes, and this model runs on %s: use --device cpu",
+                          f->backend->ops->planner->name);
+    if (!watch.fn)
+        return QUIRE_OK;
+    f->watch = malloc(sizeof *f->watch);
+    if (!f->watch)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    *f->watch = watch;
+    return QUIRE_OK;
+}
+
+static void show_logits(const struct forward *f, const struct k_sample_args *a)
+{
+    for (uint32_t i = 0; i < a->n_rows; i++)
+        f->watch->fn(f->watch->context, a->rows[i].position, a->rows[i].forced,
+                     a->logits_dev + (uint64_t)i * a->n_vocab, a->n_vocab);
+}
+
 /* n logit rows from `first` on, which the plan is of. */
 static int sample(struct forward *f, const struct forward_batch *batch, const struct k_sample_row *rows, uint32_t first,
                   uint32_t n, struct quire_error *err)
@@ -110,6 +134,8 @@ static int sample(struct forward *f, const struct forward_batch *batch, const st
                                     .n_vocab = f->desc->config->vocab_size};
     if (f->is_in_place)
         rows_are_ready(batch);
+    if (f->watch)
+        show_logits(f, &a);
     return n ? f->backend->ops->sample(f->backend, &a, err) : QUIRE_OK;
 }
 

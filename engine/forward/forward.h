@@ -51,6 +51,12 @@ struct forward_group {
     int (*receive_back)(void *context, void *x, size_t n_bytes, struct quire_error *err);
 };
 
+/* engine_observers.logits: fn NULL: nobody looks on. */
+struct forward_logits_watch {
+    void (*fn)(void *context, uint32_t position, int64_t forced, const float *row, uint32_t n_vocab);
+    void *context;
+};
+
 /* group: NULL, or of a rank's description (desc->share), copied. */
 int forward_create(struct k_backend *backend, const struct model_desc *desc, const struct engine_plan *plan,
                    const struct weights *weights, const struct forward_group *group, struct forward **out,
@@ -58,6 +64,9 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
 /* Before the first step, of ranks once all have loaded: the backend joins its stage's ranks. graphs: and records steps, where
  * it can. */
 int forward_ready(struct forward *f, bool graphs, struct quire_error *err);
+/* Before the first step. Calls watch with every row of logits before it is sampled. QUIRE_UNSUPPORTED where the host does
+ * not read the backend's memory. */
+int forward_watch_logits(struct forward *f, struct forward_logits_watch watch, struct quire_error *err);
 void forward_destroy(struct forward *f); /* NULL is fine */
 uint32_t forward_n_graphs(const struct forward *f);
 uint64_t forward_graph_bytes(const struct forward *f); /* device memory that disappeared while steps were recorded */

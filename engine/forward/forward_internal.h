@@ -50,6 +50,7 @@ struct forward {
                                 * can be filled while the copy of the other waits for the device */
     float *vectors[2]; /* [max_num_seqs, vector_size] of a model that gives them, likewise */
     struct k_sample_result *results[2]; /* [max_logit_rows] where a step's results come, likewise */
+    struct forward_logits_watch *watch; /* owned; NULL: nobody looks on */
     bool is_in_place; /* the backend computes in host memory, a step at a time: both are used where they are */
     struct forward_stage_buffer *stage_buffer; /* owned; NULL without stages, or if they compute in host memory */
     uint64_t n_begun;

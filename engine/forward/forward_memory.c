@@ -237,6 +237,7 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->vectors[1]);
     free_dev(f, f->digest);
     forward_free_expert_load(f);
+    free(f->watch);
     free(f->layout);
     free(f);
 }

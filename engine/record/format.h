@@ -25,6 +25,8 @@ enum record_flags {
 #define RECORD_FLAGS_1 31u
 #define RECORD_FLAGS_2 (RECORD_PROMPT_LOGPROBS | RECORD_NO_PREFIX_HITS | RECORD_HOST_GATED | RECORD_VECTOR)
 
+/* Of a tenant that has more than a weight: weight, group, group weight, limits of seats and of KV blocks. */
+#define RECORD_TENANT_WORDS 5u
 #define RECORD_NOT_INVARIANT 0x80u /* bit of the GEMM form */
 #define RECORD_MADE \
     0x80u /* bit of the weights' dtype: the rest is the code that plain weights were converted to at load */

@@ -181,12 +181,30 @@ static void write_if_much(struct recorder *r)
 
 /* ---- the engine's description ----------------------------------------------------------------- */
 
+/* Their weights alone if they have nothing else, as older programs can read. */
+static void put_tenants(struct recorder *r, const struct sched_policy_options *o)
+{
+    uint32_t n = o->tenants ? o->n_tenants : 0;
+    bool plain = true;
+    for (uint32_t i = 0; i < n; i++)
+        plain &= o->tenants[i].group == 0 && o->tenants[i].max_seats == 0 && o->tenants[i].max_kv_blocks == 0;
+    put_u32(r, plain ? n : n * RECORD_TENANT_WORDS);
+    for (uint32_t i = 0; i < n; i++) {
+        put_u32(r, o->tenants[i].weight);
+        if (plain)
+            continue;
+        put_u32(r, o->tenants[i].group);
+        put_u32(r, o->tenants[i].group_weight);
+        put_u32(r, o->tenants[i].max_seats);
+        put_u32(r, o->tenants[i].max_kv_blocks);
+    }
+}
+
 static void put_policy_options(struct recorder *r, const struct sched_policy_options *o)
 {
     put_u64(r, o->ageing_us);
     put_u32(r, o->n_tenants);
-    put_u32(r, o->tenant_weights ? o->n_tenants : 0);
-    put_u32s(r, o->tenant_weights, o->tenant_weights ? o->n_tenants : 0);
+    put_tenants(r, o);
     put_u32s(r, o->class_weights, SCHED_MAX_CLASSES);
     for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
         put_u64(r, o->class_ttft_us[i]);

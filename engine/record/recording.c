@@ -27,7 +27,7 @@ struct recording {
     struct quire_error damage; /* no text: none was found */
     struct recording_header *header; /* owned */
     struct recording_engine *engine; /* owned; the header's, with the next two */
-    uint32_t header_weights[SCHED_MAX_TENANTS];
+    struct recording_tenants *tenants; /* owned; the header's, and the last policy's */
     struct sched_cost *header_cost; /* owned */
 
     /* Behind the pointers of the last record. */
@@ -35,7 +35,10 @@ struct recording {
     struct scratch results, tokens, choices;
     struct length_reason lengths;
     struct sched_policy_options options;
-    uint32_t weights[SCHED_MAX_TENANTS];
+};
+
+struct recording_tenants {
+    struct sched_tenant header[SCHED_MAX_TENANTS], last[SCHED_MAX_TENANTS];
 };
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -50,18 +53,27 @@ static const struct sched_policy *get_policy(struct body *b)
     return policy;
 }
 
-static void get_policy_options(struct body *b, uint32_t weights[SCHED_MAX_TENANTS], struct sched_policy_options *o)
+static void get_policy_options(struct body *b, struct sched_tenant tenants[SCHED_MAX_TENANTS],
+                               struct sched_policy_options *o)
 {
     o->ageing_us = body_u64(b);
     o->n_tenants = body_u32(b);
-    uint32_t n_weights = body_u32(b);
-    if (o->n_tenants > SCHED_MAX_TENANTS || (n_weights != 0 && n_weights != o->n_tenants)) {
+    uint32_t n_words = body_u32(b), n = o->n_tenants;
+    bool plain = n_words == n;
+    if (n > SCHED_MAX_TENANTS || (n_words != 0 && !plain && n_words != n * RECORD_TENANT_WORDS)) {
         body_wrong(b, "has more tenants than there may be");
-        n_weights = 0;
+        n_words = 0;
     }
-    for (uint32_t i = 0; i < n_weights; i++)
-        weights[i] = body_u32(b);
-    o->tenant_weights = n_weights ? weights : NULL;
+    for (uint32_t i = 0; n_words > 0 && i < n; i++) {
+        tenants[i] = (struct sched_tenant){.weight = body_u32(b)};
+        if (plain)
+            continue;
+        tenants[i].group = body_u32(b);
+        tenants[i].group_weight = body_u32(b);
+        tenants[i].max_seats = body_u32(b);
+        tenants[i].max_kv_blocks = body_u32(b);
+    }
+    o->tenants = n_words ? tenants : NULL;
     for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
         o->class_weights[i] = body_u32(b);
     for (uint32_t i = 0; i < SCHED_MAX_CLASSES; i++)
@@ -121,7 +133,7 @@ static void get_config(struct recording *r, struct body *b, struct sched_config 
     c->max_logit_rows = body_u32(b);
     c->overlap_depth = body_u32(b);
     c->policy = get_policy(b);
-    get_policy_options(b, r->header_weights, &c->policy_options);
+    get_policy_options(b, r->tenants->header, &c->policy_options);
     c->long_prefill_token_threshold = body_u32(b);
     c->max_partial_prefills = body_u32(b);
     c->step_target_us = body_u64(b);
@@ -158,7 +170,7 @@ static void get_header(struct recording *r, struct body *b)
         e->numerics = body_u32(b);
         body_key(b, &e->identity);
     }
-    h->began_unix_us = body_u64(b);
+    body_u64(b); /* the wall clock at its beginning, for people */
     body_text(b, e->model, sizeof e->model);
     body_key(b, &e->config_sha256);
     body_text(b, e->device, sizeof e->device);
@@ -313,7 +325,7 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
     case RECORDING_POLICY:
         e->policy.policy = get_policy(b);
         r->options = (struct sched_policy_options){0};
-        get_policy_options(b, r->weights, &r->options);
+        get_policy_options(b, r->tenants->last, &r->options);
         e->policy.options = &r->options;
         return;
     case RECORDING_UNPIN: e->tenant = body_u32(b); return;
@@ -400,8 +412,9 @@ int recording_open_memory(const void *data, size_t n, struct recording **out, st
         r->header = calloc(1, sizeof *r->header);
         r->engine = calloc(1, sizeof *r->engine);
         r->header_cost = calloc(1, sizeof *r->header_cost);
+        r->tenants = calloc(1, sizeof *r->tenants);
     }
-    if (!r || !r->header || !r->engine || !r->header_cost) {
+    if (!r || !r->header || !r->engine || !r->header_cost || !r->tenants) {
         recording_close(r);
         return quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
     }
@@ -454,6 +467,7 @@ void recording_close(struct recording *r)
     free(r->header);
     free(r->engine);
     free(r->header_cost);
+    free(r->tenants);
     if (r->mapped)
         munmap((void *)(uintptr_t)r->bytes, r->n);
     free(r);

@@ -29,7 +29,6 @@ struct recording_engine {
 
 struct recording_header {
     uint32_t version; /* 1 or 2 */
-    uint64_t began_unix_us; /* wall clock, for people; all other times are CLOCK_MONOTONIC's */
     const struct recording_engine *engine; /* belongs to the recording */
     struct sched_config config; /* without the secret; its pointers belong to the recording */
 };

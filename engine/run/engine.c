@@ -256,6 +256,9 @@ int engine_load(struct engine *e, const struct engine_options *o, struct quire_e
     if (status == QUIRE_OK)
         status = forward_create(e->backend, &e->model->own, e->plan, e->model->weights, e->collective ? &group : NULL,
                                 &e->forward, err);
+    if (status == QUIRE_OK && o->observers)
+        status = forward_watch_logits(
+            e->forward, (struct forward_logits_watch){o->observers->logits, o->observers->logits_context}, err);
     return status;
 }
 
@@ -339,14 +342,14 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
 static int keep_policy(struct engine *e, const struct sched_policy_options *o, struct quire_error *err)
 {
     const uint32_t n = o->n_tenants ? o->n_tenants : 1;
-    e->policy = malloc(sizeof *e->policy + n * sizeof e->policy->weights[0]);
+    e->policy = malloc(sizeof *e->policy + n * sizeof e->policy->tenants[0]);
     if (!e->policy)
         return quire_fail(err, QUIRE_NO_MEMORY, "tenants: out of memory");
     e->policy->options = *o;
     e->policy->options.n_tenants = n;
-    if (o->tenant_weights) {
-        memcpy(e->policy->weights, o->tenant_weights, n * sizeof *o->tenant_weights);
-        e->policy->options.tenant_weights = e->policy->weights;
+    if (o->tenants) {
+        memcpy(e->policy->tenants, o->tenants, n * sizeof *o->tenants);
+        e->policy->options.tenants = e->policy->tenants;
     }
     return QUIRE_OK;
 }

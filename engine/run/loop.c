@@ -211,7 +211,7 @@ static void change_policy(struct engine *e, const struct mailbox_orders *orders)
     struct sched_policy_options options = orders->options;
     struct quire_error err;
     options.n_tenants = e->policy->options.n_tenants;
-    options.tenant_weights = e->policy->options.tenant_weights;
+    options.tenants = e->policy->options.tenants;
     if (sched_set_policy(e->run->sched, orders->policy, &options, &err) != QUIRE_OK) {
         quire_log(QUIRE_LOG_ERROR, "engine", "the scheduling policy stays %s: %s", sched_policy_of(e->run->sched)->name,
                   err.text);

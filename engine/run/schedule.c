@@ -98,6 +98,9 @@ static int check_combinations(const struct engine_options *o, const struct step_
     else if (s->step_target_ms > 0 && !c->cost)
         wrong = "--step-target-ms needs a cost model of step times: fit one with `quire bench"
                 " steps` and give it as --cost-model";
+    else if (s->policy_options.prefill_share && !(s->step_target_ms > 0))
+        wrong = "--fair-prefill-share is the part of --step-target-ms that prompts keep: give --step-target-ms"
+                " too, or leave it out (tenants no longer split a step; their long prompts take turns)";
     else if (s->adaptive_budget && !(s->step_target_ms > 0))
         wrong = "--adaptive-budget keeps steps at their target: give --step-target-ms too";
     return wrong ? quire_fail(err, QUIRE_INVALID, "%s", wrong) : QUIRE_OK;

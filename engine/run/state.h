@@ -54,8 +54,8 @@ struct engine_run {
 
 /* The scheduling policy's options as opened, and later policies' tenants. n_tenants >= 1. */
 struct policy_at_open {
-    struct sched_policy_options options; /* its tenant_weights are NULL or those below */
-    uint32_t weights[];                  /* [n_tenants] */
+    struct sched_policy_options options; /* its tenants are NULL or those below */
+    struct sched_tenant tenants[];       /* [n_tenants] */
 };
 
 /* The model as opened: constant once opening is over. Owned by its engine, with all that it points to. */

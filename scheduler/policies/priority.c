@@ -7,12 +7,13 @@
  * With class weights, the classes are flows that share service (computed prompt tokens and generated tokens) by their
  * weights (counters.h). Priority orders requests within a class, and the bound holds there.
  */
-#include "scheduler/counters.h"
+#include "scheduler/policies/counters.h"
 #include "scheduler/policies/policies.h"
 
 #include <stdlib.h>
 
 #define MAX_WEIGHT 1000u
+#define HEAD_START 1024u /* tokens */
 
 /* About the time of a long answer. A level decides while the queue is no longer than that, and ten levels delay a
  * request by newcomers for at most five minutes. */
@@ -54,7 +55,8 @@ static int create(const struct sched_policy_options *options, void **state, stru
             return quire_fail(err, QUIRE_INVALID, "weight of class %u: must be at most %u, got %u", i, MAX_WEIGHT,
                               options->class_weights[i]);
     struct priority *p = calloc(1, sizeof *p);
-    if (!p || (weights_of(options, weights) && counters_init(&p->classes, SCHED_MAX_CLASSES, weights))) {
+    if (!p ||
+        (weights_of(options, weights) && counters_init(&p->classes, SCHED_MAX_CLASSES, weights, NULL, HEAD_START))) {
         destroy(p);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }
@@ -113,6 +115,15 @@ static void served(void *state, const struct sched_candidate *c, const struct sc
         counters_charge(&p->classes, c->flow, service->n_prompt + service->n_generated);
 }
 
+/* A higher class of priority does not wait for the end of a lower one's answer. */
+static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running)
+{
+    const struct priority *p = state;
+    if (p->classes.n > 0 && waiting->flow != running->flow)
+        return counters_lead(&p->classes, running->flow, waiting->flow) > HEAD_START;
+    return waiting->priority < running->priority && waiting->rank < running->rank;
+}
+
 const struct sched_policy sched_policy_priority = {
     .name = "priority",
     .about = "lowest \"priority\" field first; a longer wait offsets priority levels",
@@ -124,5 +135,6 @@ const struct sched_policy sched_policy_priority = {
     .flow_ranks = flow_ranks,
     .flow_begins = flow_begins,
     .flow_admits = flow_admits,
+    .takes_seat = takes_seat,
     .served = served,
 };

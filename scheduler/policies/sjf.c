@@ -112,9 +112,24 @@ static void flow_admits(void *state, uint32_t tenant)
     sched_policy_fair.flow_admits(((struct sjf *)state)->shares, tenant);
 }
 
-static uint64_t flow_patience(const void *state, const struct sched_candidate *first)
+static const struct sched_flow_groups *flow_groups(const void *state)
 {
-    return sched_policy_fair.flow_patience(((const struct sjf *)state)->shares, first);
+    return sched_policy_fair.flow_groups(((const struct sjf *)state)->shares);
+}
+
+static bool flow_passes(const void *state, const struct sched_candidate *first, uint32_t tenant)
+{
+    return sched_policy_fair.flow_passes(((const struct sjf *)state)->shares, first, tenant);
+}
+
+static void use_cost(void *state, const struct sched_cost *cost)
+{
+    sched_policy_fair.use_cost(((struct sjf *)state)->shares, cost);
+}
+
+static void spent(void *state, uint32_t tenant, bool prompt, double us)
+{
+    sched_policy_fair.spent(((struct sjf *)state)->shares, tenant, prompt, us);
 }
 
 static void served(void *state, const struct sched_candidate *c, const struct sched_service *service)
@@ -249,16 +264,20 @@ const struct sched_policy sched_policy_sjf = {
     .about = "shortest expected completion first, estimated from finished requests; between tenants as fair",
     .ranks_running = true,
     .ranks_by_cache = true,
+    .flows_are_tenants = true,
     .create = create,
     .destroy = destroy,
     .rank = rank,
+    .use_cost = use_cost,
     .n_flows = n_flows,
     .flow = flow,
     .flow_ranks = flow_ranks,
+    .flow_groups = flow_groups,
     .flow_begins = flow_begins,
     .flow_admits = flow_admits,
-    .flow_patience = flow_patience,
+    .flow_passes = flow_passes,
     .served = served,
+    .spent = spent,
     .finished = finished,
     .cancelled = cancelled,
     .figure = figure,

@@ -9,6 +9,13 @@
 
 #include <stdint.h>
 
+/* Of a flow's rows in a plan, those that compute prompts and the others. A row's own part is known as it is planned, the
+ * part of its tokens when the plan is complete. */
+struct flow_time {
+    uint32_t n_prompt, n_other; /* tokens */
+    double prompt_us, other_us; /* own parts that have not been charged */
+};
+
 struct sched_flows {
     const struct sched_policy *policy;
     void *state; /* the policy's, owned; NULL for policies without state */
@@ -17,13 +24,15 @@ struct sched_flows {
     uint32_t *live; /* live sequences */
     uint32_t *order; /* in the order of the last plan */
     uint32_t *at; /* scratch: counts, then positions, of the running sequences */
-    uint64_t *wants; /* scratch: prompt tokens that the running sequences of a flow need */
-    uint32_t *given; /* scratch: prompt tokens of a flow in this plan */
+    struct flow_time *times; /* scratch: what the rows of this plan take */
+    uint32_t *runs; /* scratch: running sequences that could have a row in this plan */
+    bool *ahead; /* scratch: had more than their share; all false for policies without that */
 };
 
-/* The policy reads the keys in seqs. On an error *out is NULL, and the old flows are not affected. */
-int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options, struct sequence *seqs,
-                 struct sched_flows **out, struct quire_error *err);
+/* capped: tenants have limits, so those of one flow can pass each other. The policy reads the keys in seqs. On an error *out is NULL, and the old flows are not affected. */
+int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options,
+                 const struct sched_cost *cost, bool capped, struct sequence *seqs, struct sched_flows **out,
+                 struct quire_error *err);
 /* NULL is allowed. */
 void flows_destroy(struct sched_flows *flows);
 

@@ -23,6 +23,7 @@ struct plan_slot {
 /* A running sequence whose prompt the current plan computes, and how much of it. */
 struct prefill {
     uint32_t name, want;
+    bool is_short; /* goes before longer prompts */
 };
 
 /* Scratch of the plan under construction: [max_num_seqs] each. */

@@ -5,6 +5,7 @@
 
 #include "base/id_map.h"
 #include "scheduler/budget.h"
+#include "scheduler/state/caps.h"
 #include "scheduler/pins.h"
 #include "scheduler/scheduler.h"
 #include "scheduler/state/admission.h"
@@ -22,6 +23,10 @@
 #define SCHED_MAX_PASSED 4
 /* Prompt tokens of a step whose decodes alone exceed its time target. */
 #define SCHED_MIN_CHUNK 16
+/* Percentage of a step's time target that its prompts have in addition to decodes that exceed the rest. */
+#define SCHED_PROMPT_SHARE 25
+/* An admitted sequence keeps its seat for as many steps from its first new position on. */
+#define SCHED_SEAT_STEPS 8
 /* The background gets this fraction of a step's tokens, but at least SCHED_MIN_CHUNK. */
 #define SCHED_BACKGROUND_PART 16
 
@@ -35,6 +40,7 @@ struct sched {
     struct pins *pins;
     struct budget *budget;
     struct sched_stats stats;
+    struct sched_caps *caps; /* NULL: no tenant has a limit */
     struct sched_tenant_stats *tenants; /* [n_tenants] */
     uint32_t n_tenants; /* >= 1 */
 
@@ -72,6 +78,11 @@ static inline struct plan_slot *sched_slot(struct sched *s, uint64_t step)
 static inline uint32_t sched_name(const struct sched *s, const struct sequence *q)
 {
     return (uint32_t)(q - s->seqs);
+}
+
+static inline uint32_t sched_n_live(const struct sched *s, uint32_t tenant)
+{
+    return (uint32_t)(s->tenants[tenant].n_running + s->tenants[tenant].n_waiting);
 }
 
 static inline struct seq_waits *seq_waits(const struct sched *s, const struct sequence *q)

@@ -51,12 +51,19 @@ enum seq_gate {
 struct sched_job {
     uint64_t id;
     uint32_t n, n_live;        /* choices; those that are not over */
+    uint32_t adapter;          /* of its request */
     uint32_t n_waiting_tokens; /* length of the prompt until a choice is first admitted, then 0 */
-    bool prompt_logprobs, no_prefix_hits;
+    bool prompt_logprobs, no_prefix_hits, vector; /* of its request */
     struct pin *pin;           /* takes over the prompt's blocks when choice 0 ends; NULL: no pin */
     uint64_t keep_us, keep_name; /* of its request */
     struct key256 chain_first;   /* the link before the name of its first block */
     uint32_t seqs[];           /* [n] names; the name of a choice that is over may belong to another request */
+};
+
+/* How far a sequence has come, whatever preemptions took. */
+struct seq_reach {
+    uint32_t n;         /* positions ever planned: below it, a row recomputes */
+    uint64_t seat_step; /* since its admission, the first plan with a position never planned before; 0: none */
 };
 
 /* Fields that every step reads come first: a step walks a thousand sequences twice. */
@@ -65,7 +72,6 @@ struct sequence {
     bool leads;           /* computes the prompt for the choices that follow; false after it is planned */
     uint8_t gates;        /* bits of seq_gate; a gated sequence is not planned past the known tokens */
     bool was_admitted;
-    bool vector;          /* needs the vector of its prompt */
     uint8_t n_proposed;   /* drafts after the known tokens, for the next row that gives a token */
     uint8_t n_drafting;   /* drafts that a launched row verifies */
     uint32_t n_positions; /* positions to compute in all, without that of the last token */
@@ -73,10 +79,10 @@ struct sequence {
     uint32_t n_computed, n_planned;
     uint32_t n_reserved;  /* positions for which the table has blocks */
     uint32_t n_published; /* leading blocks of the table that were offered to the index */
-    uint32_t n_reached;   /* positions ever planned: below it, a row recomputes */
     uint32_t last_first;  /* first position of the last row */
     uint64_t last_step;   /* the last plan with a row of this sequence */
     uint64_t lent_rank;   /* the best of those that wait for its prompt; UINT64_MAX: none does */
+    struct seq_reach reach;
     uint32_t *tokens;     /* [key.n_prompt + key.max_tokens], and after them the hashes; owned */
 
     struct sched_candidate key;
@@ -86,7 +92,6 @@ struct sequence {
     uint32_t n_hashes;        /* known names of its blocks: seq_hashes() */
     uint32_t n_prompt_logits; /* prompt positions whose logits were in a plan; SEQ_NO_LOGITS: none is needed */
     uint32_t queue_index;     /* QUEUE_NONE: not queued */
-    uint32_t adapter;
 
     /* With reservation: blocks taken over at admission that other sequences hold, too. In a windowed group each holder
      * releases them and then needs one of its own. */

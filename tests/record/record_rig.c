@@ -62,7 +62,12 @@ struct engine_options rig_options(void)
     o.max_num_seqs = 6;
     o.max_num_batched_tokens = 48;
     o.block_size = 8;
+    /* Two keys of an organisation, one with a limit, and a third tenant. */
+    static const struct sched_tenant tenants[] = {{.weight = 1, .group = 5, .group_weight = 2, .max_seats = 3},
+                                                  {.weight = 3, .group = 5, .group_weight = 2},
+                                                  {.weight = 1, .group_weight = 1, .max_kv_blocks = 19}};
     o.steps->policy_options.n_tenants = 3;
+    o.steps->policy_options.tenants = tenants;
     return o;
 }
 

@@ -258,10 +258,42 @@ static void the_member_is_named(void **state)
     assert_int_equal(sched_cost_check(&cost, NULL), QUIRE_OK);
 }
 
+/* The parts of a step's rows are the step. */
+static void rows_add_up(void **state)
+{
+    (void)state;
+    const uint32_t rows[][3] = {{0, 5, 1}, {100, 1, 1}, {7, 3, 0}};
+    struct sched_shape shape = {.n_block_copies = 2};
+    double sum = 0;
+    for (size_t i = 0; i < 3; i++)
+        sched_shape_add(&shape, rows[i][0], rows[i][1], rows[i][2]);
+    for (size_t i = 0; i < 3; i++)
+        sum += sched_cost_own_us(&simple, rows[i][0], rows[i][1], rows[i][2]) +
+               sched_cost_token_us(&simple, &shape) * rows[i][1];
+    assert_true(fabs(sum - sched_cost_us(&simple, &shape)) < 1e-9);
+    assert_true(sched_cost_own_us(&simple, 100, 1, 1) == 2 + 0.5 + 101 * 0.25 + 101 * 0.125);
+    assert_true(sched_cost_token_us(&simple, &(struct sched_shape){.n_tokens = 4, .n_block_copies = 1}) == 122.0 / 4);
+    assert_true(sched_cost_token_us(&simple, &(struct sched_shape){0}) == 0);
+}
+
+static void least_token_and_quantum(void **state)
+{
+    (void)state;
+    assert_true(sched_cost_least_token_us(&simple, 1) == 100);
+    assert_true(sched_cost_least_token_us(&simple, 4) == 115.0 / 4);
+    assert_true(sched_cost_least_token_us(&simple, 10) == 22); /* 24 at 5 tokens */
+    const struct sched_cost rising = {.n_points = 3, .points = {{1, 1}, {2, 1}, {3, 9}}};
+    assert_true(sched_cost_least_token_us(&rising, 3) == 0.5);
+    assert_true(sched_cost_quantum_us(&simple) == 1000); /* eight steps would be 800 */
+    assert_true(sched_cost_quantum_us(&(struct sched_cost){.n_points = 1, .points = {{1, 200}}}) == 1600);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tokens_are_interpolated),
+        cmocka_unit_test(rows_add_up),
+        cmocka_unit_test(least_token_and_quantum),
         cmocka_unit_test(a_step_by_hand),
         cmocka_unit_test(huge_costs_stay_convertible),
         cmocka_unit_test(fit_is_the_largest_count_within_the_target),

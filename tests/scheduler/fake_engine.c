@@ -32,6 +32,10 @@ bool fake_open(struct fake_engine *e, const struct sched_config *config, uint64_
     e->config = *config;
     e->random.state = seed;
     e->fault = fault;
+    for (uint32_t i = 0; config->policy_options.tenants && i < FAKE_TENANTS; i++) {
+        e->limits[i].max_seats = config->policy_options.tenants[i].max_seats;
+        e->limits[i].max_blocks = config->policy_options.tenants[i].max_kv_blocks;
+    }
     for (uint32_t g = 0; g < config->kv.n_groups; g++)
         e->store[g] = calloc((size_t)config->kv.groups[g].n_blocks * config->kv.block_tokens, sizeof *e->store[g]);
     for (uint32_t g = 0; g < config->kv.n_groups; g++)
@@ -74,6 +78,10 @@ static int owed_status(const struct fake_engine *e, const struct fake_request *r
     for (uint32_t g = 0; g < c->kv.n_groups; g++)
         if (kv_blocks_needed(&c->kv, g, positions, c->max_num_batched_tokens * (c->overlap_depth + 1)) >
             c->kv.groups[g].n_blocks)
+            return QUIRE_INVALID;
+    for (uint32_t g = 0; g < c->kv.n_groups && e->limits[r->tenant].max_blocks > 0; g++)
+        if (kv_blocks_needed(&c->kv, g, positions, c->max_num_batched_tokens * (c->overlap_depth + 1)) >
+            e->limits[r->tenant].max_blocks)
             return QUIRE_INVALID;
     if (stats.n_waiting + r->n > c->max_queued_requests)
         return QUIRE_EXHAUSTED;
@@ -278,13 +286,15 @@ static bool is_decode(const struct fake_engine *e, const struct sched_row *row)
     return d->running && row->count - row->n_draft == 1 && ends;
 }
 
-/* Decodes first, then chunks and admissions; each part in the policy's order. */
+/* Decodes first, then chunks and admissions; each part in the policy's order. With a cost model, `fair` puts decodes of
+ * flows that are ahead off. */
 static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan)
 {
+    bool puts_off = e->config.cost && sched_policy_of(e->sched)->flow_lead;
     for (uint32_t i = 1; i < plan->n_rows; i++) {
         const struct sched_row *a = &plan->rows[i - 1], *b = &plan->rows[i];
         bool first = is_decode(e, a), second = is_decode(e, b);
-        if (!first && second)
+        if (!first && second && !puts_off)
             return fail(e, "row %u decodes after a chunk", i);
         if (first == second && fake_has_order(e) && !fake_may_be_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
             return fail(e, "row %u is out of the policy's order", i);
@@ -314,6 +324,26 @@ static bool check_background(struct fake_engine *e, const struct sched_plan *pla
     return !has_row || !live_first || fail(e, "the background has a row before a live request");
 }
 
+/* A request may have the seat of a running one. Others that rank after that one, but were admitted a moment ago, stay. */
+static bool took_a_seat(const struct fake_engine *e, const struct sched_plan *plan)
+{
+    return sched_policy_of(e->sched)->takes_seat && plan->n_preempted == 1;
+}
+
+/* No tenant runs more than its limit. */
+static bool check_seats(struct fake_engine *e)
+{
+    for (uint32_t t = 0; t < FAKE_TENANTS; t++) {
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < FAKE_MAX_NAMES; i++)
+            n += e->seqs[i].used && !e->seqs[i].over && e->seqs[i].running && !e->seqs[i].request.background &&
+                 e->seqs[i].request.tenant == t;
+        if (e->limits[t].max_seats > 0 && n > e->limits[t].max_seats)
+            return fail(e, "tenant %u has %u seats of %u", t, n, e->limits[t].max_seats);
+    }
+    return true;
+}
+
 static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
 {
     fake_see_prefixes(e, plan);
@@ -331,7 +361,8 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
             return false;
         for (uint32_t j = 0; j < FAKE_MAX_NAMES && fake_has_order(e); j++) {
             const struct fake_seq *o = &e->seqs[j];
-            if (o->used && !o->over && !o->running && o->choice == 0 && o->last_step < plan->step &&
+            bool limited = e->limits[o->request.tenant].max_seats + e->limits[o->request.tenant].max_blocks > 0;
+            if (!limited && o->used && !o->over && !o->running && o->choice == 0 && o->last_step < plan->step &&
                 !(o->last_step && o->last_step + 1 == plan->step) && o != d && !o->may_wait &&
                 fake_ranks_before(e, o, d) && i + 1 == plan->n_admitted)
                 return fail(e, "sequence %u was admitted before sequence %u", plan->admitted[i], j);
@@ -344,18 +375,18 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
         d->running = false;
         d->n_drafts = 0;
         fake_see_preempted(e, plan->preempted[i]);
-        for (uint32_t j = 0; j < plan->n_rows; j++)
+        for (uint32_t j = 0; j < plan->n_rows && !took_a_seat(e, plan); j++)
             if (fake_has_order(e) && fake_ranks_before(e, d, &e->seqs[plan->rows[j].seq]) &&
                 !fake_may_be_before(e, &e->seqs[plan->rows[j].seq], d))
                 return fail(e, "sequence %u was preempted for one that ranks after it", plan->preempted[i]);
         if (d->request.background)
             continue;
-        if (plan->n_admitted)
+        if (plan->n_admitted && !took_a_seat(e, plan))
             return fail(e, "a plan admits and preempts");
         if (e->config.preemption == SCHED_PREEMPT_NEVER)
             return fail(e, "sequence %u was preempted", plan->preempted[i]);
     }
-    return true;
+    return check_seats(e);
 }
 
 /* Returns whether an incomplete batch explains an empty plan. A following choice does not count. */

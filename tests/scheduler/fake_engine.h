@@ -87,6 +87,9 @@ struct fake_launch {
 struct fake_engine {
     struct sched_config config;
     struct sched *sched;
+    struct {
+        uint32_t max_seats, max_blocks; /* 0: no limit */
+    } limits[FAKE_TENANTS];
     struct fake_random random;
     enum fake_fault fault;   /* planted once, at the first opportunity */
     uint64_t next_id, next_order;

@@ -1,7 +1,7 @@
 /* Fair shares: what is charged, the bound of docs/internals/scheduling.md on random traces, throughput, and the effect
  * of a tenant with long prompts on its neighbours.
  *
- * Service is counted here from the rows of the plans, not from the policy's counters.
+ * Service is time, or tokens without a cost model. It is counted here from the rows of the plans, not from the policy's counters.
  */
 #include "tests/sample.h"
 #include "tests/scheduler/fake_model.h"
@@ -18,7 +18,11 @@
 #define MAX_ROWS 128u
 #define PROMPT_PRICE 1u
 #define OUTPUT_PRICE 2u
-#define HEAD_START 1024 /* scheduler/counters.h */
+/* Organisations of the random traces: tenants 0 and 1, 2 and 3. */
+#define N_GROUPS 2u
+#define GROUP_WEIGHT(group) ((group) + 1)
+#define N_SIDES (N_TENANTS + N_GROUPS) /* tenants, then groups */
+#define N_NONE N_SIDES
 
 /* ---- a trace and its course ---- */
 
@@ -32,7 +36,9 @@ struct job {
 
 struct trace {
     struct sched_config config;
-    uint32_t weights[N_TENANTS];
+    bool grouped;
+    struct sched_tenant tenants[N_TENANTS];
+    struct sched_cost clock; /* the time of steps; the scheduler may not know it */
     uint32_t n_jobs;
     struct job jobs[MAX_REQUESTS];
 };
@@ -50,17 +56,23 @@ struct world {
     struct trace *trace;
     struct sched *sched;
     struct known seqs[MAX_NAMES];
-    uint32_t n_waiting[N_TENANTS];
+    uint32_t n_waiting[N_SIDES];
     uint64_t now_us, step, committed;
-    uint64_t service[N_TENANTS]; /* priced */
+    double service[N_SIDES];
     uint64_t n_tokens;           /* computed or generated for the first time: useful work */
     uint64_t n_preempted, n_hits;
     uint32_t n_over;
     /* Of the interval in which both tenants have waited so far: the difference's range. */
-    bool both[N_RIVALS][N_RIVALS];
-    int64_t least[N_RIVALS][N_RIVALS], most[N_RIVALS][N_RIVALS];
+    bool both[N_SIDES][N_SIDES];
+    double least[N_SIDES][N_SIDES], most[N_SIDES][N_SIDES], bounds[N_SIDES][N_SIDES];
     double worst; /* the largest gap, relative to the bound */
 };
+
+/* The side of the tenant's group. */
+static uint32_t group_of(const struct trace *t, uint32_t tenant)
+{
+    return t->grouped && tenant < N_RIVALS ? N_TENANTS + tenant / 2 : N_NONE;
+}
 
 static void set_waiting(struct world *w, uint32_t name, bool waiting)
 {
@@ -69,66 +81,120 @@ static void set_waiting(struct world *w, uint32_t name, bool waiting)
     if (k->waiting == waiting)
         return;
     k->waiting = waiting;
-    w->n_waiting[tenant] += waiting ? 1 : -1u;
-    for (uint32_t i = 0; w->n_waiting[tenant] == 0 && i < N_RIVALS && tenant < N_RIVALS; i++)
-        w->both[tenant][i] = w->both[i][tenant] = false;
+    for (uint32_t i = tenant; i < N_TENANTS + N_GROUPS; i = i < N_TENANTS ? group_of(w->trace, tenant) : N_NONE) {
+        w->n_waiting[i] += waiting ? 1 : -1u;
+        for (uint32_t j = 0; w->n_waiting[i] == 0 && j < N_SIDES; j++)
+            w->both[i][j] = w->both[j][i] = false;
+    }
+}
+
+/* ---- service ---- */
+
+static double tokens_us(const struct sched_cost *c, double n)
+{
+    double share = (n - 1) / (c->points[1].n_tokens - 1);
+    return c->points[0].us + (c->points[1].us - c->points[0].us) * share;
+}
+
+/* What a row does: in microseconds of a step with n_tokens, or in priced tokens. */
+static double service_of(const struct trace *t, const struct sched_row *row, uint32_t n_tokens, uint32_t n_new)
+{
+    const struct sched_cost *c = t->config.cost;
+    double count = row->count, end = row->first + count;
+    if (!c)
+        return n_new * PROMPT_PRICE + row->outputs.tokens * OUTPUT_PRICE;
+    return tokens_us(c, n_tokens) * count / n_tokens + c->row_us + c->context_us * end +
+           c->pair_us * (count * row->first + count * (count + 1) / 2);
 }
 
 /* ---- the bound ---- */
 
-/* Weight of one token of price 1: a weight as the counters use it. */
-static int64_t weigh(const struct trace *t, uint32_t tenant)
+/* Weight of one unit: a weight as the counters use it. */
+static double weigh(const struct trace *t, uint32_t side)
 {
-    uint32_t weight = t->weights[tenant];
-    return ((1 << 20) + weight / 2) / weight;
+    uint32_t weight = side < N_TENANTS ? t->tenants[side].weight : GROUP_WEIGHT(side - N_TENANTS);
+    return (double)(((1 << 20) + weight / 2) / weight) / (1 << 20);
 }
 
-/* Maximum service of a tenant from one admission to the next: as many of its sequences as run at once, from beginning
- * to end. */
-static int64_t drift(const struct trace *t, uint32_t tenant)
+static bool is_of(const struct trace *t, const struct job *j, uint32_t side)
 {
-    int64_t longest = 0;
-    for (uint32_t i = 0; i < t->n_jobs; i++) {
-        const struct job *j = &t->jobs[i];
-        int64_t cost = (int64_t)j->n_prompt * PROMPT_PRICE + (int64_t)j->max_tokens * OUTPUT_PRICE;
-        if (j->tenant == tenant && cost > longest)
-            longest = cost;
-    }
-    return longest * t->config.max_num_seqs * weigh(t, tenant);
+    return j->tenant == side || group_of(t, j->tenant) == side;
 }
 
-/* How far a waiting tenant can be behind any other, apart from drift: its head start at arrival, and the lead that
- * others may gain while a prompt finds no blocks. */
-static int64_t lag(const struct trace *t, uint32_t tenant)
+/* The most that one run of a request can be charged, from its first token to its last. A row has at least 16 tokens or is
+ * in a step of as many, unless it is the last of a prompt or generates. */
+static double most_of(const struct trace *t, const struct job *j)
 {
-    int64_t longest = 0;
+    const struct sched_cost *c = t->config.cost;
+    double n = j->n_prompt + j->max_tokens;
+    if (!c)
+        return j->n_prompt * PROMPT_PRICE + j->max_tokens * OUTPUT_PRICE;
+    return n * tokens_us(c, 16) / 16 + tokens_us(c, 16) + j->max_tokens * tokens_us(c, 1) +
+           n * (c->row_us + c->context_us * n + c->pair_us * n);
+}
+
+static double price_of(const struct trace *t, uint32_t n_prompt)
+{
+    return t->config.cost ? sched_cost_prefill_us(t->config.cost, 0, n_prompt, 512) : n_prompt * PROMPT_PRICE;
+}
+
+static double head_start(const struct trace *t)
+{
+    return t->config.cost ? 8 * tokens_us(t->config.cost, 1) : 1024;
+}
+
+/* Maximum service from one admission to the next: as many sequences as run at once, from beginning to end. */
+static double drift(const struct trace *t, uint32_t side)
+{
+    double longest = 0;
+    for (uint32_t i = 0; i < t->n_jobs; i++)
+        if (is_of(t, &t->jobs[i], side) && most_of(t, &t->jobs[i]) > longest)
+            longest = most_of(t, &t->jobs[i]);
+    return longest * t->config.max_num_seqs * weigh(t, side);
+}
+
+/* How far a waiting side can be behind any other, apart from drift: its head start at arrival, and the lead that others
+ * may gain while a prompt finds no blocks. */
+static double lag(const struct trace *t, uint32_t side)
+{
+    double longest = 0;
     for (uint32_t i = 0; i < t->n_jobs; i++) {
-        int64_t cost = (int64_t)t->jobs[i].n_prompt * PROMPT_PRICE * weigh(t, t->jobs[i].tenant);
+        uint32_t own = side < N_TENANTS ? t->jobs[i].tenant : group_of(t, t->jobs[i].tenant);
+        double cost = price_of(t, t->jobs[i].n_prompt) * weigh(t, own);
         longest = cost > longest ? cost : longest;
     }
-    return longest + HEAD_START * weigh(t, tenant);
+    return longest + head_start(t) * weigh(t, side);
 }
 
-static int64_t bound_of(const struct trace *t, uint32_t i, uint32_t j)
+static double bound_of(const struct trace *t, uint32_t i, uint32_t j)
 {
     return drift(t, i) + drift(t, j) + lag(t, i) + lag(t, j);
+}
+
+/* Tenants of one group, or all if there are no groups, and the groups. */
+static bool are_rivals(const struct trace *t, uint32_t i, uint32_t j)
+{
+    if (i >= N_TENANTS || j >= N_TENANTS)
+        return i >= N_TENANTS && j >= N_TENANTS;
+    return i < N_RIVALS && j < N_RIVALS && group_of(t, i) == group_of(t, j);
 }
 
 /* Checks every interval that ends now. */
 static void check_gaps(struct world *w)
 {
-    for (uint32_t i = 0; i < N_RIVALS; i++)
+    for (uint32_t i = 0; i < N_SIDES; i++)
         for (uint32_t j = 0; j < i; j++) {
-            if (w->n_waiting[i] == 0 || w->n_waiting[j] == 0)
+            if (w->n_waiting[i] == 0 || w->n_waiting[j] == 0 || !are_rivals(w->trace, i, j))
                 continue;
-            int64_t gap = (int64_t)w->service[i] * weigh(w->trace, i) - (int64_t)w->service[j] * weigh(w->trace, j);
+            double gap = w->service[i] * weigh(w->trace, i) - w->service[j] * weigh(w->trace, j);
             if (!w->both[i][j]) {
                 w->both[i][j] = true;
                 w->least[i][j] = w->most[i][j] = gap;
+                w->bounds[i][j] = w->bounds[i][j] > 0 ? w->bounds[i][j] : bound_of(w->trace, i, j);
             }
             w->least[i][j] = gap < w->least[i][j] ? gap : w->least[i][j];
             w->most[i][j] = gap > w->most[i][j] ? gap : w->most[i][j];
-            double part = (double)(w->most[i][j] - w->least[i][j]) / (double)bound_of(w->trace, i, j);
+            double part = (w->most[i][j] - w->least[i][j]) / w->bounds[i][j];
             w->worst = part > w->worst ? part : w->worst;
         }
 }
@@ -203,7 +269,10 @@ static void see_plan(struct world *w, const struct sched_plan *plan)
             w->n_hits += row->first;
         k->last_step = plan->step;
         k->n_reached = end > k->n_reached ? end : k->n_reached;
-        w->service[j->tenant] += n_prompt * PROMPT_PRICE + row->outputs.tokens * OUTPUT_PRICE;
+        double service = service_of(w->trace, row, plan->n_tokens, n_prompt);
+        w->service[j->tenant] += service;
+        if (group_of(w->trace, j->tenant) != N_NONE)
+            w->service[group_of(w->trace, j->tenant)] += service;
         w->n_tokens += n_prompt + row->outputs.tokens;
         if (k->choice == 0 && end >= j->n_prompt)
             see_followers(w, k->job);
@@ -260,14 +329,14 @@ static void cancel_due(struct world *w)
     }
 }
 
-static uint64_t step_us(const struct sched_config *c, const struct sched_plan *plan)
+static uint64_t step_us(const struct sched_cost *cost, const struct sched_plan *plan)
 {
     struct sched_shape shape = {.n_block_copies = plan->n_moves};
     for (uint32_t i = 0; i < plan->n_rows; i++) {
         const struct sched_row *row = &plan->rows[i];
         sched_shape_add(&shape, row->first, row->count, row->first + row->count - row->first_logit);
     }
-    return (uint64_t)sched_cost_us(c->cost, &shape);
+    return (uint64_t)sched_cost_us(cost, &shape);
 }
 
 /* Runs the trace to its end. */
@@ -280,7 +349,7 @@ static void run(struct world *w, struct trace *t, const char *policy)
     w->now_us = 1;
     t->config.policy = sched_policy_find(policy);
     t->config.policy_options.n_tenants = N_TENANTS;
-    t->config.policy_options.tenant_weights = t->weights;
+    t->config.policy_options.tenants = t->tenants;
     for (uint32_t i = 0; i < t->n_jobs; i++)
         t->jobs[i].first_us = 0;
     assert_int_equal(sched_create(&t->config, &w->sched, NULL), QUIRE_OK);
@@ -292,7 +361,7 @@ static void run(struct world *w, struct trace *t, const char *policy)
         assert_int_equal(sched_plan(w->sched, w->now_us, &plan, NULL), QUIRE_OK);
         see_plan(w, plan);
         check_gaps(w);
-        w->now_us += plan->n_rows ? step_us(&t->config, plan) : 1;
+        w->now_us += plan->n_rows ? step_us(&t->clock, plan) : 1;
         const struct sched_plan *done = plan->n_rows ? plan : NULL;
         if (t->config.overlap_depth > 0) {
             const struct sched_plan *swap = before;
@@ -333,13 +402,17 @@ static void random_trace(struct trace *t, uint64_t seed)
     c->long_prefill_token_threshold = fake_chance(&r, 20) ? 16 : 0;
     c->max_partial_prefills = fake_chance(&r, 20) ? 1 + fake_below(&r, 2) : 0;
     c->policy_options.prefill_share = fake_chance(&r, 70) ? 0 : 1 + fake_below(&r, 100);
-    c->cost = &small_cost;
-    c->step_target_us = fake_chance(&r, 20) ? 1000 + fake_below(&r, 2000) : 0;
+    t->clock = small_cost;
+    c->cost = fake_chance(&r, 75) ? &small_cost : NULL;
+    c->step_target_us = c->cost && fake_chance(&r, 30) ? 1000 + fake_below(&r, 2000) : 0;
+    t->grouped = fake_chance(&r, 40);
     uint32_t longest[N_RIVALS], share[N_RIVALS], stop = fake_chance(&r, 50);
     for (uint32_t i = 0; i < N_TENANTS; i++)
-        t->weights[i] = 1;
+        t->tenants[i].weight = 1;
     for (uint32_t i = 0; i < N_RIVALS; i++) {
-        t->weights[i] = fake_chance(&r, 50) ? 1 : 1 + fake_below(&r, fake_chance(&r, 90) ? 5 : 1000);
+        t->tenants[i].group = t->grouped ? 1 + i / 2 : 0;
+        t->tenants[i].group_weight = GROUP_WEIGHT(i / 2);
+        t->tenants[i].weight = fake_chance(&r, 50) ? 1 : 1 + fake_below(&r, fake_chance(&r, 90) ? 5 : 1000);
         longest[i] = 4 + fake_below(&r, 300);
         share[i] = fake_below(&r, 90);
     }
@@ -405,6 +478,9 @@ static void saturated_trace(struct trace *t, uint64_t seed)
     c->kv.groups[0].n_blocks = 400 + fake_below(&r, 400);
     c->policy_options.prefill_share = 0;
     c->step_target_us = 0;
+    t->grouped = false;
+    for (uint32_t i = 0; i < N_RIVALS; i++)
+        t->tenants[i].group = 0;
     t->n_jobs = 800;
     c->max_queued_requests = 1600;
     for (uint32_t i = 0; i < t->n_jobs; i++) {
@@ -471,8 +547,9 @@ static void heavy_trace(struct trace *t, bool heavy)
     c->max_model_len = 110000;
     c->cost = &small_cost;
     c->step_target_us = 4000;
+    t->clock = small_cost;
     for (uint32_t i = 0; i < N_TENANTS; i++)
-        t->weights[i] = 1;
+        t->tenants[i].weight = 1;
     uint64_t at = 1, next_heavy = 1;
     for (uint32_t n_light = 0; n_light < 1500; n_light++) {
         at += fake_below(&r, 30000);
@@ -515,16 +592,23 @@ static void test_long_prompts_beside_light_ones(void **state)
 
 /* ---- charges ---- */
 
-/* The tenant that is next, of two that wait with the same prompt. */
-static void test_charges(void **state)
+static void *open_fair(struct sched_policy_options o, const struct sched_cost *cost)
+{
+    const struct sched_policy *fair = sched_policy_find("fair");
+    void *p = NULL;
+    assert_int_equal(fair->create(&o, &p, NULL), QUIRE_OK);
+    if (cost)
+        fair->use_cost(p, cost);
+    return p;
+}
+
+/* Without a cost model. */
+static void test_charges_of_tokens(void **state)
 {
     (void)state;
-    const uint32_t weights[] = {1, 2, 1};
+    const struct sched_tenant tenants[] = {{.weight = 1}, {.weight = 2}, {.weight = 1}};
     const struct sched_policy *fair = sched_policy_find("fair");
-    struct sched_policy_options o = {.n_tenants = 3, .tenant_weights = weights};
-    struct quire_error err;
-    void *p;
-    assert_int_equal(fair->create(&o, &p, &err), QUIRE_OK);
+    void *p = open_fair((struct sched_policy_options){.n_tenants = 3, .tenants = tenants}, NULL);
     const uint64_t *ranks = fair->flow_ranks(p);
     struct sched_candidate a = {.tenant = 0}, b = {.tenant = 1}, c = {.tenant = 2};
     fair->served(p, &a, &(struct sched_service){.n_prompt = 10, .n_generated = 5});
@@ -535,17 +619,92 @@ static void test_charges(void **state)
     fair->served(p, &c, &(struct sched_service){.n_cached = 99, .n_recomputed = 99});
     a.background = true;
     fair->served(p, &a, &(struct sched_service){.n_prompt = 10});
+    fair->spent(p, 2, true, 1000);
     assert_int_equal(ranks[0], ranks[2]);
     /* An idle tenant gains nothing but a head start. */
     fair->served(p, &c, &(struct sched_service){.n_prompt = 1000000});
     fair->flow_admits(p, 2);
     fair->flow_begins(p, 1);
-    assert_int_equal((ranks[2] - ranks[1]) * 2, HEAD_START * (ranks[2] / 1000020));
+    assert_int_equal((ranks[2] - ranks[1]) * 2, 1024 * (ranks[2] / 1000020));
     fair->destroy(p);
-    const uint32_t heavy[] = {1, 1001, 1};
-    o.tenant_weights = heavy;
+}
+
+/* With one, time alone counts, at its prices. */
+static void test_charges_of_time(void **state)
+{
+    (void)state;
+    const struct sched_policy *fair = sched_policy_find("fair");
+    void *p = open_fair((struct sched_policy_options){.n_tenants = 2, .output_price = 3}, &small_cost);
+    const uint64_t *ranks = fair->flow_ranks(p);
+    struct sched_candidate a = {.tenant = 0}, b = {.tenant = 1};
+    fair->served(p, &a, &(struct sched_service){.n_prompt = 10, .n_generated = 5});
+    assert_int_equal(ranks[0], 0);
+    fair->spent(p, 0, true, 300.5);
+    fair->spent(p, 1, true, 0.5);
+    fair->spent(p, 1, false, 100);
+    assert_int_equal(ranks[0], ranks[1]);
+    /* Ahead by more than a quantum: eight steps of 1 ms. */
+    assert_true(fair->flow_lead(p, 0, 1) <= 1);
+    fair->spent(p, 0, true, 8000);
+    assert_true(fair->flow_lead(p, 0, 1) <= 1);
+    fair->spent(p, 0, true, 1);
+    assert_true(fair->flow_lead(p, 0, 1) > 1 && fair->flow_lead(p, 1, 0) <= 1);
+    assert_true(fair->takes_seat(p, &b, &a) && !fair->takes_seat(p, &a, &b));
+    fair->destroy(p);
+}
+
+/* While a's prompt finds no blocks, b may lead by the price of it and not by more. */
+static void test_patience(void **state)
+{
+    (void)state;
+    const struct sched_policy *fair = sched_policy_find("fair");
+    void *p = open_fair((struct sched_policy_options){.n_tenants = 2}, &small_cost);
+    struct sched_candidate a = {.tenant = 0, .n_prompt = 300};
+    double price = price_of(&(struct trace){.config.cost = &small_cost}, 300);
+    fair->spent(p, 1, true, price - 1);
+    assert_true(fair->flow_passes(p, &a, 1));
+    fair->spent(p, 1, true, 2);
+    assert_false(fair->flow_passes(p, &a, 1));
+    fair->destroy(p);
+}
+
+/* Organisations share first, their tenants among themselves. */
+static void test_organisations(void **state)
+{
+    (void)state;
+    const struct sched_policy *fair = sched_policy_find("fair");
+    const struct sched_tenant tenants[] = {
+        {.weight = 1, .group = 7, .group_weight = 2}, {.weight = 2, .group = 7, .group_weight = 2}, {.weight = 1}};
+    void *p = open_fair((struct sched_policy_options){.n_tenants = 3, .tenants = tenants}, NULL);
+    const struct sched_flow_groups *groups = fair->flow_groups(p);
+    const uint64_t *ranks = fair->flow_ranks(p);
+    struct sched_candidate a = {.tenant = 0}, b = {.tenant = 1}, c = {.tenant = 2};
+    fair->served(p, &a, &(struct sched_service){.n_prompt = 1000});
+    fair->served(p, &b, &(struct sched_service){.n_prompt = 2000});
+    fair->served(p, &c, &(struct sched_service){.n_prompt = 1500});
+    assert_true(groups->of[0] == groups->of[1] && groups->of[0] != groups->of[2]);
+    assert_int_equal(groups->ranks[groups->of[0]], groups->ranks[groups->of[2]]);
+    assert_int_equal(ranks[0], ranks[1]);
+    fair->served(p, &a, &(struct sched_service){.n_prompt = 1025});
+    assert_true(fair->flow_lead(p, 0, 1) > 1 && fair->flow_lead(p, 1, 0) <= 1);
+    assert_true(fair->flow_lead(p, 0, 2) > 1 && fair->flow_lead(p, 1, 2) > 1); /* as a whole */
+    assert_true(fair->flow_lead(p, 2, 0) <= 1);
+    fair->destroy(p);
+}
+
+static void test_options(void **state)
+{
+    (void)state;
+    const struct sched_policy *fair = sched_policy_find("fair");
+    struct sched_tenant tenants[] = {{.weight = 1}, {.weight = 1001}, {.weight = 1}};
+    struct sched_policy_options o = {.n_tenants = 3, .tenants = tenants};
+    struct quire_error err;
+    void *p;
     assert_int_equal(fair->create(&o, &p, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "tenant 1"));
+    tenants[1] = (struct sched_tenant){.weight = 1, .group = 1};
+    assert_int_equal(fair->create(&o, &p, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "organisation"));
     o = (struct sched_policy_options){.prompt_price = 1001};
     assert_int_equal(fair->create(&o, &p, &err), QUIRE_INVALID);
     o = (struct sched_policy_options){.prefill_share = 101};
@@ -557,10 +716,10 @@ int main(void)
     if (quire_hash_init())
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_charges),
-        cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_throughput),
-        cmocka_unit_test(test_long_prompts_beside_light_ones),
+        cmocka_unit_test(test_charges_of_tokens), cmocka_unit_test(test_charges_of_time),
+        cmocka_unit_test(test_patience),          cmocka_unit_test(test_organisations),
+        cmocka_unit_test(test_options),           cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_throughput),        cmocka_unit_test(test_long_prompts_beside_light_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 
 #include "memory/prefix.h"
 
-#define MAX_PROMPT 256
+#define MAX_PROMPT 1024
 
 struct sched_config small_config(void)
 {

@@ -33,39 +33,194 @@ static void end_all(struct sched *s)
     close_sched(s);
 }
 
-/* Two long prompts share a step, whatever their order; a single one has all of it. */
-static void test_prompts_under_way_share(void **state)
+/* Long prompts take turns: each step computes one of them, that of the tenant with the least service. */
+static void test_prompts_take_turns(void **state)
 {
     (void)state;
     struct sched_config c = fair_config();
     c.kv.groups[0].n_blocks = 128;
     struct sched *s = open_sched(&c);
     uint32_t a = submit(s, of_tenant(1, 0, 180, 1)), b = submit(s, of_tenant(2, 1, 110, 1));
-    assert_int_equal(given_to(step(s), a), 40); /* newly admitted: no limit */
-    assert_int_equal(given_to(step(s), b), 40);
-    for (uint32_t i = 0; i < 3; i++) {
-        const struct sched_plan *p = step(s);
-        assert_int_equal(given_to(p, a), 20);
-        assert_int_equal(given_to(p, b), 20);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(given_to(step(s), a), 40);
+        assert_int_equal(given_to(step(s), b), 40);
     }
-    const struct sched_plan *p = step(s); /* b wants its last ten */
-    assert_int_equal(given_to(p, b), 10);
-    assert_int_equal(given_to(p, a), 30);
+    assert_int_equal(given_to(step(s), a), 40);
+    const struct sched_plan *p = step(s); /* b's last thirty */
+    assert_int_equal(given_to(p, b), 30);
+    assert_int_equal(given_to(p, a), 10);
     assert_int_equal(given_to(step(s), a), 40);
     end_all(s);
 }
 
-/* A waiting request that cannot be admitted needs nothing of the step. */
-static void test_no_share_for_those_who_cannot_come(void **state)
+/* Prompts have a quarter of the step target, or as configured, although decodes alone take longer. */
+static void test_prompts_keep_a_share(void **state)
+{
+    (void)state;
+    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {1001, 11000}}, .logit_us = 500};
+    for (uint32_t share = 0; share <= 50; share += 50) {
+        struct sched_config c = fair_config();
+        c.cost = &cost;
+        c.step_target_us = 2000;
+        c.policy_options.prefill_share = share;
+        c.max_num_seqs = c.max_logit_rows = 5;
+        c.max_num_batched_tokens = 400;
+        c.kv.groups[0].n_blocks = 400;
+        c.max_model_len = 400;
+        struct sched *s = open_sched(&c);
+        for (uint32_t i = 0; i < 4; i++)
+            submit(s, of_tenant(1 + i, 0, 4, 30));
+        while (sched_stats(s).n_running < 4)
+            step(s);
+        uint32_t prompt = submit(s, of_tenant(9, 0, 300, 1));
+        /* Four decodes take 3,030 us; a token of the prompt takes 10 us. */
+        assert_int_equal(given_to(step(s), prompt), share ? 100 : 50);
+        end_all(s);
+    }
+}
+
+/* One tenant reads long contexts: next to another one, it has as much of a step as that, and no more. */
+static void test_long_contexts_sit_out(void **state)
+{
+    (void)state;
+    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {4000, 1000}}, .context_us = 1};
+    struct sched_config c = fair_config();
+    c.cost = &cost;
+    c.max_num_batched_tokens = 2000;
+    c.max_model_len = 1000;
+    c.kv.groups[0].n_blocks = 1000;
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 0; i < 3; i++)
+        submit(s, of_tenant(1 + i, 0, 600, 60));
+    for (uint32_t i = 0; i < 10; i++)
+        step(s); /* each takes more than 2 ms, a quantum is 8 */
+    assert_int_equal(step(s)->n_rows, 3);
+    uint32_t light = submit(s, of_tenant(4, 1, 10, 20));
+    for (uint32_t i = 0; i < 20; i++) {
+        const struct sched_plan *p = step(s);
+        assert_true(given_to(p, light) > 0);
+        assert_int_equal(p->n_rows, 2); /* two contexts of 600 would take longer than the rest, 1,010 us */
+    }
+    assert_int_equal(step(s)->n_rows, 3); /* alone again */
+    end_all(s);
+}
+
+/* All seats are taken by one tenant. Another one's request takes one as soon as the first is a quantum ahead, 1,024 tokens
+ * without a cost model, and its sequence has held the seat for eight steps. */
+static void test_a_seat_is_taken_back(void **state)
+{
+    (void)state;
+    struct sched_config c = fair_config();
+    uint32_t hogs[2], n_steps = 0;
+    c.max_num_seqs = 2;
+    c.max_model_len = 2000;
+    c.kv.groups[0].n_blocks = 1200;
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 0; i < 2; i++)
+        hogs[i] = submit(s, of_tenant(1 + i, 0, 20, 1900));
+    step(s);
+    uint32_t light = submit(s, of_tenant(3, 1, 8, 20));
+    while (given_to(step(s), light) == 0 && n_steps < 1000)
+        n_steps++;
+    /* 40 tokens of prompts, and two tokens of price 2 in each step */
+    assert_true(n_steps >= (1024 - 40) / 4 && n_steps <= (1024 - 40) / 4 + 9);
+    assert_int_equal(sched_account(s, hogs[0]).n_preemptions, 0);
+    assert_int_equal(sched_account(s, hogs[1]).n_preemptions, 1); /* the last one */
+    for (uint32_t i = 0; i < 20; i++)
+        step(s);
+    assert_int_equal(sched_account(s, hogs[1]).n_preemptions, 1); /* it has its seat again, and keeps it */
+    assert_int_equal(sched_stats(s).n_running, 2);
+    sched_cancel(s, 1);
+    sched_cancel(s, 2);
+    collect(s);
+    close_sched(s);
+}
+
+/* A request of a higher priority class does not wait for the end of a lower one's answer, one of the same does. */
+static void test_a_higher_priority_takes_a_seat(void **state)
+{
+    (void)state;
+    struct sched_config c = fair_config();
+    c.policy = sched_policy_find("priority");
+    c.max_num_seqs = 2;
+    c.max_model_len = 2000;
+    c.kv.groups[0].n_blocks = 1200;
+    struct sched *s = open_sched(&c);
+    uint32_t low = submit(s, of_tenant(1, 0, 10, 900)), n_steps = 0;
+    struct sched_request request = of_tenant(2, 0, 10, 900);
+    request.priority = 3;
+    uint32_t lowest = submit(s, request);
+    step(s);
+    uint32_t same = submit(s, of_tenant(3, 0, 8, 4));
+    for (uint32_t i = 2; i < 9; i++) /* it ranks before the lowest, which keeps its seat for eight steps */
+        assert_int_equal(given_to(step(s), same), 0);
+    for (uint32_t i = 9; i < 25; i++)
+        assert_int_equal(given_to(step(s), same), i == 9 ? 8 : i < 13);
+    request = of_tenant(4, 0, 8, 2);
+    request.priority = -1;
+    uint32_t high = submit(s, request);
+    while (given_to(step(s), high) == 0)
+        n_steps++;
+    assert_true(n_steps <= 8);
+    assert_int_equal(sched_account(s, low).n_preemptions, 0);
+    assert_int_equal(sched_account(s, lowest).n_preemptions, 2);
+    sched_cancel(s, 1);
+    sched_cancel(s, 2);
+    end_all(s);
+}
+
+/* Tenants at their limits wait, and others pass them, whatever the policy. */
+static void test_limits_of_a_tenant(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"fcfs", "priority", "sjf", "edf", "fair", "lpm"};
+    const struct sched_tenant tenants[] = {
+        {.weight = 1, .max_seats = 2}, {.weight = 1, .max_kv_blocks = 12}, {.weight = 1}};
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        struct sched_config c = fair_config();
+        c.policy = sched_policy_find(policies[i]);
+        c.policy_options.tenants = tenants;
+        c.max_num_batched_tokens = 64;
+        c.max_num_seqs = 8;
+        struct sched *s = open_sched(&c);
+        for (uint32_t k = 0; k < 4; k++)
+            submit(s, of_tenant(1 + k, 0, 4, 30));
+        for (uint32_t k = 0; k < 4; k++)
+            submit(s, of_tenant(11 + k, 1, 5, 4)); /* each needs two blocks, or all the same with 25 tokens */
+        struct sched_request big = of_tenant(20, 1, 24, 25), bigger = of_tenant(21, 1, 24, 26);
+        uint32_t seq, last = submit(s, big), other = submit(s, of_tenant(30, 2, 8, 4));
+        assert_int_equal(sched_submit(s, &bigger, &seq, NULL, NULL), QUIRE_INVALID); /* it would wait for ever */
+        const struct sched_plan *p = step(s);
+        assert_int_equal(sched_tenant_stats(s, 0).n_running, 2);
+        assert_true(given_to(p, other) > 0);
+        bool ran = false;
+        while (sched_tenant_stats(s, 1).n_running + sched_tenant_stats(s, 1).n_waiting > 0) {
+            p = step(s);
+            if (given_to(p, last) > 0)
+                ran = true;
+            assert_true(sched_tenant_stats(s, 0).n_running <= 2);
+            assert_true(given_to(p, last) == 0 || sched_tenant_stats(s, 1).n_running <= 1);
+        }
+        assert_true(ran);
+        end_all(s);
+    }
+}
+
+/* Reservation promises that nothing is preempted. */
+static void test_a_reserved_seat_is_kept(void **state)
 {
     (void)state;
     struct sched_config c = fair_config();
     c.max_num_seqs = 1;
+    c.max_model_len = 2000;
+    c.kv.groups[0].n_blocks = 1200;
+    c.preemption = SCHED_PREEMPT_NEVER;
     struct sched *s = open_sched(&c);
-    uint32_t a = submit(s, of_tenant(1, 0, 180, 1));
+    submit(s, of_tenant(1, 0, 20, 1900));
     step(s);
-    submit(s, of_tenant(2, 1, 110, 1));
-    assert_int_equal(given_to(step(s), a), 40);
+    submit(s, of_tenant(2, 1, 8, 20));
+    for (uint32_t i = 0; i < 1800; i++)
+        assert_int_equal(step(s)->n_preempted, 0);
     end_all(s);
 }
 
@@ -286,8 +441,13 @@ static void test_a_batch_waits_for_its_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prompts_under_way_share),
-        cmocka_unit_test(test_no_share_for_those_who_cannot_come),
+        cmocka_unit_test(test_prompts_take_turns),
+        cmocka_unit_test(test_prompts_keep_a_share),
+        cmocka_unit_test(test_long_contexts_sit_out),
+        cmocka_unit_test(test_a_seat_is_taken_back),
+        cmocka_unit_test(test_a_higher_priority_takes_a_seat),
+        cmocka_unit_test(test_limits_of_a_tenant),
+        cmocka_unit_test(test_a_reserved_seat_is_kept),
         cmocka_unit_test(test_a_prompt_without_blocks_lets_others_by),
         cmocka_unit_test(test_a_pin_gives_way),
         cmocka_unit_test(test_a_pin_holds_the_blocks_with_the_names),

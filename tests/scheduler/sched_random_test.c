@@ -47,11 +47,14 @@ static uint32_t count_policies(void)
 static struct sched_policy_options random_options(struct fake_random *random)
 {
     static const uint64_t ageings[] = {1, 1000, 1000000, 1000000000};
-    static uint32_t weights[FAKE_TENANTS]; /* until the scheduler has its copy */
+    static struct sched_tenant tenants[FAKE_TENANTS]; /* until the scheduler has its copy */
     struct sched_policy_options o = {.n_tenants = FAKE_TENANTS, .ageing_us = ageings[fake_below(random, 4)]};
+    uint32_t n_groups = fake_chance(random, 50) ? 1 + fake_below(random, 3) : 0;
     for (uint32_t i = 0; i < FAKE_TENANTS; i++)
-        weights[i] = 1 + fake_below(random, fake_chance(random, 50) ? 4 : 1000);
-    o.tenant_weights = fake_chance(random, 50) ? weights : NULL;
+        tenants[i] = (struct sched_tenant){.weight = 1 + fake_below(random, fake_chance(random, 50) ? 4 : 1000),
+                                           .group = fake_below(random, n_groups + 1),
+                                           .group_weight = 1 + n_groups};
+    o.tenants = fake_chance(random, 50) ? tenants : NULL;
     for (uint32_t i = 0, some = fake_chance(random, 30); i < SCHED_MAX_CLASSES; i++) {
         o.class_weights[i] = some ? fake_below(random, 5) : 0;
         o.class_ttft_us[i] = fake_chance(random, 50) ? 1 + fake_below(random, 500000) : 0;
@@ -60,6 +63,22 @@ static struct sched_policy_options random_options(struct fake_random *random)
     o.output_price = fake_below(random, 4);
     o.prefill_share = fake_chance(random, 50) ? fake_below(random, 101) : 0;
     return o;
+}
+
+/* Limits of some tenants, in addition to their shares. Valid until the next call. */
+static const struct sched_tenant *random_limits(struct fake_random *random, const struct sched_tenant *shares,
+                                                const struct sched_config *c)
+{
+    static struct sched_tenant tenants[FAKE_TENANTS];
+    uint32_t longest = (c->max_model_len + c->kv.block_tokens - 1) / c->kv.block_tokens;
+    if (fake_chance(random, 60))
+        return shares;
+    for (uint32_t i = 0; i < FAKE_TENANTS; i++) {
+        tenants[i] = shares ? shares[i] : (struct sched_tenant){.weight = 1, .group_weight = 1};
+        tenants[i].max_seats = fake_chance(random, 50) ? 1 + fake_below(random, 4) : 0;
+        tenants[i].max_kv_blocks = fake_chance(random, 50) ? 1 + fake_below(random, 2 * longest) : 0;
+    }
+    return tenants;
 }
 
 /* Valid until the next call. */
@@ -115,6 +134,7 @@ static struct sched_config random_config(struct fake_random *random)
     c.overlap_depth = fake_below(random, 2);
     c.policy = sched_policy_at(fake_below(random, count_policies()));
     c.policy_options = random_options(random);
+    c.policy_options.tenants = random_limits(random, c.policy_options.tenants, &c);
     c.kv.eviction = fake_chance(random, 30) ? KV_EVICT_REUSE : KV_EVICT_LRU;
     c.kv.n_tenants = FAKE_TENANTS;
     c.secret.bytes[0] = (uint8_t)fake_below(random, 256);

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/reference/command-line.md"
-SUBCOMMANDS = ("bench", "cache", "keys")  # commands whose help lists commands of their own
+SUBCOMMANDS = ("bench", "cache", "eval", "keys")  # commands whose help lists commands of their own
 
 HEAD = """# Command line
 

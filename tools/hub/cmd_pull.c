@@ -4,6 +4,7 @@
 #include "app/command/cli.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/models/fetch.h"
 #include "tools/hub/pull.h"
 #include "tools/hub/store.h"
 
@@ -236,6 +237,28 @@ static int report(const struct pull_command *c)
     return c->include.n || c->exclude.n ? 0 : 1;
 }
 
+static void end(struct pull_command *c)
+{
+    hub_pull_close(c->pull);
+    hub_list_free(&c->list);
+    hub_close(c->hub);
+    if (c->lock >= 0)
+        close(c->lock);
+}
+
+int hub_fetch_config(const char *given, char dir[HUB_PATH_BYTES], struct quire_error *err)
+{
+    struct pull_command c = {.n_connections = 1, .lock = -1, .include = {{"config.json"}, 1}};
+    int status = hub_name_parse(given, &c.name, err);
+    c.name.quant[0] = '\0'; /* all quantizations have one config.json */
+    if (status == QUIRE_OK)
+        status = run(&c, err);
+    if (status == QUIRE_OK && snprintf(dir, HUB_PATH_BYTES, "%s/snapshots/%s", c.repo, c.list.commit) >= HUB_PATH_BYTES)
+        status = quire_fail(err, QUIRE_INVALID, "a path in the Hugging Face cache is too long");
+    end(&c);
+    return status;
+}
+
 int command_pull(int argc, char **argv)
 {
     struct pull_command c = {.n_connections = 8, .lock = -1, .meter = {.is_tty = isatty(STDERR_FILENO)}};
@@ -289,10 +312,6 @@ int command_pull(int argc, char **argv)
         return command_fail(2, err.text);
     int status = run(&c, &err);
     code = status == QUIRE_OK ? report(&c) : command_fail(1, err.text);
-    hub_pull_close(c.pull);
-    hub_list_free(&c.list);
-    hub_close(c.hub);
-    if (c.lock >= 0)
-        close(c.lock);
+    end(&c);
     return code;
 }

@@ -129,7 +129,13 @@ static int name_tenants(struct sim_recording *r, struct quire_error *err)
     if (!t->tenants)
         return out_of_memory(err);
     for (uint32_t i = 0; i < t->n_tenants; i++) {
-        t->tenants[i].weight = o->tenant_weights ? o->tenant_weights[i] : 1;
+        const struct sched_tenant share = o->tenants ? o->tenants[i] : (struct sched_tenant){.weight = 1};
+        t->tenants[i].weight = share.weight;
+        t->tenants[i].group_weight = share.group_weight;
+        t->tenants[i].max_seats = share.max_seats;
+        t->tenants[i].max_kv_blocks = share.max_kv_blocks;
+        if (share.group > 0)
+            snprintf(t->tenants[i].group, sizeof t->tenants[i].group, "%u", share.group);
         snprintf(t->tenants[i].name, sizeof t->tenants[i].name, "%u", i);
     }
     return QUIRE_OK;

@@ -37,13 +37,11 @@ struct run {
     struct sched *sched;
     struct key256 secret;
     uint32_t block_tokens, most_rows; /* most_rows: of a step that has one token of each */
-    bool prefix_caching;
     struct sched_driver *driver;
     struct decision_log log;
-    uint32_t prompt_price, output_price;
 
     struct key256 *chains;      /* [n_domains] */
-    uint32_t *weights;          /* [n_tenants] */
+    struct sched_tenant *tenants; /* [n_tenants] */
     uint32_t *prompt;           /* [max_prompt] */
     struct key256 *hashes;      /* of its full blocks */
     struct live *lives;
@@ -63,6 +61,16 @@ struct run {
     double end_us[MAX_FLIGHTS]; /* of the steps in flight, by slot */
     double planned_us[MAX_FLIGHTS], done_us; /* the same; of the last finished step */
 };
+
+static uint32_t prompt_price(const struct run *r)
+{
+    return r->setup->sched->policy_options.prompt_price ? r->setup->sched->policy_options.prompt_price : 1;
+}
+
+static uint32_t output_price(const struct run *r)
+{
+    return r->setup->sched->policy_options.output_price ? r->setup->sched->policy_options.output_price : 2;
+}
 
 /* ---- setting up ---- */
 
@@ -132,17 +140,14 @@ static int make_config(struct run *r, struct sched_config *c)
         c->kv.n_groups = 1;
     c->kv.n_tenants = c->policy_options.n_tenants = t->n_tenants;
     for (uint32_t i = 0; i < t->n_tenants; i++)
-        r->weights[i] = t->tenants[i].weight;
-    c->policy_options.tenant_weights = r->weights;
-    r->prompt_price = c->policy_options.prompt_price ? c->policy_options.prompt_price : 1;
-    r->output_price = c->policy_options.output_price ? c->policy_options.output_price : 2;
+        r->tenants[i] = sim_tenant_share(t->tenants, i);
+    c->policy_options.tenants = r->tenants;
     for (size_t i = 0; i < 4; i++) {
         uint64_t part = bench_stream(r->setup->seed, STREAM_SECRET, i);
         memcpy(c->secret.bytes + 8 * i, &part, sizeof part);
     }
     r->secret = c->secret;
     r->block_tokens = c->kv.block_tokens;
-    r->prefix_caching = c->kv.prefix_caching;
     r->most_rows = c->max_num_batched_tokens < c->max_logit_rows ? c->max_num_batched_tokens : c->max_logit_rows;
     return size_pool(r, c);
 }
@@ -153,11 +158,11 @@ static int allocate(struct run *r)
     r->out->records = calloc(t->n, sizeof *r->out->records);
     r->out->n_records = t->n;
     r->chains = calloc(t->n_domains, sizeof *r->chains);
-    r->weights = calloc(t->n_tenants, sizeof *r->weights);
+    r->tenants = calloc(t->n_tenants, sizeof *r->tenants);
     r->prompt = calloc(t->max_prompt, sizeof *r->prompt);
     r->hashes = calloc(t->max_prompt / r->setup->sched->kv.block_tokens + 1, sizeof *r->hashes);
     r->n_reached_prompt = calloc(t->n, sizeof *r->n_reached_prompt);
-    if (!r->out->records || !r->chains || !r->weights || !r->prompt || !r->hashes || !r->n_reached_prompt)
+    if (!r->out->records || !r->chains || !r->tenants || !r->prompt || !r->hashes || !r->n_reached_prompt)
         return quire_fail(r->err, QUIRE_NO_MEMORY, "out of memory for %zu requests", t->n);
     return sim_watch_create(t->n_tenants, SCHED_MAX_CLASSES, &r->out->watch, r->err);
 }
@@ -211,7 +216,7 @@ static void close_run(struct run *r)
     sched_driver_destroy(r->driver);
     sched_destroy(r->sched);
     free(r->chains);
-    free(r->weights);
+    free(r->tenants);
     free(r->prompt);
     free(r->hashes);
     free(r->lives);
@@ -272,7 +277,7 @@ static int submit(struct run *r, size_t i)
     uint64_t retry_us = 0, arrival_us = (uint64_t)r->out->records[i].arrival_us;
     r->said_no_more = false;
     sim_workload_prompt(r->workload, i, r->prompt);
-    for (uint32_t b = 0; r->prefix_caching && b < q->n_prompt / block; b++) {
+    for (uint32_t b = 0; r->setup->sched->kv.prefix_caching && b < q->n_prompt / block; b++) {
         r->hashes[b] = kv_chain_next(&r->secret, parent, r->prompt + (size_t)b * block, block);
         parent = &r->hashes[b];
     }
@@ -371,14 +376,14 @@ static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan
         const struct sim_request *q = &r->workload->requests[live->request];
         uint32_t end = row->first + row->count, prompt_end = end < q->n_prompt ? end : q->n_prompt;
         uint32_t *reached = &r->n_reached_prompt[live->request];
-        double priced = row->outputs.tokens ? r->output_price : 0;
+        double priced = row->outputs.tokens ? output_price(r) : 0;
         sched_shape_add(&shape, row->first, row->count, end - row->first_logit);
         live->n_reached = end;
         if (prompt_end > *reached) {
-            priced += (double)(prompt_end - *reached) * r->prompt_price;
+            priced += (double)(prompt_end - *reached) * prompt_price(r);
             *reached = prompt_end;
         }
-        r->out->watch->service[q->tenant] += priced / r->weights[q->tenant];
+        r->out->watch->service[q->tenant] += priced / r->tenants[q->tenant].weight;
     }
     return shape;
 }
@@ -652,7 +657,7 @@ static void take_result(struct run *r, const struct sched_row *row, const struct
     uint32_t request = r->lives[row->seq].request, tenant = r->workload->requests[request].tenant;
     for (uint32_t k = 0; k <= result->n_accepted; k++)
         note_token(r, request, over && k == result->n_accepted);
-    r->out->watch->service[tenant] += (double)r->output_price * result->n_accepted / r->weights[tenant];
+    r->out->watch->service[tenant] += (double)output_price(r) * result->n_accepted / r->tenants[tenant].weight;
     draft_counts_add(&r->out->drafts, row->n_draft, result->n_accepted);
     /* It has computed its accepted drafts, except for the last one it made. */
     if (row->n_draft > 0)

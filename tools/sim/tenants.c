@@ -96,7 +96,22 @@ static int set_key(struct sim_tenant *t, const char *key, const char *value, str
         return set_number(key, value, 1e-9, 1e9, false, &t->rate, err);
     if (strcmp(key, "deadline") == 0)
         return set_number(key, value, 0, 1e9, false, &t->deadline_ms, err);
-    if (strcmp(key, "weight") == 0) {
+    if (strcmp(key, "group") == 0) {
+        if (!bench_workload_is_name(value, strlen(value)))
+            return quire_fail(err, QUIRE_INVALID,
+                              "--tenants: group=%.40s: a name must have 1 to %u letters, digits and ._-", value,
+                              BENCH_WORKLOAD_MAX_NAME);
+        strcpy(t->group, value);
+    } else if (strcmp(key, "group-weight") == 0) {
+        status = set_number(key, value, 1, 1000, true, &number, err);
+        t->group_weight = (uint32_t)number;
+    } else if (strcmp(key, "max-seats") == 0) {
+        status = set_number(key, value, 0, UINT32_MAX, true, &number, err);
+        t->max_seats = (uint32_t)number;
+    } else if (strcmp(key, "max-kv-blocks") == 0) {
+        status = set_number(key, value, 0, UINT32_MAX, true, &number, err);
+        t->max_kv_blocks = (uint32_t)number;
+    } else if (strcmp(key, "weight") == 0) {
         status = set_number(key, value, 1, 1000, true, &number, err);
         t->weight = (uint32_t)number;
     } else if (strcmp(key, "prefix") == 0) {
@@ -110,8 +125,8 @@ static int set_key(struct sim_tenant *t, const char *key, const char *value, str
         t->priority = (int32_t)number;
     } else {
         status = quire_fail(err, QUIRE_INVALID,
-                            "--tenants: \"%.40s\": must be weight, rate, input, output, prefix, turns, class, "
-                            "priority or deadline",
+                            "--tenants: \"%.40s\": must be weight, group, group-weight, max-seats, max-kv-blocks, "
+                            "rate, input, output, prefix, turns, class, priority or deadline",
                             key);
     }
     return status;
@@ -137,6 +152,16 @@ static int parse_tenant(char *text, struct sim_tenant *out, struct quire_error *
     return QUIRE_OK;
 }
 
+static int check_pair(const struct sim_tenant *a, const struct sim_tenant *b, struct quire_error *err)
+{
+    if (strcmp(a->name, b->name) == 0)
+        return quire_fail(err, QUIRE_INVALID, "--tenants: %s occurs twice", a->name);
+    if (a->group[0] && strcmp(a->group, b->group) == 0 && a->group_weight != b->group_weight)
+        return quire_fail(err, QUIRE_INVALID, "--tenants: group-weight: %s has %u in %s and %u in %s", a->group,
+                          a->group_weight, a->name, b->group_weight, b->name);
+    return QUIRE_OK;
+}
+
 static int add_tenants(char *text, const struct sim_tenant *usual, struct sim_tenant *tenants, uint32_t *n,
                        struct quire_error *err)
 {
@@ -145,8 +170,7 @@ static int add_tenants(char *text, const struct sim_tenant *usual, struct sim_te
         tenants[*n] = *usual;
         int status = parse_tenant(one, &tenants[*n], err);
         for (uint32_t i = 0; status == QUIRE_OK && i < *n; i++)
-            if (strcmp(tenants[i].name, tenants[*n].name) == 0)
-                status = quire_fail(err, QUIRE_INVALID, "--tenants: %s occurs twice", tenants[i].name);
+            status = check_pair(&tenants[i], &tenants[*n], err);
         if (status != QUIRE_OK)
             return status;
         ++*n;
@@ -175,4 +199,19 @@ int sim_tenants_parse(const char *text, const struct sim_tenant *usual, struct s
     }
     *out = tenants;
     return QUIRE_OK;
+}
+
+struct sched_tenant sim_tenant_share(const struct sim_tenant *tenants, uint32_t index)
+{
+    const struct sim_tenant *t = &tenants[index];
+    struct sched_tenant share = {.weight = t->weight,
+                                 .group_weight = t->group_weight,
+                                 .max_seats = t->max_seats,
+                                 .max_kv_blocks = t->max_kv_blocks};
+    for (uint32_t i = 0; t->group[0] && i <= index; i++)
+        if (strcmp(tenants[i].group, t->group) == 0) {
+            share.group = i + 1; /* of its first tenant */
+            return share;
+        }
+    return share;
 }

@@ -366,7 +366,7 @@ static int make_synthetic(struct sim_workload *t, const struct sim_workload_opti
 static int read_options(const struct sim_workload_options *o, struct sim_workload *t, struct sim_tenant *usual,
                         struct quire_error *err)
 {
-    *usual = (struct sim_tenant){.name = "default", .weight = 1, .rate = -1};
+    *usual = (struct sim_tenant){.name = "default", .weight = 1, .group_weight = 1, .rate = -1};
     int status = sim_lengths_parse(o->input_len ? o->input_len : "512", "--input-len", &usual->input, err);
     if (status == QUIRE_OK)
         status = sim_lengths_parse(o->output_len ? o->output_len : "128", "--output-len", &usual->output, err);

@@ -59,22 +59,45 @@ static int read_key(const json_t *entry, const char *where, struct key256 *sha25
     return QUIRE_OK;
 }
 
+/* Returns false if it is not a name. */
+static bool is_name(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                            "-_.:");
+    return n > 0 && n <= TENANT_MAX_NAME && name[n] == '\0';
+}
+
 static int read_name(const json_t *entry, const char *where, char out[TENANT_MAX_NAME + 1], struct quire_error *err)
 {
     const char *name = NULL;
     int status = quire_json_string(entry, where, "name", &name, err);
     if (status)
         return status;
-    size_t n = name ? strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                   "-_.:")
-                    : 0;
-    if (n == 0 || n > TENANT_MAX_NAME || name[n] != '\0')
+    if (!name || !is_name(name))
         return quire_fail(err, QUIRE_INVALID, "%s: name: must be 1 to %d of the characters A-Z a-z 0-9 - _ . :", where,
                           TENANT_MAX_NAME);
     if (strcmp(name, "default") == 0)
         return quire_fail(err, QUIRE_INVALID, "%s: name: \"default\" is tenant 0's", where);
-    memcpy(out, name, n + 1);
+    strcpy(out, name);
     return QUIRE_OK;
+}
+
+/* The organisation whose weight the tenant shares with others, if it has one. */
+static int read_organisation(const json_t *entry, const char *where, struct tenant *t, struct quire_error *err)
+{
+    const char *name = NULL;
+    int status = quire_json_string(entry, where, "organisation", &name, err);
+    if (status)
+        return status;
+    if (name && !is_name(name))
+        return quire_fail(err, QUIRE_INVALID,
+                          "%s: organisation: must be 1 to %d of the characters A-Z a-z 0-9 - _ . :", where,
+                          TENANT_MAX_NAME);
+    if (name)
+        strcpy(t->organisation, name);
+    else if (json_object_get(entry, "organisation_weight"))
+        return quire_fail(err, QUIRE_INVALID, "%s: organisation_weight: needs organisation", where);
+    return quire_json_u32(entry, where, "organisation_weight", 1, TENANT_MAX_WEIGHT, &t->organisation_weight, err);
 }
 
 /* A misspelt limit would have no effect. */
@@ -85,6 +108,8 @@ static int refuse_unknown(const json_t *entry, const char *where, struct quire_e
         "key",
         "key_sha256",
         "weight",
+        "organisation",
+        "organisation_weight",
         "class",
         "priority_min",
         "priority_max",
@@ -92,6 +117,8 @@ static int refuse_unknown(const json_t *entry, const char *where, struct quire_e
         "tokens_per_minute",
         "max_concurrent",
         "max_queued",
+        "max_seats",
+        "max_kv_blocks",
         "admin",
     };
     const char *key;
@@ -112,7 +139,7 @@ static int refuse_unknown(const json_t *entry, const char *where, struct quire_e
 
 static void tenant_default(struct tenant *t)
 {
-    *t = (struct tenant){.weight = 1, .priority_min = INT32_MIN, .priority_max = INT32_MAX};
+    *t = (struct tenant){.weight = 1, .organisation_weight = 1, .priority_min = INT32_MIN, .priority_max = INT32_MAX};
 }
 
 /* sha256: the key's. */
@@ -130,6 +157,7 @@ static int read_entry(const json_t *entry, size_t i, struct tenant *t, struct ke
     snprintf(where, sizeof where, "tenant %zu (%s)", i + 1, t->name);
     if ((status = refuse_unknown(entry, where, err)) || (status = read_key(entry, where, sha256, err)) ||
         (status = quire_json_u32(entry, where, "weight", 1, TENANT_MAX_WEIGHT, &t->weight, err)) ||
+        (status = read_organisation(entry, where, t, err)) ||
         (status = quire_json_u32(entry, where, "class", 0, TENANT_CLASSES - 1, &t->class_index, err)) ||
         (status = quire_json_i64(entry, where, "priority_min", INT32_MIN, INT32_MAX, &low, err)) ||
         (status = quire_json_i64(entry, where, "priority_max", low, INT32_MAX, &high, err)) ||
@@ -137,6 +165,8 @@ static int read_entry(const json_t *entry, size_t i, struct tenant *t, struct ke
         (status = quire_json_i64(entry, where, "tokens_per_minute", 0, MAX_PER_MINUTE, &tokens, err)) ||
         (status = quire_json_u32(entry, where, "max_concurrent", 0, UINT32_MAX, &t->max_concurrent, err)) ||
         (status = quire_json_u32(entry, where, "max_queued", 0, UINT32_MAX, &t->max_queued, err)) ||
+        (status = quire_json_u32(entry, where, "max_seats", 0, UINT32_MAX, &t->max_seats, err)) ||
+        (status = quire_json_u32(entry, where, "max_kv_blocks", 0, UINT32_MAX, &t->max_kv_blocks, err)) ||
         (status = quire_json_bool(entry, where, "admin", &t->admin, err)))
         return status;
     t->has_key = true;
@@ -164,6 +194,13 @@ static int check_twice(const struct list *list, struct quire_error *err)
             if (memcmp(&list->items[i].key, &list->items[j].key, sizeof list->items[i].key) == 0)
                 return quire_fail(err, QUIRE_INVALID, "tenant %zu (%s): key: is tenant %zu's", i + 1,
                                   list->items[i].name, j + 1);
+            if (list->items[i].organisation[0] &&
+                strcmp(list->items[i].organisation, list->items[j].organisation) == 0 &&
+                list->items[i].organisation_weight != list->items[j].organisation_weight)
+                return quire_fail(err, QUIRE_INVALID,
+                                  "tenant %zu (%s): organisation_weight: is %u for %s, tenant %zu has %u", i + 1,
+                                  list->items[i].name, list->items[i].organisation_weight, list->items[i].organisation,
+                                  j + 1, list->items[j].organisation_weight);
         }
     }
     return QUIRE_OK;
@@ -391,10 +428,4 @@ struct tenant *tenants_at(const struct tenants *t, uint32_t index)
 uint32_t tenants_n(const struct tenants *t)
 {
     return t->n;
-}
-
-void tenants_weights(const struct tenants *t, uint32_t weights[TENANTS_MAX])
-{
-    for (uint32_t i = 0; i < TENANTS_MAX; i++)
-        weights[i] = i < t->n ? t->items[i]->weight : 1;
 }

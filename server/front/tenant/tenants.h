@@ -36,10 +36,12 @@ struct tenant {
     char name[TENANT_MAX_NAME + 1];
     bool has_key; /* false: tenant 0, and those that the file no longer lists */
     struct key256 key; /* the key's SHA-256, hashed with a secret of this process */
-    uint32_t weight, class_index;
+    char organisation[TENANT_MAX_NAME + 1]; /* "": none */
+    uint32_t weight, organisation_weight, class_index;
     int32_t priority_min, priority_max; /* range that its requests may set */
     uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit; here and below */
     uint32_t max_concurrent, max_queued;
+    uint32_t max_seats, max_kv_blocks; /* the scheduler's */
     bool admin;
 
     struct bucket requests, tokens;
@@ -68,8 +70,6 @@ struct tenant *tenants_find(const struct tenants *t, const char *key);
 /* index below tenants_n(). */
 struct tenant *tenants_at(const struct tenants *t, uint32_t index);
 uint32_t tenants_n(const struct tenants *t);
-/* By index, for the engine. */
-void tenants_weights(const struct tenants *t, uint32_t weights[TENANTS_MAX]);
 
 /* ---- for its tests ---- */
 

@@ -67,6 +67,20 @@ static void files_that_are_wrong(void **state)
         {"[{\"name\":\"a\",\"key\":\"x\",\"requests_per_minute\":10000000001}]", "requests_per_minute"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"tokens_per_minute\":\"9\"}]", "tokens_per_minute"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"max_concurrent\":4294967296}]", "max_concurrent"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"max_seats\":-1}]", "max_seats"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"max_kv_blocks\":4294967296}]", "max_kv_blocks"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"organisation\":\"\"}]", "organisation"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"organisation\":\"o o\"}]", "organisation"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"organisation\":7}]", "organisation"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"organisation_weight\":2}]", "needs organisation"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"organisation\":\"o\",\"organisation_weight\":1001}]", "organisation_weight"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"organisation\":\"o\"},"
+         "{\"name\":\"b\",\"key\":\"y\",\"organisation\":\"o\",\"organisation_weight\":2}]",
+         "tenant 2 (b): organisation_weight: is 2 for o, tenant 1 has 1"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"organisation\":\"o\",\"organisation_weight\":2,\"max_seats\":3,"
+         "\"max_kv_blocks\":4294967295},"
+         "{\"name\":\"b\",\"key\":\"y\",\"organisation\":\"o\",\"organisation_weight\":2}]",
+         NULL},
         {"[{\"name\":\"a\",\"key\":\"x\",\"admin\":1}]", "admin"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"weigth\":2}]", "\"weigth\" is not a field"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"key\":\"y\"}]", "key"},
@@ -139,7 +153,6 @@ static void a_file_that_changes(void **state)
     char path[] = "/tmp/quire-tenants-XXXXXX";
     struct tenants *t;
     struct quire_error err;
-    uint32_t weights[TENANTS_MAX];
     close(mkstemp(path));
     assert_int_equal(tenants_from_file("/nonexistent/tenants.json", 0, &t, &err), QUIRE_NOT_FOUND);
     write_file(path, "[{\"name\":\"a\",\"key\":\"secret-a\",\"weight\":3,\"tokens_per_minute\":100},"
@@ -150,8 +163,7 @@ static void a_file_that_changes(void **state)
     assert_int_equal(a->index, 1);
     assert_non_null(b);
     assert_true(b->index == 2 && b->admin && !a->admin);
-    tenants_weights(t, weights);
-    assert_true(weights[0] == 1 && weights[1] == 3 && weights[2] == 1 && weights[TENANTS_MAX - 1] == 1);
+    assert_true(tenants_at(t, 0)->weight == 1 && a->weight == 3 && b->weight == 1);
 
     /* The tenant's debt and requests in flight stay. A different key, limit or position in the file does not make it
      * a different tenant. */

@@ -1,6 +1,6 @@
-/* What the gateway makes of bodies and of replies. The first byte selects: a body of Messages (q), a whole reply to it (w),
+/* The translation of bodies and of replies. The first byte selects: a body of Messages (q), a whole reply to it (w),
  * a body to be joined with others (b), a reply to three joined bodies (j), a reply for POST /complete (c), or a stream of
- * an upstream server in pieces of that size. What is accepted becomes valid JSON. A stream becomes events whose blocks
+ * an upstream server in pieces of that size. An accepted input becomes valid JSON. A stream becomes events whose blocks
  * begin and end in turn, and does not depend on the pieces. */
 #include "../fuzz.h"
 

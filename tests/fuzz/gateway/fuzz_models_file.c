@@ -1,5 +1,5 @@
 /* A models file is accepted and consistent, or the error has a place and a reason in plain text. */
-#include "fuzz.h"
+#include "tests/fuzz/fuzz.h"
 
 #include "server/gateway/file/models_parse.h"
 #include "server/gateway/route/route.h"

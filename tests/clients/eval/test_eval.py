@@ -1,0 +1,124 @@
+"""quire eval, beside transformers (eval_goldens.json) and models whose answers are known."""
+
+import json
+import math
+import pathlib
+import re
+import shutil
+import struct
+import subprocess
+
+import pytest
+from conftest import MODEL, QUIRE
+
+import copy_model
+
+GOLDENS = json.loads((pathlib.Path(__file__).parent / "eval_goldens.json").read_text())
+
+
+def run(*arguments):
+    return subprocess.run([str(QUIRE), "eval", *map(str, arguments)], capture_output=True, text=True)
+
+
+def measure(*arguments):
+    got = run(*arguments, "--json")
+    assert got.returncode == 0, got.stderr
+    return json.loads(got.stdout)
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(GOLDENS["text"])
+    return path
+
+
+@pytest.mark.parametrize("golden", GOLDENS["perplexities"], ids=lambda g: f"{g['window']}-{g['stride']}")
+def test_perplexity_is_that_of_transformers(golden, text):
+    some = ["--windows", golden["windows"]] if golden["windows"] else []
+    got = measure("ppl", f"{MODEL},dtype=float32", "--text", text, "--window", golden["window"], "--stride", golden["stride"], *some)
+    assert (got["tokens"], got["bytes"]) == (golden["tokens"], golden["bytes"])
+    assert got["perplexity"] == pytest.approx(golden["perplexity"], rel=2e-5)
+    assert got["byte_perplexity"] == pytest.approx(golden["byte_perplexity"], rel=2e-5)
+    assert got["bits_per_byte"] == pytest.approx(math.log2(golden["byte_perplexity"]), rel=2e-5)
+    assert got["perplexity_low"] < got["perplexity"] < got["perplexity_high"]
+    whole = run("ppl", MODEL, "--text", text, "--window", "2048")  # as long as the model allows
+    assert whole.returncode == 0 and "windows of 2048" in whole.stdout, whole
+    assert re.search(r"perplexity a token  \d+\.\d{4}   95 % interval", run("ppl", MODEL, "--text", text, "--windows", "3").stdout)
+
+
+def scaled(directory, factor):
+    """The demo model with its final norm's weights times a factor."""
+    shutil.copytree(MODEL, directory)
+    path = directory / "model.safetensors"
+    data = bytearray(path.read_bytes())
+    n, = struct.unpack_from("<Q", data)
+    norm = json.loads(data[8:8 + n])["model.norm.weight"]
+    begin, end = (8 + n + at for at in norm["data_offsets"])
+    count = (end - begin) // 2
+    assert norm["dtype"] == "F16"
+    struct.pack_into(f"<{count}e", data, begin, *(x * factor for x in struct.unpack_from(f"<{count}e", data, begin)))
+    path.write_bytes(data)
+    return directory
+
+
+def test_divergence_is_that_of_transformers(text, tmp_path):
+    golden, other = GOLDENS["divergence"], scaled(tmp_path / "other", GOLDENS["factor"])
+    got = measure("kl", f"{MODEL},dtype=float32", f"{other},dtype=float32", "--text", text, "--window", golden["window"])
+    assert got["tokens"] == golden["tokens"]
+    for name in ("kl_mean", "kl_median", "kl_p999", "kl_max"):
+        assert got[name] == pytest.approx(golden[name], rel=1e-3), name
+    assert got["same_top1"] == pytest.approx(golden["same_top1"], abs=1e-3)
+    assert [d["kl"] for d in got["by_depth"]] == pytest.approx(golden["by_depth"], rel=1e-3)
+    assert sum(d["tokens"] for d in got["by_depth"]) == got["tokens"]
+
+
+def test_a_model_does_not_diverge_from_itself(text):
+    got = measure("kl", MODEL, MODEL, "--text", text, "--windows", "3")
+    assert got["kl_max"] == 0 and got["same_top1"] == 1 and got["perplexity"] == got["reference_perplexity"]
+    said = run("kl", MODEL, f"{MODEL},quantization=int4-block", "--text", text, "--windows", "2", "--stride", "256")
+    assert said.returncode == 0 and "the same best token" in said.stdout and "448-511" in said.stdout
+
+
+WORDS = "the river runs past mill and on to sea boats leave in morning come back evening".split()
+
+
+def test_a_model_that_copies_finds_every_needle(tmp_path):
+    draw = __import__("random").Random(3)
+    filler = tmp_path / "filler.txt"
+    filler.write_text(" ".join(draw.choice(WORDS) for _ in range(300)))
+    copy_model.write(tmp_path / "copy", [*WORDS, "secret", "number", "of", "Lisbon", "is", "four", "eight"])
+    how = ["--filler", filler, "--needle", "number of Lisbon is four eight", "--question", "number of Lisbon is", "--lengths", "64,512,2k", "--depths", "5"]
+    got = measure("needle", tmp_path / "copy", *how, "--answer", "four eight")
+    assert got["found"] == 1 and len(got["questions"]) == 15, got
+    assert [q["depth"] for q in got["questions"]][:5] == [0, 0.25, 0.5, 0.75, 1]
+    table = run("needle", tmp_path / "copy", *how, "--answer", "secret")  # what was never said
+    assert table.returncode == 0 and "found: 0.0 %" in table.stdout
+    short = run("needle", tmp_path / "copy", *how[:-4], "--lengths", "4")
+    assert short.returncode == 1 and "do not hold the needle" in short.stderr
+
+
+def test_compare_writes_a_table_and_a_chart(text, tmp_path):
+    chart = tmp_path / "kl.svg"
+    models = [MODEL, f"{MODEL},quantization=int8", f"{MODEL},quantization=int4-block", "--model", f"{MODEL},kv-cache-dtype=fp8"]
+    got = measure("compare", *models, "--text", text, "--windows", "2", "--svg", chart)
+    plain, int8, int4, kv = got["models"]
+    assert (plain["bits"], int8["bits"], int4["bits"], kv["bits"]) == (16, 8.5, 4.5, 16)
+    assert plain["kl_mean"] == 0 < int8["kl_mean"] < int4["kl_mean"]
+    assert int4["bytes"] < int8["bytes"] and all(m["decode_tokens_per_s"] > 0 and m["prefill_tokens_per_s"] > 0 for m in got["models"])
+    assert chart.read_text().startswith("<svg") and "Q4_0" in chart.read_text()
+    table = run("compare", MODEL, "--text", text, "--windows", "1")
+    assert table.returncode == 0 and "| Model | Method | Bits | Memory | Perplexity" in table.stdout
+
+
+def test_wrong_input_is_refused(text, tmp_path):
+    empty, bytes_ = tmp_path / "empty.txt", tmp_path / "bytes.txt"
+    empty.write_text("")
+    bytes_.write_bytes(b"\xff\xfe\xff")
+    copy_model.write(tmp_path / "copy", WORDS)
+    for arguments, code, says in ((["ppl", MODEL], 2, "--text FILE is missing"), (["ppl", MODEL, "--text", empty], 1, "two or more"), (["ppl", MODEL, "--text", bytes_], 1, "UTF-8"),
+                                  (["ppl", MODEL, "--text", tmp_path], 1, "directory"), (["ppl", MODEL, "--text", text, "--window", "4", "--stride", "5"], 1, "--stride 5"),
+                                  (["ppl", MODEL, "--text", text, "--window", "4096"], 1, "2048 positions"), (["ppl", f"{MODEL},bits=4", "--text", text], 1, "MODEL,OPTION=VALUE"),
+                                  (["kl", MODEL, tmp_path / "copy", "--text", text], 1, "one vocabulary"), (["needle", MODEL, "--lengths", "0"], 2, "--lengths"), (["other"], 2, "unknown part")):
+        got = run(*arguments)
+        assert got.returncode == code and says in got.stderr and len(got.stderr.splitlines()) == 1, (arguments, got)

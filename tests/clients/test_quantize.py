@@ -1,0 +1,311 @@
+"""quire quantize: every method's output is loaded and answers; kills, and inputs that it rejects."""
+
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import time
+
+import pytest
+
+from conftest import MODEL, QUIRE, ROOT
+
+GOLDENS = ROOT / "tests" / "goldens"
+
+
+def quire(*arguments, timeout=120):
+    return subprocess.run([str(QUIRE), *map(str, arguments)], capture_output=True, text=True, timeout=timeout)
+
+
+def quantize(model, out, method, *options):
+    run = quire("quantize", model, out, "--method", method, *options)
+    assert run.returncode == 0, run.stderr
+    return out
+
+
+def refusal(model, out, *options):
+    """The one line; nothing is left."""
+    before = sorted(os.listdir(out.parent))
+    run = quire("quantize", model, out, *options)
+    assert run.returncode != 0 and run.stderr.startswith("quire: ") and run.stderr.count("\n") == 1
+    assert sorted(os.listdir(out.parent)) == before
+    return run.stderr
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Words of the demo model's vocabulary, enough for some samples."""
+    path = tmp_path_factory.mktemp("calibration") / "text.txt"
+    words = (ROOT / "README.md").read_text().split()
+    drawn = random.Random(3)
+    path.write_text(" ".join(drawn.choices(words, k=2500)))
+    return path
+
+
+def calibration(text):
+    return ("--calibration", text, "--calibration-samples", 4, "--calibration-length", 128)
+
+
+def hash_of(path):
+    parts = [f.name.encode() + f.read_bytes() for f in sorted(path.iterdir())] if path.is_dir() else [path.read_bytes()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def answer(model):
+    run = quire("generate", model, "Tell me a story.", "--max-tokens", 16, "--temperature", 0)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+CHECKPOINTS = [("absmax-int8", "compressed-tensors"), ("zeropoint-int8", "compressed-tensors"), ("int4-block", "compressed-tensors"),
+               ("fp8-e4m3", "compressed-tensors"), ("fp8-e5m2", "fp8"), ("gptq", "gptq"), ("awq", "awq"),
+               ("smoothquant-w8a8", "compressed-tensors")]
+CALIBRATED = ("gptq", "awq", "smoothquant-w8a8")
+FILES = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k_m", "q5_k_m", "q6_k"]
+
+
+@pytest.mark.parametrize("method,quantization", CHECKPOINTS)
+def test_a_checkpoint_is_loaded(method, quantization, tmp_path, text):
+    out = quantize(MODEL, tmp_path / "out", method, *(calibration(text) if method in CALIBRATED else ()))
+    shown = json.loads(quire("inspect", out, "--json").stdout)
+    assert shown["supported"] and shown["quantization"] == quantization
+    assert answer(out)
+    # Threads change nothing.
+    again = quantize(MODEL, tmp_path / "again", method, "--threads", 1, *(calibration(text) if method in CALIBRATED else ()))
+    assert hash_of(out) == hash_of(again)
+
+
+@pytest.mark.parametrize("method", FILES)
+def test_a_directory_becomes_a_gguf_file(method, tmp_path):
+    out = quantize(MODEL, tmp_path / "out.gguf", f"gguf-{method}")
+    shown = json.loads(quire("inspect", out, "--json").stdout)
+    assert shown["supported"] and shown["quantization"] == "gguf" and shown["architecture"] == "Qwen2ForCausalLM"
+    assert answer(out)
+
+
+def test_eight_bits_answer_as_the_original(tmp_path):
+    assert answer(quantize(MODEL, tmp_path / "int8", "absmax-int8")) == answer(MODEL)
+
+
+def tensors_of(path):
+    data = path.read_bytes()
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    return {name: (t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
+            for name, t in head.items() if name != "__metadata__"}
+
+
+def rounded(x, kind):
+    """x as a float ("f") or a half ("e"); a quotient of two floats may be rounded to double first."""
+    return struct.unpack(kind, struct.pack(kind, x))[0]
+
+
+def test_numbers_are_those_of_the_formula(tmp_path):
+    """Python computes absmax rows from the stored weights, with scales in float16 as the weights."""
+    before, after = (tensors_of(p / "model.safetensors") for p in (MODEL, quantize(MODEL, tmp_path / "out", "absmax-int8")))
+    name, n_rows, n_cols = "model.layers.1.mlp.up_proj", 640, 256
+    w = struct.unpack(f"<{n_rows * n_cols}e", before[name + ".weight"][2])
+    scales, codes = b"", bytearray()
+    for row in range(n_rows):
+        values = w[row * n_cols:(row + 1) * n_cols]
+        scale = rounded(rounded(max(map(abs, values)) / 127, "f"), "e")
+        scales += struct.pack("<e", scale)
+        codes += bytes(128 + max(-128, min(127, round(rounded(x / scale, "f")))) for x in values)
+    assert after[name + ".weight_scale"][2] == scales
+    assert after[name + ".weight_packed"][2] == codes
+    # Everything else is as stored.
+    for kept in ("model.embed_tokens.weight", "model.norm.weight", "model.layers.1.self_attn.q_proj.bias"):
+        assert before[kept] == after[kept]
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config.pop("quantization_config")["ignore"] == ["lm_head"]
+    assert config == json.loads((MODEL / "config.json").read_text())
+
+
+def test_a_killed_run_is_continued_to_the_same_bytes(tmp_path, text):
+    for method, options in (("int4-block", ()), ("gptq", calibration(text)), ("gguf-q4_k_m", ())):
+        whole = quantize(MODEL, tmp_path / f"{method}.whole", method, *options)
+        out, kills = tmp_path / f"{method}.out", 0
+        for delay in (0.02, 0.05, 0.1, 0.2, 0.4, 0.8):
+            process = subprocess.Popen([QUIRE, "quantize", MODEL, out, "--method", method, *map(str, options)],
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+            kills += process.wait() == -signal.SIGKILL
+            if out.exists():
+                break
+        if not out.exists():
+            quantize(MODEL, out, method, *options)
+        assert hash_of(out) == hash_of(whole) and kills
+        assert not [p for p in tmp_path.iterdir() if ".partial" in p.name]
+
+
+def test_finished_layers_are_used_after_a_kill(tmp_path, text):
+    """A layer of the demo model has 7 matrices: with 8 done, a continued run reads the first layer's back."""
+    options = ("--calibration", text, "--calibration-samples", 8, "--calibration-length", 256)
+    whole, out = quantize(MODEL, tmp_path / "whole", "gptq", *options), tmp_path / "out"
+    process = subprocess.Popen([QUIRE, "quantize", MODEL, out, "--method", "gptq", *map(str, options)], stdout=subprocess.DEVNULL)
+    journal, done = tmp_path / "out.partial.journal", 0
+    while process.poll() is None and done < 8:
+        done = journal.read_text().count("\n") - 1 if journal.exists() else 0
+    process.kill()
+    assert process.wait() == -signal.SIGKILL and done >= 8
+    begin = (tmp_path / "out.partial" / "model.safetensors").stat().st_ino
+    assert hash_of(quantize(MODEL, out, "gptq", *options)) == hash_of(whole)
+    assert (out / "model.safetensors").stat().st_ino == begin
+
+
+def test_what_is_rejected(tmp_path, text):
+    out = tmp_path / "out"
+    assert "--method: is missing" in refusal(MODEL, out)
+    assert "methods: absmax-int8" in refusal(MODEL, out, "--method", "int3")
+    assert "--damp: does not apply to --method int4-block" in refusal(MODEL, out, "--method", "int4-block", "--damp", "0.1")
+    assert "--group-size: 24" in refusal(MODEL, out, "--method", "int4-block", "--group-size", "24")
+    assert "group-size" in refusal(MODEL, out, "--method", "int4-block", "--group-size", "96")
+    assert "--bits: 3" in refusal(MODEL, out, "--method", "gptq", "--bits", "3", *calibration(text))
+    assert "--calibration: is missing" in refusal(MODEL, out, "--method", "gptq")
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    assert "exists" in refusal(MODEL, taken, "--method", "absmax-int8")
+    if os.geteuid():
+        (tmp_path / "read_only").mkdir(mode=0o500)
+        assert "cannot be created" in refusal(MODEL, tmp_path / "read_only" / "out", "--method", "absmax-int8")
+
+
+@pytest.mark.parametrize("model", ["gemma", "gemma2", "olmo2"])
+def test_norms_that_cannot_be_divided_are_rejected(model, tmp_path, text):
+    for method in ("awq", "smoothquant-w8a8"):
+        assert "needs plain norms" in refusal(GOLDENS / "models" / model, tmp_path / "out", "--method", method, *calibration(text))
+
+
+def test_calibration_texts_that_are_rejected(tmp_path):
+    for name, data, why in (("empty.txt", b"", "is empty"), ("bytes.txt", b"a\xff" * 999, "is not UTF-8"),
+                            ("short.txt", b"a story", "fewer than one sample"), ("lines.jsonl", b'{"text": "a"}\n{"tex', "line 2"),
+                            ("fields.jsonl", b'{"texts": "a"}\n', "text: is missing"), ("none.txt", None, "cannot be opened")):
+        path = tmp_path / name
+        if data is not None:
+            path.write_bytes(data)
+        assert why in refusal(MODEL, tmp_path / "out", "--method", "gptq", "--calibration", path)
+
+
+def test_jsonl_is_the_text_of_its_lines(tmp_path, text):
+    words = text.read_text().split()
+    lines = [" ".join(words[i:i + 50]) for i in range(0, len(words), 50)]
+    (tmp_path / "joined.txt").write_text("".join(line + "\n" for line in lines))
+    (tmp_path / "lines.jsonl").write_text("".join(json.dumps({"id": i, "text": line}) + "\n" for i, line in enumerate(lines)))
+    outs = [quantize(MODEL, tmp_path / name[:4], "gptq", *calibration(tmp_path / name)) for name in ("joined.txt", "lines.jsonl")]
+    assert hash_of(outs[0]) == hash_of(outs[1])
+
+
+def test_quantized_models_and_bad_weights_are_rejected(tmp_path):
+    once = quantize(MODEL, tmp_path / "once", "absmax-int8")
+    assert "already quantized (compressed-tensors)" in refusal(once, tmp_path / "out", "--method", "int4-block")
+    assert "already quantized (compressed-tensors)" in refusal(once, tmp_path / "out", "--method", "gguf-q8_0")
+    file = quantize(MODEL, tmp_path / "once.gguf", "gguf-q4_0")
+    assert "already quantized (Q6_K)" in refusal(file, tmp_path / "out", "--method", "gguf-q8_0")
+    assert "use a gguf- method" in refusal(file, tmp_path / "out", "--method", "int4-block")
+    broken = tmp_path / "broken"
+    shutil.copytree(MODEL, broken)
+    data = bytearray((MODEL / "model.safetensors").read_bytes())
+    n = struct.unpack("<Q", data[:8])[0]
+    begin = 8 + n + json.loads(data[8:8 + n])["model.layers.2.mlp.down_proj.weight"]["data_offsets"][0]
+    data[begin + 2 * (640 * 3 + 5):begin + 2 * (640 * 3 + 5) + 2] = b"\x00\x7e"
+    (broken / "model.safetensors").write_bytes(data)
+    for method in ("int4-block", "gguf-q8_0"):
+        assert "row 3, column 5: nan is not finite" in refusal(broken, tmp_path / "out", "--method", method)
+
+
+def test_a_full_disk_leaves_nothing(tmp_path):
+    """The space is reserved before the first tensor: a limit on file sizes fails as a full disk does."""
+    run = subprocess.run(["bash", "-c", f"trap '' XFSZ; ulimit -f 100; exec {QUIRE} quantize {MODEL} {tmp_path / 'out'} --method int4-block"],
+                         capture_output=True, text=True)
+    assert run.returncode == 1 and "no space" in run.stderr and run.stderr.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def importance(path, entries, as_gguf):
+    """entries: {tensor: values}. The binary form has sums over calls, the GGUF form sums with a count."""
+    if not as_gguf:
+        parts = [struct.pack("<i", len(entries))]
+        for name, values in entries.items():
+            parts += [struct.pack("<i", len(name)), name.encode(), struct.pack("<ii", 4, len(values)),
+                      struct.pack(f"<{len(values)}f", *(4 * v for v in values))]
+        path.write_bytes(b"".join(parts))
+        return path
+    infos, data = b"", b""
+    for name, values in entries.items():
+        for suffix, numbers in ((".in_sum2", [4 * v for v in values]), (".counts", [4.0])):
+            infos += struct.pack("<Q", len(name + suffix)) + (name + suffix).encode() + struct.pack("<IQIQ", 1, len(numbers), 0, len(data))
+            data += struct.pack(f"<{len(numbers)}f", *numbers)
+            data += bytes(-len(data) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, 2 * len(entries), 0) + infos
+    path.write_bytes(head + bytes(-len(head) % 32) + data)
+    return path
+
+
+def test_an_importance_matrix_of_either_form(tmp_path):
+    drawn = random.Random(8)
+    entries = {f"blk.{i}.ffn_up.weight": [drawn.choice((0.25, 1.0, 64.0)) for _ in range(256)] for i in range(4)}
+    plain = quantize(MODEL, tmp_path / "plain.gguf", "gguf-q4_k_m")
+    outs = [quantize(MODEL, tmp_path / f"{i}.gguf", "gguf-q4_k_m", "--imatrix", importance(tmp_path / f"{i}.imatrix", entries, i))
+            for i in (0, 1)]
+    assert hash_of(outs[0]) == hash_of(outs[1]) != hash_of(plain)
+    wrong = importance(tmp_path / "wrong", {"blk.0.ffn_up.weight": [1.0] * 255}, True)
+    assert "has 255 values, but the tensor has 256" in refusal(MODEL, tmp_path / "out", "--method", "gguf-q4_k_m", "--imatrix", wrong)
+    negative = importance(tmp_path / "negative", {"blk.0.ffn_up.weight": [-1.0] * 256}, False)
+    assert "negative or not finite" in refusal(MODEL, tmp_path / "out", "--method", "gguf-q4_k_m", "--imatrix", negative)
+    whole = (tmp_path / "0.imatrix").read_bytes()
+    for n in (0, 3, 5, 40, len(whole) - 1):
+        (tmp_path / "cut").write_bytes(whole[:n])
+        assert "--imatrix: " in refusal(MODEL, tmp_path / "out", "--method", "gguf-q6_k", "--imatrix", tmp_path / "cut")
+    assert "does not apply" in refusal(MODEL, tmp_path / "out", "--method", "gguf-q4_0", "--imatrix", tmp_path / "0.imatrix")
+
+
+def exact_matrix(rows, cols, drawn):
+    """Weights that Q8_0 stores without an error: multiples of 1/512, and 127 of them in each block of 32."""
+    numbers = [drawn.randint(-127, 127) / 512 for _ in range(rows * cols)]
+    numbers[::32] = [127 / 512] * (rows * cols // 32)
+    return [rows, cols], numbers
+
+
+def write_safetensors(path, tensors):
+    head, data = {}, b""
+    for name, (shape, numbers) in tensors.items():
+        packed = struct.pack(f"<{len(numbers)}e", *numbers)
+        head[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(head).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_a_llama_becomes_the_same_model(tmp_path):
+    """Rows of q and k in another order, and Llama 3's factors of RoPE as a tensor: a GGUF file with the same weights gives the
+    directory's answer."""
+    directory, drawn, size, inner = tmp_path / "llama", random.Random(4), 64, 96
+    directory.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(MODEL / name, directory)
+    (directory / "config.json").write_text(json.dumps(dict(
+        architectures=["LlamaForCausalLM"], model_type="llama", torch_dtype="float16", hidden_size=size, intermediate_size=inner,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=2048, max_position_embeddings=512,
+        rms_norm_eps=1e-5, rope_theta=10000.0, bos_token_id=2045, eos_token_id=2047, tie_word_embeddings=False, hidden_act="silu",
+        rope_scaling=dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                          original_max_position_embeddings=32))))
+    tensors = {"model.embed_tokens.weight": exact_matrix(2048, size, drawn), "lm_head.weight": exact_matrix(2048, size, drawn),
+               "model.norm.weight": ([size], [1.0] * size)}
+    for i in range(2):
+        for name, rows, cols in (("self_attn.q_proj", size, size), ("self_attn.k_proj", size // 2, size),
+                                 ("self_attn.v_proj", size // 2, size), ("self_attn.o_proj", size, size),
+                                 ("mlp.gate_proj", inner, size), ("mlp.up_proj", inner, size), ("mlp.down_proj", size, inner)):
+            tensors[f"model.layers.{i}.{name}.weight"] = exact_matrix(rows, cols, drawn)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"model.layers.{i}.{name}.weight"] = ([size], [drawn.uniform(0.5, 1.5) for _ in range(size)])
+    write_safetensors(directory / "model.safetensors", tensors)
+    file = quantize(directory, tmp_path / "llama.gguf", "gguf-q8_0")
+    prompt = "Once upon a time there was a gentle tiger who lived by the river, and every morning he went to look for nuts and apples."
+    said = [quire("generate", model, prompt, "--max-tokens", 12, "--temperature", 0, "--activation-dtype", "float32").stdout
+            for model in (directory, file)]
+    assert said[0] == said[1] and said[0].strip()

@@ -1,0 +1,228 @@
+/* quire eval compare: models in one table, and a chart. */
+#include "app/command/command.h"
+#include "base/size.h"
+#include "engine/plan.h"
+#include "kernels/format.h"
+#include "tools/bench/lib/plot.h"
+#include "tools/eval/cmd_eval.h"
+#include "tools/eval/eval_flags.h"
+#include "tools/eval/kl.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_MODELS 16
+#define ROUNDS 3u       /* of a timing; the fastest counts */
+#define MOST_PROMPT 256u
+#define ANSWER 64u
+
+struct compared {
+    const char *given;
+    char method[64];
+    double bits; /* of a weight of the layers, with scales */
+    uint64_t bytes; /* of weights in memory */
+    double prefill, decode; /* tokens a second */
+    struct eval_divergence d;
+};
+struct compare_command {
+    const char *first, *second, *third, *svg;
+    struct cli_list more;
+    struct eval_flags flags;
+    struct compared *models; /* [MAX_MODELS] */
+    uint32_t n;
+};
+
+static double bits_of(struct k_format format)
+{
+    double bits = 8 * (double)k_format_bytes(format, 256) / 256;
+    if (format.packing == K_PACKING_PLANES && format.group)
+        bits += 8.0 * (double)k_dtype_bytes(format.scale) / format.group;
+    return bits;
+}
+
+/* Weights quantized at load are computed with, and not the file that they are made of. */
+static void look(struct eval_session *s, struct compared *m)
+{
+    const struct engine_plan *plan = eval_info(s)->plan;
+    const bool is_made = strstr(m->given, "quantization=") && plan->bytes[PLAN_REPACKED_ROWS] > 0;
+    m->bits = bits_of(plan->weight_format);
+    m->bytes = (is_made ? 0 : plan->bytes[PLAN_WEIGHTS]) + plan->bytes[PLAN_REPACKED_ROWS] + plan->bytes[PLAN_REPACKED];
+    const bool has_kv = !k_format_is_plain(plan->kv_format), is_plain = k_format_is_plain(plan->weight_format);
+    snprintf(m->method, sizeof m->method, "%s%s%s%s", has_kv && is_plain ? "" : k_format_name(plan->weight_format),
+             has_kv && !is_plain ? ", " : "", has_kv ? "KV " : "", has_kv ? k_format_name(plan->kv_format) : "");
+}
+
+static int time_it(struct eval_session *s, const struct eval_windows *w, struct compared *m, struct quire_error *err)
+{
+    uint32_t ids[ANSWER];
+    const struct eval_window at = eval_window_at(w, 0);
+    const uint32_t n = at.n < MOST_PROMPT ? at.n : MOST_PROMPT;
+    for (uint32_t i = 0; i <= ROUNDS; i++) { /* the first warms up */
+        struct eval_answer answer;
+        const int status = eval_generate(s, at.ids, n, ANSWER, ids, &answer, err);
+        if (status != QUIRE_OK)
+            return status;
+        if (i == 0 || answer.n < 2)
+            continue;
+        m->prefill = fmax(m->prefill, n / answer.prefill_s);
+        m->decode = fmax(m->decode, (answer.n - 1) / answer.decode_s);
+    }
+    return QUIRE_OK;
+}
+
+static int measure(struct compare_command *c, struct compared *m, struct quire_error *err)
+{
+    struct eval_session *s = NULL;
+    struct eval_windows w = {0};
+    const struct eval_kl_job job = {c->models[0].given, m->given,        c->flags.text,
+                                    c->flags.window,    c->flags.stride, c->flags.most_windows,
+                                    &c->flags.how};
+    c->flags.how.max_tokens = (c->flags.window > MOST_PROMPT ? c->flags.window : MOST_PROMPT) + ANSWER;
+    int status = eval_open(m->given, &c->flags.how, NULL, NULL, &s, err);
+    if (status == QUIRE_OK)
+        status = eval_windows_read(c->flags.text, eval_text(s), c->flags.window, c->flags.stride, 1, &w, err);
+    if (status == QUIRE_OK) {
+        look(s, m);
+        status = time_it(s, &w, m, err);
+    }
+    eval_windows_free(&w);
+    eval_close(s);
+    return status == QUIRE_OK ? eval_kl(&job, &m->d, err) : status;
+}
+
+static void print_table(const struct compare_command *c)
+{
+    const struct compared *first = &c->models[0];
+    printf(
+        "%llu tokens of %s in windows of %u, stride %u; KL against the first row, in nats; speed: times the first row's,\n"
+        "of one request of %u tokens or less and %u answered.\n\n",
+        (unsigned long long)first->d.n_tokens, c->flags.text, c->flags.window,
+        c->flags.stride ? c->flags.stride : c->flags.window, MOST_PROMPT, ANSWER);
+    printf(
+        "| Model | Method | Bits | Memory | Perplexity (95 %%) | KL mean | KL 99.9 %% | Same best | Prefill | Decode |\n"
+        "|---|---|---|---|---|---|---|---|---|---|\n");
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct compared *m = &c->models[i];
+        const struct eval_perplexity p = eval_perplexity_of(&m->d.model);
+        printf("| %s | %s | %.2f | %s | %.4f (%.4f to %.4f) | %.3g | %.3g | %.2f %% | %.2f x | %.2f x |\n", m->given,
+               m->method, m->bits, quire_size(m->bytes).text, p.token, p.low, p.high, m->d.mean, m->d.p999,
+               100 * m->d.same_best, m->prefill / first->prefill, m->decode / first->decode);
+    }
+}
+
+static int print_json(const struct compare_command *c)
+{
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct compared *m = &c->models[i];
+        const struct eval_perplexity p = eval_perplexity_of(&m->d.model);
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
+                                              "model", m->given, "method", m->method, "bits", m->bits, "bytes",
+                                              (json_int_t)m->bytes, "perplexity", p.token, "perplexity_low", p.low,
+                                              "perplexity_high", p.high, "kl_mean", m->d.mean, "kl_median", m->d.median,
+                                              "kl_p999", m->d.p999, "same_top1", m->d.same_best, "prefill_tokens_per_s",
+                                              m->prefill, "decode_tokens_per_s", m->decode));
+    }
+    return command_print_json(json_pack("{s:s, s:I, s:I, s:o}", "text", c->flags.text, "window",
+                                        (json_int_t)c->flags.window, "tokens", (json_int_t)c->models[0].d.n_tokens,
+                                        "models", rows));
+}
+
+/* KL by position in a window, a line for each model but the first. */
+static int draw(const struct compare_command *c, struct quire_error *err)
+{
+    double x[EVAL_DEPTHS], y[MAX_MODELS][EVAL_DEPTHS];
+    struct plot plot = {
+        .title = "KL against the first model", .x_label = "position in the window", .y_label = "KL, nats"};
+    for (uint32_t d = 0; d < EVAL_DEPTHS; d++)
+        x[d] = (d + 0.5) * c->flags.window / EVAL_DEPTHS;
+    for (uint32_t i = 1; i < c->n && plot.n_lines < PLOT_MAX_LINES; i++) {
+        memcpy(y[i], c->models[i].d.by_depth, sizeof y[i]);
+        plot.lines[plot.n_lines++] = (struct plot_line){c->models[i].method, x, y[i], EVAL_DEPTHS};
+    }
+    FILE *f = fopen(c->svg, "we");
+    if (!f)
+        return quire_fail(err, QUIRE_IO, "--svg: %.300s: %s", c->svg, strerror(errno));
+    plot_draw(f, &plot);
+    const bool is_bad = ferror(f) != 0;
+    return fclose(f) != 0 || is_bad ? quire_fail(err, QUIRE_IO, "--svg: %.300s: cannot be written", c->svg) : QUIRE_OK;
+}
+
+static int run(struct compare_command *c, struct quire_error *err)
+{
+    const char *const given[] = {c->first, c->second, c->third};
+    for (size_t i = 0; i < 3 && given[i]; i++)
+        c->models[c->n++].given = given[i];
+    for (size_t i = 0; i < c->more.n; i++) {
+        if (c->n == MAX_MODELS)
+            return quire_fail(err, QUIRE_INVALID, "at most %d models can be compared", MAX_MODELS);
+        c->models[c->n++].given = c->more.items[i];
+    }
+    int status = QUIRE_OK;
+    for (uint32_t i = 0; status == QUIRE_OK && i < c->n; i++)
+        status = measure(c, &c->models[i], err);
+    if (status == QUIRE_OK && c->svg && c->n > 1)
+        status = draw(c, err);
+    return status;
+}
+
+static void close_command(struct compare_command *c)
+{
+    free(c->models);
+    free(c);
+}
+
+int eval_command_compare(int argc, char **argv)
+{
+    struct compare_command *c = calloc(1, sizeof *c);
+    struct cli_option rows[EVAL_FLAGS_MAX + 4];
+    struct quire_error err;
+    if (!c || !(c->models = calloc(MAX_MODELS, sizeof *c->models))) {
+        free(c);
+        return command_fail(1, "out of memory");
+    }
+    size_t n = eval_flags(&c->flags, false, rows);
+    rows[n++] = (struct cli_option){.names = "model",
+                                    .kind = CLI_LIST,
+                                    .target = &c->more,
+                                    .value = "MODEL",
+                                    .help = "Further models, behind the first three."};
+    rows[n++] = (struct cli_option){.names = "svg",
+                                    .kind = CLI_STRING,
+                                    .target = &c->svg,
+                                    .value = "FILE",
+                                    .help = "Write a chart of the divergence by position in the window."};
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "eval",
+        .usage = "quire eval compare REFERENCE [MODEL [MODEL]] --text FILE [--model MODEL...] [options]",
+        .about =
+            "A table of models as Markdown: bits of a weight with its scales, memory of the weights, perplexity, KL\n"
+            "against the first model, and the speed of prefill and decode as a multiple of the first model's on this\n"
+            "machine. Runs where the CPU computes.\n\n" EVAL_MODEL_HELP,
+        .examples = "examples:\n"
+                    "  quire eval compare ./model ./model,quantization=int8 ./model-gptq --text held-out.txt\n"
+                    "  quire eval compare ./model --model ./a ./b ./c ./d --text held-out.txt --svg kl.svg",
+        .options = rows,
+        .positionals = {&c->first, &c->second, &c->third},
+    };
+    int code;
+    if (!command_begin(&command, argc, argv, &code)) {
+        close_command(c);
+        return code;
+    }
+    if (!c->first || !c->flags.text)
+        code = command_fail(
+            2, "REFERENCE or --text FILE is missing; usage: quire eval compare REFERENCE MODEL --text FILE");
+    else if (run(c, &err) != QUIRE_OK)
+        code = command_fail(1, err.text);
+    else if (c->flags.json)
+        code = print_json(c);
+    else
+        print_table(c);
+    close_command(c);
+    return code;
+}

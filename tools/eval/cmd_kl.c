@@ -1,0 +1,79 @@
+/* quire eval kl. */
+#include "app/command/command.h"
+#include "tools/eval/cmd_eval.h"
+#include "tools/eval/eval_flags.h"
+#include "tools/eval/kl.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static int print_json(const struct eval_kl_job *job, const struct eval_divergence *d)
+{
+    json_t *depths = json_array();
+    for (uint32_t i = 0; i < EVAL_DEPTHS; i++)
+        json_array_append_new(depths, json_pack("{s:I, s:I, s:f}", "from",
+                                                (json_int_t)((uint64_t)job->window * i / EVAL_DEPTHS), "tokens",
+                                                (json_int_t)d->n_by_depth[i], "kl", d->by_depth[i]));
+    return command_print_json(json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "reference",
+                                        job->reference, "model", job->model, "window", (json_int_t)job->window,
+                                        "tokens", (json_int_t)d->n_tokens, "kl_mean", d->mean, "kl_median", d->median,
+                                        "kl_p999", d->p999, "kl_max", d->most, "same_top1", d->same_best,
+                                        "reference_perplexity", eval_perplexity_of(&d->reference).token, "perplexity",
+                                        eval_perplexity_of(&d->model).token, "by_depth", depths));
+}
+
+static void print_table(const struct eval_kl_job *job, const struct eval_divergence *d)
+{
+    printf("KL(%s || %s) of %" PRIu64 " tokens in windows of %u, in nats\n\n", job->reference, job->model, d->n_tokens,
+           job->window);
+    printf("  mean %.3g   median %.3g   99.9 %% are below %.3g   largest %.3g\n", d->mean, d->median, d->p999, d->most);
+    printf("  the same best token: %.3f %%\n", 100 * d->same_best);
+    printf("  perplexity: %.4f of the reference, %.4f\n\n  %16s %8s %12s\n", eval_perplexity_of(&d->reference).token,
+           eval_perplexity_of(&d->model).token, "position", "tokens", "mean KL");
+    for (uint32_t i = 0; i < EVAL_DEPTHS; i++)
+        printf("  %7" PRIu64 "-%-8" PRIu64 " %8" PRIu64 " %12.3g\n", (uint64_t)job->window * i / EVAL_DEPTHS,
+               (uint64_t)job->window * (i + 1) / EVAL_DEPTHS - 1, d->n_by_depth[i], d->by_depth[i]);
+}
+
+int eval_command_kl(int argc, char **argv)
+{
+    struct eval_kl_job job = {.reference = NULL};
+    struct eval_flags flags;
+    struct eval_divergence d;
+    struct cli_option rows[EVAL_FLAGS_MAX + 1];
+    struct quire_error err;
+    const size_t n = eval_flags(&flags, false, rows);
+    rows[n] = (struct cli_option){0};
+    const struct cli_command command = {
+        .name = "eval",
+        .usage = "quire eval kl REFERENCE MODEL --text FILE [options]",
+        .about =
+            "Kullback-Leibler divergence of a model's distributions from a reference's, at every token of a text and\n"
+            "over the whole vocabulary: 0 where they are equal. More sensitive than perplexity, because errors cannot\n"
+            "cancel out. Runs where the CPU computes. REFERENCE is a model, too.\n\n" EVAL_MODEL_HELP,
+        .examples = "examples:\n"
+                    "  quire eval kl ./model ./model-int4 --text held-out.txt\n"
+                    "  quire eval kl ./model ./model,kv-cache-dtype=fp8 --text held-out.txt --windows 40 --json",
+        .options = rows,
+        .positionals = {&job.reference, &job.model},
+    };
+    int code;
+    if (!command_begin(&command, argc, argv, &code))
+        return code;
+    if (!job.reference || !job.model || !flags.text)
+        return command_fail(2,
+                            "REFERENCE, MODEL or --text FILE is missing; usage: quire eval kl REFERENCE MODEL --text "
+                            "FILE");
+    flags.how.max_tokens = flags.window;
+    job.path = flags.text;
+    job.window = flags.window;
+    job.stride = flags.stride;
+    job.most_windows = flags.most_windows;
+    job.how = &flags.how;
+    if (eval_kl(&job, &d, &err) != QUIRE_OK)
+        return command_fail(1, err.text);
+    if (flags.json)
+        return print_json(&job, &d);
+    print_table(&job, &d);
+    return 0;
+}

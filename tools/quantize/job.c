@@ -1,0 +1,32 @@
+#include "tools/quantize/job.h"
+
+#include "base/encoding/little_endian.h"
+
+#include <string.h>
+
+#define ARITHMETIC 1u /* raise it when a method computes other bytes */
+
+struct key256 quantizer_job_identity(const struct quantizer_job *job, const struct key256 *source,
+                                     const struct quantizer_inputs *inputs)
+{
+    struct quire_sha256_state s;
+    uint8_t numbers[28];
+    const uint32_t values[] = {ARITHMETIC,
+                               job->how.bits,
+                               job->how.group,
+                               job->how.symmetric,
+                               job->how.scale,
+                               job->choices->desc_act,
+                               (uint32_t)(job->choices->damp * 1e6)};
+    for (uint32_t i = 0; i < sizeof values / sizeof *values; i++)
+        le_store_u32(numbers + i * 4, values[i]);
+    quire_sha256_begin(&s);
+    quire_sha256_add(&s, numbers, sizeof numbers);
+    quire_sha256_add(&s, job->method->name, strlen(job->method->name) + 1);
+    quire_sha256_add(&s, source, sizeof *source);
+    quire_sha256_add(&s, inputs->head, inputs->n_head);
+    quire_sha256_add(&s, &inputs->importance, sizeof inputs->importance);
+    if (inputs->ids)
+        quire_sha256_add(&s, inputs->ids, inputs->n_ids * sizeof *inputs->ids);
+    return quire_sha256_now(&s);
+}

@@ -1,0 +1,146 @@
+#include "tools/quantize/methods/awq.h"
+
+#include "tools/quantize/methods/dense.h"
+
+#include <math.h>
+#include <string.h>
+
+#define POWERS 20 /* tried for the scales, by steps of 1 / POWERS */
+#define RANGES 20 /* steps of a group's range, of which half are tried */
+#define LEAST_SCALE 1e-4f
+
+/* The scales for a power of the magnitudes, so that the largest times the least is 1. */
+static void scales_of(const double *magnitudes, uint32_t n, float power, float *scales)
+{
+    float least = INFINITY, most = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        const float s = powf((float)magnitudes[k], power);
+        scales[k] = s > LEAST_SCALE ? s : LEAST_SCALE;
+        least = scales[k] < least ? scales[k] : least;
+        most = scales[k] > most ? scales[k] : most;
+    }
+    for (uint32_t k = 0; k < n; k++)
+        scales[k] /= sqrtf(least * most);
+}
+
+/* The rounded weights of a scaled row minus the row's own. */
+static void error_of_row(const struct quantizer_awq *a, const float *w, const float *scales, float *scaled, float *out)
+{
+    const uint32_t n = a->n_cols, size = a->how->group ? a->how->group : n;
+    for (uint32_t k = 0; k < n; k++)
+        scaled[k] = w[k] * scales[k];
+    for (uint32_t k = 0; k < n; k += size) {
+        const uint32_t end = n - k < size ? n : k + size;
+        const struct quantizer_grid grid = quantizer_grid_of_row(a->how, scaled + k, end - k);
+        for (uint32_t i = k; i < end; i++)
+            out[i] = quantizer_value(grid, quantizer_code(a->how, grid, scaled[i])) / scales[i] - w[i];
+    }
+}
+
+/* Σ d H d^T over rows of d, which `turned` holds by columns. */
+static double output_error(const struct quantizer_awq *a, const float *d, uint32_t n_rows, float *turned,
+                           float *product)
+{
+    const uint32_t n = a->n_cols;
+    double sum = 0;
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (uint32_t k = 0; k < n; k++)
+            turned[(uint64_t)k * n_rows + r] = d[(uint64_t)r * n + k];
+    memset(product, 0, (uint64_t)n_rows * n * sizeof *product);
+    const struct dense_product p = {turned, a->hessian, product, n_rows, n, n, n_rows, n, n, 1};
+    dense_add_product(&p);
+    for (uint64_t i = 0; i < (uint64_t)n_rows * n; i++)
+        sum += (double)d[i] * product[i];
+    return sum;
+}
+
+void quantizer_awq_scales(const struct quantizer_awq *a, const float *w, uint32_t n_rows, const double *magnitudes,
+                          float *scratch, float *scales)
+{
+    const uint32_t n = a->n_cols;
+    float *errors = scratch, *turned = errors + (uint64_t)n_rows * n, *product = turned + (uint64_t)n_rows * n,
+          *scaled = product + (uint64_t)n_rows * n;
+    double best = INFINITY;
+    float best_power = 0;
+    for (int i = 0; i < POWERS; i++) {
+        const float power = (float)i / POWERS;
+        scales_of(magnitudes, n, power, scales);
+        for (uint32_t r = 0; r < n_rows; r++)
+            error_of_row(a, w + (uint64_t)r * n, scales, scaled, errors + (uint64_t)r * n);
+        const double error = output_error(a, errors, n_rows, turned, product);
+        if (error < best) {
+            best = error;
+            best_power = power;
+        }
+    }
+    scales_of(magnitudes, n, best_power, scales);
+}
+
+/* d H d^T for the columns [begin, begin + n) alone. */
+static float group_error(const struct quantizer_awq *a, const float *d, uint32_t begin, uint32_t n)
+{
+    float sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const float *row = a->hessian + (uint64_t)(begin + i) * a->n_cols + begin;
+        float lanes[16] = {0};
+        uint32_t k = 0;
+        for (; k + 16 <= n; k += 16)
+            for (uint32_t l = 0; l < 16; l++)
+                lanes[l] += row[k + l] * d[k + l];
+        for (; k < n; k++)
+            lanes[0] += row[k] * d[k];
+        float product = 0;
+        for (uint32_t l = 0; l < 16; l++)
+            product += lanes[l];
+        sum += product * d[i];
+    }
+    return sum;
+}
+
+/* The grid of n <= 4096 weights with the least error. */
+static struct quantizer_grid search_range(const struct quantizer_awq *a, const float *w, uint32_t begin, uint32_t n)
+{
+    float least = 0, most = 0, best_error = INFINITY, d[4096];
+    struct quantizer_grid best = {1, 0};
+    for (uint32_t i = 0; i < n; i++) {
+        least = w[i] < least ? w[i] : least;
+        most = w[i] > most ? w[i] : most;
+    }
+    for (int i = 0; i < RANGES / 2; i++) {
+        const float part = 1 - (float)i / RANGES;
+        const struct quantizer_grid grid = quantizer_grid_of(a->how, least * part, most * part);
+        for (uint32_t k = 0; k < n; k++)
+            d[k] = quantizer_value(grid, quantizer_code(a->how, grid, w[k])) - w[k];
+        const float error = group_error(a, d, begin, n);
+        if (error < best_error) {
+            best_error = error;
+            best = grid;
+        }
+    }
+    return best;
+}
+
+void quantizer_awq_round(const struct quantizer_awq *a, const float *w, uint32_t first, uint32_t last,
+                         struct quantizer_codes *out)
+{
+    const uint32_t n_cols = a->n_cols, size = a->how->group ? a->how->group : n_cols;
+    for (uint32_t r = first; r < last; r++)
+        for (uint32_t g = 0; g < out->n_groups; g++) {
+            const uint32_t begin = g * size, n = n_cols - begin < size ? n_cols - begin : size;
+            const uint64_t at = (uint64_t)r * n_cols + begin, plane = (uint64_t)r * out->n_groups + g;
+            const struct quantizer_grid grid = n <= 4096 ? search_range(a, w + at, begin, n)
+                                                         : quantizer_grid_of_row(a->how, w + at, n);
+            out->scales[plane] = grid.scale;
+            out->zeros[plane] = (uint8_t)grid.zero;
+            for (uint32_t i = 0; i < n; i++)
+                out->codes[at + i] = quantizer_code(a->how, grid, w[at + i]);
+        }
+}
+
+void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales)
+{
+    for (uint32_t k = 0; k < n_cols; k++) {
+        const float s = most_w[k] > 0 ? sqrtf(most_x[k] / most_w[k]) : 1;
+        scales[k] = s > LEAST_SCALE && isfinite(s) ? s : 1;
+    }
+}

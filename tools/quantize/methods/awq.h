@@ -1,0 +1,37 @@
+/* AWQ (Lin et al. 2023) and SmoothQuant (Xiao et al. 2022): columns of a matrix are multiplied by scales, and the
+ * operation before it divides by them. AWQ searches scales and the range of each group by the error of the output over
+ * the calibration's activations, Σ d H d^T for the error d of each row and H = Σ x x^T. Pure functions; any thread. */
+#ifndef QUIRE_TOOLS_QUANTIZE_AWQ_H
+#define QUIRE_TOOLS_QUANTIZE_AWQ_H
+
+#include "tools/quantize/methods/integers.h"
+
+#include <stdint.h>
+
+/* Rows that a search looks at. */
+#define QUANTIZER_AWQ_ROWS 256u
+
+struct quantizer_awq {
+    const struct quantizer_integers *how;
+    uint32_t n_cols;
+    const float *hessian; /* [n_cols, n_cols] */
+};
+
+/* Floats of scratch that quantizer_awq_scales() needs for n_rows <= QUANTIZER_AWQ_ROWS. */
+static inline uint64_t quantizer_awq_scratch(uint32_t n_rows, uint32_t n_cols)
+{
+    return 3 * (uint64_t)n_rows * n_cols + n_cols;
+}
+/* Chooses scales [n_cols] for n_rows rows of the matrices with this input: powers 0, 0.05, ... 0.95 of the mean
+ * magnitude of each column's activations. */
+void quantizer_awq_scales(const struct quantizer_awq *a, const float *w, uint32_t n_rows, const double *magnitudes,
+                          float *scratch, float *scales);
+
+/* Quantizes rows [first, last) with the range of each group that has the least error, from all of it down to half. */
+void quantizer_awq_round(const struct quantizer_awq *a, const float *w, uint32_t first, uint32_t last,
+                         struct quantizer_codes *out);
+
+/* SmoothQuant's scales: sqrt(max |x| / max |w|) of each column. most_w: [n_cols] */
+void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales);
+
+#endif

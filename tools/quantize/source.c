@@ -1,0 +1,108 @@
+#include "tools/quantize/source.h"
+
+#include "base/buffer.h"
+#include "base/encoding/little_endian.h"
+#include "files/model_files.h"
+#include "kernels/math/convert.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_FILE_BYTES ((size_t)256 << 20) /* the largest tokenizers have 40 MiB */
+
+static bool ends_with(const char *name, const char *suffix)
+{
+    const size_t n = strlen(name), m = strlen(suffix);
+    return n >= m && strcmp(name + n - m, suffix) == 0;
+}
+
+bool source_is_linear(const struct checkpoint_tensor *t)
+{
+    static const char *const endings[] = {"_proj.weight", ".w1.weight", ".w2.weight", ".w3.weight"};
+    static const char *const others[] = {"vision", "visual", "audio"};
+    if (t->n_dims != 2 || !strstr(t->name, "layers."))
+        return false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strstr(t->name, others[i]))
+            return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (ends_with(t->name, endings[i]))
+            return true;
+    return false;
+}
+
+static void widen(enum k_dtype kind, const uint8_t *p, uint64_t n, float *out)
+{
+    if (kind == K_F32)
+        memcpy(out, p, n * sizeof *out);
+    else if (kind == K_F16)
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = k_f32_from_f16(le_load_u16(p + i * 2));
+    else
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = k_f32_from_bf16(le_load_u16(p + i * 2));
+}
+
+int source_load(const struct checkpoint_tensor *t, uint64_t first, uint64_t n, float *out, struct quire_error *err)
+{
+    const uint64_t n_cols = t->shape[t->n_dims - 1], at = first * n_cols, count = n * n_cols;
+    if (!k_format_is_plain(t->format))
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%.100s: tensor '%.150s': dtype %s cannot be quantized", t->file,
+                          t->name, t->dtype);
+    widen(t->format.kind, (const uint8_t *)t->data + at * k_dtype_bytes(t->format.kind), count, out);
+    for (uint64_t i = 0; i < count; i++)
+        if (!isfinite(out[i]))
+            return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': row %llu, column %llu: %g is not finite",
+                              t->file, t->name, (unsigned long long)((at + i) / n_cols),
+                              (unsigned long long)((at + i) % n_cols), (double)out[i]);
+    return QUIRE_OK;
+}
+
+/* Files that describe a model; weights in other formats and indexes of weights are left out. */
+static bool is_copied(const char *name)
+{
+    static const char *const endings[] = {".json", ".txt", ".model", ".jinja", ".md", ".tiktoken", ".py"};
+    if (strcmp(name, "config.json") == 0 || ends_with(name, ".index.json") || name[0] == '.')
+        return false;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (ends_with(name, endings[i]))
+            return true;
+    return strncmp(name, "LICENSE", 7) == 0;
+}
+
+static int copy_file(const char *dir, const char *name, struct quantizer_output *output, struct quire_error *err)
+{
+    struct buffer text = {0};
+    int status = model_file_read(dir, name, MAX_FILE_BYTES, &text, err);
+    if (status == QUIRE_OK)
+        status = quantizer_output_file(output, name, text.data, text.n, err);
+    buffer_free(&text);
+    return status;
+}
+
+int source_copy_files(const char *dir, struct quantizer_output *output, struct quire_error *err)
+{
+    struct dirent **entries;
+    const int n = scandir(dir, &entries, NULL, alphasort);
+    if (n < 0)
+        return quire_fail(err, QUIRE_IO, "%.350s: cannot be read: %m", dir);
+    int status = QUIRE_OK;
+    for (int i = 0; i < n; i++) {
+        char *path = NULL;
+        struct stat st;
+        if (status == QUIRE_OK && is_copied(entries[i]->d_name)) {
+            if (asprintf(&path, "%s/%s", dir, entries[i]->d_name) < 0)
+                status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+            else if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
+                status = copy_file(dir, entries[i]->d_name, output, err);
+            free(path);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    return status;
+}
