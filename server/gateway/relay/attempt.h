@@ -73,6 +73,7 @@ struct attempt {
     bool is_events;    /* the reply is a stream */
     bool adds_usage;   /* its usage event is not for the client */
     bool has_token, is_done, has_ended;
+    bool is_complete; /* the last event has come: what follows is dropped */
     char why[256];     /* "": the stream was right so far */
     char layer[16];    /* of the cache that answered, or "" */
     uint64_t n_events;  /* with a token */

@@ -121,7 +121,7 @@ static void answered(struct relay *r, struct attempt_end *end)
         return;
     }
     events_read(end->reply->data, end->reply->n, &facts, NULL);
-    if (facts.n_usage > 0 && a->model->price.is_set) {
+    if (facts.n_usage > 0 && a->usage.is_set && a->model->price.is_set) {
         attempt_put_cost(a, end->reply->data, end->reply->n, &facts, &with);
         if (!with.failed) {
             client_whole(r, end->status, &with);
