@@ -9,7 +9,8 @@
 #include <strings.h>
 
 #define MAX_REPLY_BYTES ((uint64_t)64 << 20)
-#define MAX_REPLIES_BYTES ((uint64_t)512 << 20) /* of all */
+#define MAX_REPLIES_BYTES ((uint64_t)512 << 20) /* of all, for those that are not small */
+#define SMALL_BYTES ((uint64_t)1 << 20)
 #define MAX_ERROR_BYTES 65536 /* of an error's body */
 #define MAX_HELD_BYTES 262144 /* of a stream before its first token */
 #define CONNECT_MS 5000
@@ -129,6 +130,7 @@ static void end(struct attempt *a, enum remote_end how, const char *why)
                               .wrong = a->why,
                               .retry_after = a->call ? remote_header(a->call, "Retry-After") : NULL,
                               .target = a->settings->name,
+                              .is_full = a->is_full,
                               .is_engine = is_engine(a)};
     if (!a->is_events && how == REMOTE_WHOLE && a->status > 0) {
         read_reply(a, &r.facts);
@@ -285,8 +287,8 @@ static void on_body(void *context, const char *bytes, size_t n)
         n = MAX_ERROR_BYTES - a->reply.n;
     if (a->reply.n + n > MAX_REPLY_BYTES)
         give_up(a, REMOTE_INVALID, "it is larger than 64 MiB");
-    else if (a->g->reply_bytes + n > MAX_REPLIES_BYTES)
-        give_up(a, REMOTE_INVALID, "the gateway holds too many large replies");
+    else if ((a->is_full = a->reply.n + n > SMALL_BYTES && a->g->reply_bytes + n > MAX_REPLIES_BYTES))
+        give_up(a, REMOTE_INVALID, "");
     else if (buffer_append(&a->reply, bytes, n) != QUIRE_OK)
         give_up(a, REMOTE_INVALID, "out of memory");
     else

@@ -171,6 +171,11 @@ static void on_attempt_end(void *context, struct attempt_end *end)
     case ATTEMPT_OVERLOADED: /* an engine's may be a limit of this client alone: it does not rest */
         settle(r, TARGET_OVERLOADED, is_engine ? 1 : end->retry_ms);
         break;
+    case ATTEMPT_FULL:
+        settle(r, TARGET_CANCELLED, 0);
+        fail(r, &end->e);
+        return;
+    case ATTEMPT_LACKS: settle(r, TARGET_CANCELLED, 0); break;
     case ATTEMPT_UNREACHED:
     case ATTEMPT_FAILED: settle(r, TARGET_FAILED, 0); break;
     }

@@ -75,6 +75,36 @@ def test_key_of_an_upstream_server_that_quotes_it(start, tmp_path, status, escap
         up.close()
 
 
+@pytest.mark.parametrize("status, said, code", [(422, b'{"detail": [{"msg": "wrong"}]}', None), (400, b"<html>", "upstream_rejected"), (413, b"", "upstream_rejected")])
+def test_client_at_fault_opens_no_breaker(start, tmp_path, status, said, code):
+    """Servers that are not OpenAI's reject a request in forms of their own."""
+    up = Hostile(mode="error")
+    try:
+        up.status, up.error = status, said
+        server = over(start, tmp_path, [up])
+        for _ in range(5):
+            reply = chat(server)
+            assert reply.status == status
+            assert reply.json()["error"]["code"] == code if code else reply.body == said
+        assert targets(server)["m", "t0"]["breaker"] == "closed"
+    finally:
+        up.close()
+
+
+def test_target_without_the_route(start, tmp_path):
+    up = Hostile(mode="error")
+    try:
+        with upstreams() as (other,):
+            up.status, up.error = 404, b'{"detail": "Not Found"}'
+            server = over(start, tmp_path, [up, other])
+            assert [chat(server).status for _ in range(6)] == [200] * 6
+            assert targets(server)["m", "t0"]["breaker"] == "closed" and up.requests >= 3
+            alone = over(start, tmp_path, [up])
+            assert [chat(alone).status for _ in range(5)] == [404] * 5
+    finally:
+        up.close()
+
+
 def test_nothing_follows_the_end(start, tmp_path):
     up = Hostile(mode="talks_on")
     try:
@@ -169,7 +199,12 @@ def test_replies_that_nobody_reads(start, tmp_path):
             clients[-1].sendall(request)
             rig.wait_until(lambda: targets(server)["m", "t0"]["answered"] == i + 1)
         reply = chat(server)
-        assert reply.status == 502 and "too many large replies" in reply.json()["error"]["message"]
+        assert reply.status == 503 and "too many large replies" in reply.json()["error"]["message"]
+        # No other client suffers: small replies pass, and the target has not failed.
+        up.mode = "good"
+        assert chat(server).status == 200
+        assert targets(server)["m", "t0"]["failed"] == 0
+        up.mode = "large"
         for client in clients:
             client.close()
         rig.wait_until(lambda: chat(server).status == 200)
