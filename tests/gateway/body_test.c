@@ -126,6 +126,8 @@ static json_t *random_body(unsigned *seed)
         json_object_set_new(body, "model", rand_r(seed) % 4 ? json_string("m") : json_null());
     for (int i = rand_r(seed) % 6; i > 0; i--)
         json_object_set_new(body, keys[rand_r(seed) % 9], random_value(seed, 0));
+    if (json_object_get(body, "stream")) /* another kind is rejected */
+        json_object_set_new(body, "stream", rand_r(seed) % 2 ? json_true() : json_null());
     return body;
 }
 

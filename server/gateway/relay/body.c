@@ -107,6 +107,18 @@ static void read_limit(struct relay_body *b, const struct quire_doc *doc)
     }
 }
 
+/* A target might understand 1 or "true", and send a stream that the gateway does not expect. */
+static bool read_stream(struct relay_body *b, const struct quire_doc *doc, struct api_error *e)
+{
+    const struct quire_value stream = quire_doc_field(doc, "stream");
+    if (b->api >= RELAY_COUNT_TOKENS || stream.n == 0 || quire_value_kind(stream) == QUIRE_NULL)
+        return true;
+    if (quire_value_kind(stream) != QUIRE_BOOL)
+        return api_bad(e, "stream", "must be true or false");
+    b->is_stream = stream.text[0] == 't';
+    return true;
+}
+
 /* Fields whose values have another kind are the target's to reject. */
 static bool read_fields(struct relay_body *b, const struct quire_doc *doc, struct api_error *e)
 {
@@ -119,8 +131,8 @@ static bool read_fields(struct relay_body *b, const struct quire_doc *doc, struc
     } else if (model.n > 0 && quire_value_kind(model) != QUIRE_NULL) {
         return api_bad(e, "model", "must be a string, the name of a model");
     }
-    b->is_stream = b->api < RELAY_COUNT_TOKENS && quire_value_kind(quire_doc_field(doc, "stream")) == QUIRE_BOOL &&
-                   quire_doc_field(doc, "stream").text[0] == 't';
+    if (!read_stream(b, doc, e))
+        return false;
     b->stream_options = part_of(b, options);
     b->has_options = quire_value_kind(options) == QUIRE_OBJECT && quire_value_count(options) > 0;
     if (b->has_options) {

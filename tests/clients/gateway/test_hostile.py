@@ -91,6 +91,16 @@ def test_client_at_fault_opens_no_breaker(start, tmp_path, status, said, code):
         up.close()
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"])
+@pytest.mark.parametrize("stream", [1, "true", [], {}])
+def test_stream_is_true_or_false(start, tmp_path, path, stream):
+    """A target that takes 1 for true would send a stream that nobody expects, and seem to fail."""
+    with upstreams() as (up,):
+        server = over(start, tmp_path, [up])
+        reply = rig.ask(server, path, {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi"}], "stream": stream})
+        assert reply.status == 400 and "stream" in reply.json()["error"]["message"] and up.requests == 0
+
+
 def test_target_without_the_route(start, tmp_path):
     up = Hostile(mode="error")
     try:
