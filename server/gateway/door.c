@@ -102,13 +102,26 @@ static struct page_rules rules_of(const struct gateway *g)
     return rules;
 }
 
-/* Whether an admin: a key that the tenants' file marks so; without such keys, a client on this machine that is no web page
- * and shows no key. */
+/* Whether the client itself is on this machine: not a web page, whose name may resolve to it, and not a client of a proxy
+ * here. */
+static bool is_here(const struct gateway *g, const struct http_exchange *x)
+{
+    static const char *const of_proxies[] = {"origin", "forwarded", "x-forwarded-for", "x-real-ip", "via"};
+    struct page_rules rules = g->options.pages;
+    struct api_error e;
+    for (size_t i = 0; i < sizeof of_proxies / sizeof *of_proxies; i++)
+        if (http_header(x, of_proxies[i]))
+            return false;
+    rules.is_local = true;
+    return http_from_loopback(x) && foreign_may(&rules, x, &e);
+}
+
+/* Whether an admin: a key that the tenants' file marks so; without such keys, a client on this machine that shows no key. */
 static bool is_admin(const struct gateway *g, const struct http_exchange *x, const struct visitor *v)
 {
     if (tenants_ask_key(g->options.tenants))
         return v->tenant && v->tenant->admin;
-    return http_from_loopback(x) && !http_header(x, "origin") && !key_of(x);
+    return !key_of(x) && is_here(g, x);
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ struct gateway {
     struct event *probe; /* while a breaker is not closed */
     struct event *bury; /* frees `ended`, outside the callbacks in which they ended */
     int64_t created;
-    uint64_t reply_bytes; /* of whole replies that are being received */
+    uint64_t reply_bytes; /* of whole replies that are being received, or that their clients have not taken yet */
     bool draining;
 };
 

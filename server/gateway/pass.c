@@ -37,10 +37,18 @@ static const struct {
     {"POST", "/cache/import", PASS_ADMIN},
 };
 
+/* Whether the engine's front end reads the path as this process does. Another one could leave the route: "/../", or "?",
+ * which was encoded in the client's request. */
+static bool is_plain(const char *path)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_./";
+    return path[strspn(path, plain)] == '\0' && !strstr(path, "/.");
+}
+
 enum pass_access pass_access(const char *method, const char *path)
 {
     const char *asked = strcmp(method, "HEAD") == 0 ? "GET" : method;
-    for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
+    for (size_t i = 0; i < sizeof passes / sizeof *passes && is_plain(path); i++) {
         const size_t n = strlen(passes[i].path);
         const bool longer = n > 1 && passes[i].path[n - 1] == '/';
         if (strcmp(passes[i].method, asked) == 0 &&

@@ -126,7 +126,15 @@ static json_t *random_body(unsigned *seed)
         json_object_set_new(body, "model", rand_r(seed) % 4 ? json_string("m") : json_null());
     for (int i = rand_r(seed) % 6; i > 0; i--)
         json_object_set_new(body, keys[rand_r(seed) % 9], random_value(seed, 0));
+    if (json_object_get(body, "stream")) /* another kind is rejected */
+        json_object_set_new(body, "stream", rand_r(seed) % 2 ? json_true() : json_null());
     return body;
+}
+
+static bool is_count(const json_t *v)
+{
+    const double n = json_number_value(v);
+    return n >= 1 && n == (double)(long long)n;
 }
 
 /* What relay_body_write() is said to do, on a tree. */
@@ -139,13 +147,15 @@ static void change(json_t *body, const struct relay_target_body *how)
     else if (how->adds_usage)
         json_object_set_new(body, "stream_options", json_pack("{s:b}", "include_usage", 1));
     const json_t *newer = json_object_get(body, "max_completion_tokens"), *older = json_object_get(body, "max_tokens");
-    const json_t *limit = json_is_number(newer) ? newer : older;
-    /* A value that is no positive whole number is the target's to reject: it is overwritten here. */
-    const bool is_set = json_is_number(limit) && json_number_value(limit) >= 1 &&
-                        json_number_value(limit) == (double)(long long)json_number_value(limit);
-    if (how->max_tokens > 0 && !is_set)
-        json_object_set_new(body, json_is_number(newer) ? "max_completion_tokens" : "max_tokens",
-                            json_integer(how->max_tokens));
+    const bool has_newer = newer && !json_is_null(newer), has_older = older && !json_is_null(older);
+    const bool replaces_newer = has_newer && !is_count(newer), replaces_older = has_older && !is_count(older);
+    if (how->max_tokens == 0)
+        return;
+    /* A value that is no positive whole number would be the target's to understand. Both names count. */
+    if (replaces_newer || (!has_newer && !has_older && newer && !older))
+        json_object_set_new(body, "max_completion_tokens", json_integer(how->max_tokens));
+    if (replaces_older || (!has_newer && !has_older && (older || !newer)))
+        json_object_set_new(body, "max_tokens", json_integer(how->max_tokens));
 }
 
 static void test_random(void **state)

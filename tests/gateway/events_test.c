@@ -203,7 +203,7 @@ static void usage_is_read(void **state)
     read_text(
         "{\"usage\":{\"prompt_tokens\":-7,\"completion_tokens\":1e99,\"prompt_tokens_details\":{\"cached_tokens\":5}}}",
         &u);
-    assert_true(u.is_set && u.input == 0 && u.output == 0 && u.cached_input == 0);
+    assert_true(!u.is_set && u.input == 0 && u.output == 0 && u.cached_input == 0);
 }
 
 static void usage_of_messages_and_responses_is_read(void **state)

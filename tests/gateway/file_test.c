@@ -104,7 +104,8 @@ static void every_field(void **state)
         "    targets:\n"
         "      - model: ./m/\n"
         "        options: {max-model-len: 4096, enforce-eager: true, warm: false, lora-modules: [a=b, c=d]}\n"
-        "      - engine: unix:/run/e.sock\n"
+        "      - engine: 'unix:/run/e\"\\{.sock'\n"
+        "      - model: './a\"é'\n"
         "overrides:\n"
         "  acme: {fast: b, mini: b}\n");
     const struct gateway_model *fast = &c->models[0], *a = &c->models[1], *b = &c->models[2];
@@ -129,6 +130,8 @@ static void every_field(void **state)
     for (size_t i = 0; i < 8; i++)
         assert_string_equal(b->targets[0].options[i], options[i]);
     assert_string_equal(b->targets[0].name, "m");
+    assert_string_equal(b->targets[1].name, "unix:/run/e___.sock"); /* no label of Prometheus has to be escaped */
+    assert_string_equal(b->targets[2].name, "a___");
     assert_string_equal(b->tokenizer, "./m/");
     assert_false(b->price.is_set);
     assert_int_equal(c->n_overrides, 2);

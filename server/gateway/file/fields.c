@@ -91,7 +91,7 @@ int fields_name(const struct fields *f, const struct yaml_node *node, const char
     const int status = fields_text_of(f, node, field, out);
     if (status != QUIRE_OK)
         return status;
-    const size_t n = strspn(*out, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@+");
+    const size_t n = strspn(*out, FIELDS_NAME_CHARACTERS);
     if (n != node->n || n > FIELDS_MAX_NAME)
         return fields_wrong(f, node, field, "\"%.*s\" must be a name: 1 to %d of A-Z a-z 0-9 - _ . : / @ +",
                             yaml_shown(*out), *out, FIELDS_MAX_NAME);

@@ -9,6 +9,7 @@
 
 /* A name of a model, alias, target or tenant: 1 to 128 of A-Z a-z 0-9 - _ . : / @ + */
 #define FIELDS_MAX_NAME 128
+#define FIELDS_NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/@+"
 
 struct fields {
     const char *path; /* the file, for messages */

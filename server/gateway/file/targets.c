@@ -60,6 +60,17 @@ static const char *check_url(CURLU *url, const char *text, char **host)
     return is_zero ? "has the port 0" : NULL;
 }
 
+/* A target's name from its place: what a label of Prometheus or a header may not contain becomes '_'. */
+static const char *made_name(const struct fields *f, const char *text, size_t n)
+{
+    static const char kept[] = FIELDS_NAME_CHARACTERS "[]";
+    char *name = arena_text(f->arena, text, n < FIELDS_MAX_NAME ? n : FIELDS_MAX_NAME);
+    for (char *c = name; c && *c; c++)
+        if (!strchr(kept, *c))
+            *c = '_';
+    return name;
+}
+
 /* place: the URL without slashes at its end; name: its host. */
 static int read_url(const struct fields *f, const struct yaml_node *node, struct gateway_target *t)
 {
@@ -76,7 +87,7 @@ static int read_url(const struct fields *f, const struct yaml_node *node, struct
     const char *why = check_url(url, place, &host);
     t->place = place;
     if (!why && !t->name)
-        t->name = arena_text(f->arena, host, strnlen(host, FIELDS_MAX_NAME));
+        t->name = made_name(f, host, strlen(host));
     curl_free(host);
     curl_url_cleanup(url);
     if (why)
@@ -93,7 +104,7 @@ static const char *last_part(const struct fields *f, const char *place)
     size_t from = n;
     while (from > 0 && place[from - 1] != '/')
         from--;
-    return arena_text(f->arena, place + from, n - from < FIELDS_MAX_NAME ? n - from : FIELDS_MAX_NAME);
+    return made_name(f, place + from, n - from);
 }
 
 static int read_place(const struct fields *f, const struct yaml_node *map, struct gateway_target *t)
@@ -119,7 +130,7 @@ static int read_place(const struct fields *f, const struct yaml_node *map, struc
     if (engine && (status = check_address(f, engine, t->place)) != QUIRE_OK)
         return status;
     if (!t->name)
-        t->name = engine ? t->place : last_part(f, t->place);
+        t->name = engine ? made_name(f, t->place, strlen(t->place)) : last_part(f, t->place);
     return t->name ? QUIRE_OK : fields_no_memory(f);
 }
 

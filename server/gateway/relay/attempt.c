@@ -9,10 +9,13 @@
 #include <strings.h>
 
 #define MAX_REPLY_BYTES ((uint64_t)64 << 20)
-#define MAX_REPLIES_BYTES ((uint64_t)512 << 20) /* of all */
+#define MAX_REPLIES_BYTES ((uint64_t)512 << 20) /* of all, for those that are not small */
+#define SMALL_BYTES ((uint64_t)1 << 20)
 #define MAX_ERROR_BYTES 65536 /* of an error's body */
 #define MAX_HELD_BYTES 262144 /* of a stream before its first token */
 #define CONNECT_MS 5000
+#define END_MS 1000 /* from a stream's last event to its end */
+#define MIN_HIDDEN 8 /* bytes of a key: shorter ones are words such as "none" */
 #define MAX_URL 2048
 
 /* ---- the request ---------------------------------------------------------------------------- */
@@ -81,6 +84,42 @@ static const char *socket_of(const struct attempt *a)
 
 /* ---- the reply ------------------------------------------------------------------------------ */
 
+/* Some servers quote a key that they refuse. The gateway's is not for its clients. */
+static bool hide_key(const struct attempt *a, char *text, size_t n)
+{
+    const char *key = is_engine(a) ? NULL : a->settings->key;
+    const size_t n_key = key ? strlen(key) : 0;
+    char *at = n_key >= MIN_HIDDEN && text ? memmem(text, n, key, n_key) : NULL;
+    const bool found = at != NULL;
+    for (; at; at = memmem(at, n - (size_t)(at - text), key, n_key))
+        memset(at, '*', n_key);
+    return found;
+}
+
+/* Reads a whole reply. An error's message has no key, and no reply with an error has one. */
+static void read_reply(struct attempt *a, struct events_facts *facts)
+{
+    if (a->status != 200)
+        hide_key(a, a->reply.data, a->reply.n);
+    events_read(a->reply.data ? a->reply.data : "", a->reply.n, facts, &a->usage);
+    if (hide_key(a, facts->message, strlen(facts->message))) /* it was escaped in the reply */
+        buffer_clear(&a->reply);
+}
+
+/* What is wrong with a whole reply of status 200. */
+static void check_reply(struct attempt *a, const struct events_facts *facts)
+{
+    struct api_error wrong;
+    if (!facts->is_json)
+        snprintf(a->why, sizeof a->why, "its reply is not a JSON object");
+    else if (facts->is_error)
+        snprintf(a->why, sizeof a->why, "an error with status 200: %.200s", facts->message);
+    else if (a->request->is_stream)
+        snprintf(a->why, sizeof a->why, "it sent no stream, although one was requested");
+    else if (a->stream->dialect.is_on && !dialect_reply(&a->stream->dialect, &a->reply, &wrong))
+        snprintf(a->why, sizeof a->why, "%.250s", wrong.why.text);
+}
+
 /* Ends the attempt. The owner may free the attempt's owner in on_end. */
 static void end(struct attempt *a, enum remote_end how, const char *why)
 {
@@ -91,16 +130,12 @@ static void end(struct attempt *a, enum remote_end how, const char *why)
                               .wrong = a->why,
                               .retry_after = a->call ? remote_header(a->call, "Retry-After") : NULL,
                               .target = a->settings->name,
+                              .is_full = a->is_full,
                               .is_engine = is_engine(a)};
-    struct api_error wrong;
     if (!a->is_events && how == REMOTE_WHOLE && a->status > 0) {
-        events_read(a->reply.data ? a->reply.data : "", a->reply.n, &r.facts, &a->usage);
-        if (a->status == 200 && (!r.facts.is_json || r.facts.is_error))
-            snprintf(a->why, sizeof a->why, "%s%.200s",
-                     r.facts.is_json ? "an error with status 200: " : "its reply is not a JSON object",
-                     r.facts.is_json ? r.facts.message : "");
-        else if (a->status == 200 && a->stream->dialect.is_on && !dialect_reply(&a->stream->dialect, &a->reply, &wrong))
-            snprintf(a->why, sizeof a->why, "%.250s", wrong.why.text);
+        read_reply(a, &r.facts);
+        if (a->status == 200)
+            check_reply(a, &r.facts);
     }
     verdict_of(&r, &out);
     a->has_ended = true;
@@ -149,7 +184,7 @@ static void cost_of(const struct attempt *a, char money[LEDGER_MONEY_BYTES])
 
 static void put_event(struct attempt *a, const char *name, const char *data, size_t n, const struct events_facts *facts)
 {
-    if (facts->n_usage > 0 && a->model->price.is_set && strcmp(name, "message_start") != 0)
+    if (facts->n_usage > 0 && a->usage.is_set && a->model->price.is_set && strcmp(name, "message_start") != 0)
         put_with_cost(a, name, data, n, facts);
     else
         events_put(&a->reply, name, data, n);
@@ -168,10 +203,18 @@ static bool translate(struct attempt *a, const char *data, size_t n, bool is_don
     return false;
 }
 
+/* A stream of Responses has no [DONE]. */
+static bool is_last(const struct attempt *a, const struct events_facts *facts)
+{
+    return facts->is_done || (facts->has_finish && a->request->api == RELAY_RESPONSES);
+}
+
 static bool on_event(void *context, const char *data, size_t n, const char *name)
 {
     struct attempt *a = context;
     struct events_facts facts;
+    if (a->is_complete)
+        return true;
     if (!name[0] && !a->stream->dialect.is_on && repeat_is(a->stream->repeat, data, n)) {
         a->n_events++;
         buffer_append(&a->reply, "data: ", 6);
@@ -185,10 +228,14 @@ static bool on_event(void *context, const char *data, size_t n, const char *name
         return false;
     }
     if (facts.is_error) {
+        hide_key(a, facts.message, strlen(facts.message));
         snprintf(a->why, sizeof a->why, "%.250s", facts.message);
         return false;
     }
     a->is_done |= facts.is_done || facts.has_finish;
+    a->is_complete = is_last(a, &facts);
+    if (a->is_complete)
+        remote_end_within(a->call, END_MS);
     a->has_token |= facts.has_token;
     a->n_events += facts.has_token;
     if (a->stream->dialect.is_on)
@@ -240,8 +287,8 @@ static void on_body(void *context, const char *bytes, size_t n)
         n = MAX_ERROR_BYTES - a->reply.n;
     if (a->reply.n + n > MAX_REPLY_BYTES)
         give_up(a, REMOTE_INVALID, "it is larger than 64 MiB");
-    else if (a->g->reply_bytes + n > MAX_REPLIES_BYTES)
-        give_up(a, REMOTE_INVALID, "the gateway holds too many large replies");
+    else if ((a->is_full = a->reply.n + n > SMALL_BYTES && a->g->reply_bytes + n > MAX_REPLIES_BYTES))
+        give_up(a, REMOTE_INVALID, "");
     else if (buffer_append(&a->reply, bytes, n) != QUIRE_OK)
         give_up(a, REMOTE_INVALID, "out of memory");
     else

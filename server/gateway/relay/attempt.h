@@ -28,6 +28,8 @@ enum attempt_result {
     ATTEMPT_TOO_LONG,   /* the same, because the context is too long: a fallback may take it */
     ATTEMPT_OVERLOADED, /* 429 */
     ATTEMPT_UNREACHED,  /* nothing was sent */
+    ATTEMPT_LACKS,      /* a 404 or 405 without an error object: another target may have the route */
+    ATTEMPT_FULL,       /* the gateway has no room for the reply */
     ATTEMPT_FAILED,     /* no reply, or one that is wrong */
 };
 
@@ -73,6 +75,8 @@ struct attempt {
     bool is_events;    /* the reply is a stream */
     bool adds_usage;   /* its usage event is not for the client */
     bool has_token, is_done, has_ended;
+    bool is_full;     /* there was no room for its reply */
+    bool is_complete; /* the last event has come: what follows is dropped */
     char why[256];     /* "": the stream was right so far */
     char layer[16];    /* of the cache that answered, or "" */
     uint64_t n_events;  /* with a token */

@@ -22,12 +22,6 @@ bool bill_limits(struct relay *r, struct api_error *e)
     return limits_prompt(r->tenant, relay_body_prompt_tokens(r->body), now_us, e);
 }
 
-static bool has_price(const struct relay *r)
-{
-    const struct gateway_price *p = &candidates_model(r)->model->price;
-    return p->is_set && (p->input > 0 || p->output > 0);
-}
-
 bool bill_admit(struct relay *r, struct api_error *e)
 {
     const char *warning = NULL;
@@ -37,13 +31,23 @@ bool bill_admit(struct relay *r, struct api_error *e)
             snprintf(r->budget_warning, sizeof r->budget_warning, "%s", warning);
         return true;
     }
-    while (has_price(r))
-        if (!candidates_next(r, "budget"))
-            return false;
-    return true;
+    r->is_over_budget = true;
+    return candidates_may(r) || candidates_next(r, "budget");
 }
 
 /* ---- after ---------------------------------------------------------------------------------- */
+
+/* Of a whole answer without usage: four bytes for a token. */
+static struct ledger_usage estimate(const struct relay *r, const struct attempt *a)
+{
+    const bool has_text = r->body->api < RELAY_COUNT_TOKENS;
+    struct ledger_usage u = {0};
+    if (has_text || r->body->api == RELAY_EMBEDDINGS)
+        u.input = relay_body_prompt_tokens(r->body);
+    if (has_text)
+        u.output = a->reply.n / 4 + 1;
+    return u;
+}
 
 /* What the client received, where the target did not say it: a token for each event. */
 static struct ledger_usage usage_of(const struct relay *r, const struct attempt *a)
@@ -54,6 +58,8 @@ static struct ledger_usage usage_of(const struct relay *r, const struct attempt 
     if (a->usage.is_set)
         u = (struct ledger_usage){
             .input = a->usage.input, .cached_input = a->usage.cached_input, .output = a->usage.output};
+    else if (a->has_ended && !a->is_events)
+        u = estimate(r, a);
     if (a->usage.output == 0 && a->n_events > 0) {
         u.output = a->n_events;
         if (!a->usage.is_set)

@@ -10,7 +10,7 @@
 #define MAX_DEPTH 64 /* the front end's */
 #define BYTES_PER_TOKEN 4
 #define USUAL_ANSWER 256 /* tokens of an answer without a limit */
-#define MAX_EDITS 4
+#define MAX_EDITS 5
 
 /* A piece of the text that another one replaces. */
 struct edit {
@@ -98,12 +98,25 @@ static void read_limit(struct relay_body *b, const struct quire_doc *doc)
     };
     for (size_t i = 0; i < 2 && names[b->api][i]; i++) {
         const struct quire_value v = quire_doc_field(doc, names[b->api][i]);
-        b->max_tokens_name = names[b->api][i];
-        b->max_tokens = part_of(b, v);
-        b->n_max_tokens = integer(v);
-        if (quire_value_kind(v) == QUIRE_NUMBER)
-            return;
+        const uint64_t n = integer(v);
+        b->limits[i] = (struct body_limit){part_of(b, v), quire_value_kind(v) == QUIRE_NULL, n};
+        if (!b->max_tokens_name || n > b->n_max_tokens || b->n_max_tokens == 0)
+            b->max_tokens_name = names[b->api][i];
+        if (n > b->n_max_tokens)
+            b->n_max_tokens = n;
     }
+}
+
+/* A target might understand 1 or "true", and send a stream that the gateway does not expect. */
+static bool read_stream(struct relay_body *b, const struct quire_doc *doc, struct api_error *e)
+{
+    const struct quire_value stream = quire_doc_field(doc, "stream");
+    if (b->api >= RELAY_COUNT_TOKENS || stream.n == 0 || quire_value_kind(stream) == QUIRE_NULL)
+        return true;
+    if (quire_value_kind(stream) != QUIRE_BOOL)
+        return api_bad(e, "stream", "must be true or false");
+    b->is_stream = stream.text[0] == 't';
+    return true;
 }
 
 /* Fields whose values have another kind are the target's to reject. */
@@ -118,8 +131,8 @@ static bool read_fields(struct relay_body *b, const struct quire_doc *doc, struc
     } else if (model.n > 0 && quire_value_kind(model) != QUIRE_NULL) {
         return api_bad(e, "model", "must be a string, the name of a model");
     }
-    b->is_stream = quire_value_kind(quire_doc_field(doc, "stream")) == QUIRE_BOOL &&
-                   quire_doc_field(doc, "stream").text[0] == 't';
+    if (!read_stream(b, doc, e))
+        return false;
     b->stream_options = part_of(b, options);
     b->has_options = quire_value_kind(options) == QUIRE_OBJECT && quire_value_count(options) > 0;
     if (b->has_options) {
@@ -192,6 +205,29 @@ static void edit_usage(const struct relay_body *b, struct edit *edits, size_t *n
         strcat(inserted, "\"stream_options\":{\"include_usage\":true},");
 }
 
+/* A limit that is no positive whole number would be the target's to understand. */
+static void edit_limits(const struct relay_body *b, uint32_t max_tokens, struct edit *edits, size_t *n,
+                        char inserted[96])
+{
+    char text[48];
+    bool is_set = b->n_max_tokens > 0;
+    snprintf(text, sizeof text, "%u", max_tokens);
+    for (size_t i = 0; i < 2; i++) {
+        const struct body_limit *l = &b->limits[i];
+        if (l->part.n == 0 || l->is_null || l->n > 0)
+            continue;
+        add(edits, n, l->part, text);
+        is_set = true;
+    }
+    for (size_t i = 2; i-- > 0 && !is_set;) {
+        is_set = b->limits[i].part.n > 0;
+        if (is_set)
+            add(edits, n, b->limits[i].part, text);
+    }
+    if (!is_set)
+        snprintf(inserted + strlen(inserted), 96 - strlen(inserted), "\"%s\":%u,", b->max_tokens_name, max_tokens);
+}
+
 /* In order of their places. At most MAX_EDITS. */
 static void sort(struct edit *edits, size_t n)
 {
@@ -210,15 +246,8 @@ void relay_body_write(const struct relay_body *b, const struct relay_target_body
     size_t n = 0, at = 0;
     if (how->adds_usage && !b->wants_usage)
         edit_usage(b, edits, &n, inserted);
-    if (how->max_tokens > 0 && b->max_tokens_name && b->n_max_tokens == 0) {
-        char text[48];
-        snprintf(text, sizeof text, "%u", how->max_tokens);
-        if (b->max_tokens.n > 0) /* null */
-            add(edits, &n, b->max_tokens, text);
-        else
-            snprintf(inserted + strlen(inserted), sizeof inserted - strlen(inserted), "\"%s\":%u,", b->max_tokens_name,
-                     how->max_tokens);
-    }
+    if (how->max_tokens > 0 && b->max_tokens_name)
+        edit_limits(b, how->max_tokens, edits, &n, inserted);
     if (b->model.n > 0)
         add(edits, &n, b->model, "");
     else

@@ -27,11 +27,18 @@ struct body_part {
     size_t at, n;
 };
 
+/* A field that limits the answer's tokens. */
+struct body_limit {
+    struct body_part part;
+    bool is_null;
+    uint64_t n; /* 0: no positive whole number */
+};
+
 struct relay_body {
     enum relay_api api;
     char *text; /* n bytes, owned */
     size_t n;
-    struct body_part model, stream_options, include_usage, max_tokens;
+    struct body_part model, stream_options, include_usage;
     size_t inside; /* behind the opening brace */
     bool is_empty; /* {} */
     bool has_options; /* stream_options is an object with members */
@@ -40,8 +47,9 @@ struct relay_body {
     char *prompt; /* the text of the last user message, owned; NULL: none, or nobody asked for it */
     size_t n_prompt;
     bool is_stream, wants_usage; /* wants_usage: of a stream, the client said include_usage */
-    uint64_t n_max_tokens; /* 0: not set */
-    const char *max_tokens_name; /* static; the field that is set, else the one to set; NULL: the API has none */
+    struct body_limit limits[2]; /* a chat has two names for one limit, and the target may read either */
+    uint64_t n_max_tokens; /* the larger limit; 0: not set */
+    const char *max_tokens_name; /* static; its field, else the one to set; NULL: the API has none */
     uint64_t n_choices;
 };
 

@@ -73,15 +73,26 @@ struct pool_model *candidates_model(const struct relay *r)
     return &r->pool->models[r->candidates.models[r->candidates.at]];
 }
 
+bool candidates_may(const struct relay *r)
+{
+    const struct gateway_price *p = &candidates_model(r)->model->price;
+    return !r->is_over_budget || !p->is_set || (p->input == 0 && p->output == 0);
+}
+
 bool candidates_next(struct relay *r, const char *why)
 {
     struct candidates *c = &r->candidates;
-    if (c->at + 1 >= c->n)
-        return false;
+    const uint32_t at = c->at;
     struct pool_model *from = candidates_model(r);
+    do {
+        c->at++;
+    } while (c->at < c->n && !candidates_may(r));
+    if (c->at >= c->n) {
+        c->at = at;
+        return false;
+    }
     from->counts->n_fallbacks++;
     snprintf(c->why, sizeof c->why, "fallback from %.48s: %.28s", from->model->name, why);
-    c->at++;
     r->tried = 0;
     return true;
 }

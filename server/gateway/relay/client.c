@@ -118,9 +118,19 @@ void client_error(struct relay *r, const struct api_error *e)
 
 /* ---- a whole reply -------------------------------------------------------------------------- */
 
+/* A reply that its client has not taken yet. It stays in the gateway's count of whole replies. */
+struct large {
+    struct gateway *g;
+    char *bytes; /* n, owned */
+    size_t n;
+};
+
 static void large_gone(void *context)
 {
-    free(context);
+    struct large *l = context;
+    l->g->reply_bytes -= l->n;
+    free(l->bytes);
+    free(l);
 }
 
 void client_whole(struct relay *r, int status, struct buffer *body)
@@ -129,12 +139,13 @@ void client_whole(struct relay *r, int status, struct buffer *body)
     r->reply.status = status;
     http_on_gone(r->x, NULL, NULL);
     put_headers(r);
-    if (body->n <= SMALL_REPLY) {
+    struct large *l = body->n > SMALL_REPLY ? malloc(sizeof *l) : NULL;
+    if (!l) {
         http_reply(r->x, status, type, body->data, body->n);
         return;
     }
-    char *bytes = body->data;
-    const size_t n = body->n;
+    *l = (struct large){r->g, body->data, body->n};
     *body = (struct buffer){0};
-    http_reply_large(r->x, status, type, bytes, n, large_gone, bytes);
+    l->g->reply_bytes += l->n;
+    http_reply_large(r->x, status, type, l->bytes, l->n, large_gone, l);
 }

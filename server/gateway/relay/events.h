@@ -48,7 +48,7 @@ void events_put(struct buffer *o, const char *name, const char *data, size_t n);
 /* Tokens of a request. Messages report them at the start and at the end of a stream. Each report replaces only the
  * counts that it has. */
 struct events_usage { /* zeroed at the beginning */
-    bool is_set;
+    bool is_set; /* a count was reported */
     uint64_t input, cached_input, output; /* input includes cached_input */
 };
 

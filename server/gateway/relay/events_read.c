@@ -39,21 +39,19 @@ static void read_messages_usage(struct quire_value usage, struct events_usage *o
     if (count(usage, "input_tokens", &input)) {
         out->input = input + created + cached;
         out->cached_input = cached;
+        out->is_set = true;
     }
-    count(usage, "output_tokens", &out->output);
+    out->is_set |= count(usage, "output_tokens", &out->output);
 }
 
 static void read_usage(struct quire_value usage, bool is_messages, struct events_usage *out)
 {
-    out->is_set = true;
     if (is_messages) {
         read_messages_usage(usage, out);
         return;
     }
-    if (!count(usage, "prompt_tokens", &out->input))
-        count(usage, "input_tokens", &out->input);
-    if (!count(usage, "completion_tokens", &out->output))
-        count(usage, "output_tokens", &out->output);
+    out->is_set |= count(usage, "prompt_tokens", &out->input) || count(usage, "input_tokens", &out->input);
+    out->is_set |= count(usage, "completion_tokens", &out->output) || count(usage, "output_tokens", &out->output);
     if (!count(quire_value_member(usage, "prompt_tokens_details"), "cached_tokens", &out->cached_input))
         count(quire_value_member(usage, "input_tokens_details"), "cached_tokens", &out->cached_input);
     if (out->cached_input > out->input)

@@ -121,7 +121,7 @@ static void answered(struct relay *r, struct attempt_end *end)
         return;
     }
     events_read(end->reply->data, end->reply->n, &facts, NULL);
-    if (facts.n_usage > 0 && a->model->price.is_set) {
+    if (facts.n_usage > 0 && a->usage.is_set && a->model->price.is_set) {
         attempt_put_cost(a, end->reply->data, end->reply->n, &facts, &with);
         if (!with.failed) {
             client_whole(r, end->status, &with);
@@ -171,6 +171,11 @@ static void on_attempt_end(void *context, struct attempt_end *end)
     case ATTEMPT_OVERLOADED: /* an engine's may be a limit of this client alone: it does not rest */
         settle(r, TARGET_OVERLOADED, is_engine ? 1 : end->retry_ms);
         break;
+    case ATTEMPT_FULL:
+        settle(r, TARGET_CANCELLED, 0);
+        fail(r, &end->e);
+        return;
+    case ATTEMPT_LACKS: settle(r, TARGET_CANCELLED, 0); break;
     case ATTEMPT_UNREACHED:
     case ATTEMPT_FAILED: settle(r, TARGET_FAILED, 0); break;
     }

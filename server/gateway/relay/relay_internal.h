@@ -40,6 +40,7 @@ struct relay {
     struct ledger_account *account;
     struct tenant *tenant;
     bool is_limited; /* counted by the tenant's limits */
+    bool is_over_budget;
     char path[64];
     char request_id[72];
     struct relay_body *body; /* owned */
@@ -59,7 +60,9 @@ struct relay {
 /* Fills r->candidates. Returns false with a 404 that lists the models. */
 bool candidates_find(struct relay *r, struct api_error *e);
 struct pool_model *candidates_model(const struct relay *r);
-/* The next model, if there is one. why: "error", "overload", … */
+/* Whether the payer may use the current model: one whose budget is used up may use those without a price. */
+bool candidates_may(const struct relay *r);
+/* The next model that the payer may use, if there is one. why: "error", "overload", … */
 bool candidates_next(struct relay *r, const char *why);
 
 /* ---- client.c ---- */

@@ -58,6 +58,20 @@ static void no_reply(const struct verdict_reply *r, struct attempt_end *out)
     }
 }
 
+/* A 4xx without an error object, as other servers than OpenAI's send it, is the client's, too. */
+static void rejected(const struct verdict_reply *r, const char *said, struct attempt_end *out)
+{
+    const bool is_long = is_too_long(&r->facts), lacks = !r->facts.is_error && (r->status == 404 || r->status == 405);
+    out->result = lacks ? ATTEMPT_LACKS : is_long ? ATTEMPT_TOO_LONG : ATTEMPT_REJECTED;
+    if (!r->facts.is_json)
+        buffer_clear(out->reply);
+    if (r->facts.is_error)
+        api_fail(&out->e, r->status, NULL, is_long ? "context_length_exceeded" : "upstream_rejected", "%s", said);
+    else
+        api_fail(&out->e, r->status, NULL, "upstream_rejected", "target %.60s refused the request with status %d: %s",
+                 r->target, r->status, said);
+}
+
 /* A whole reply with an error status. */
 static void refused(const struct verdict_reply *r, struct attempt_end *out)
 {
@@ -79,13 +93,11 @@ static void refused(const struct verdict_reply *r, struct attempt_end *out)
     } else if (r->status == 401 || r->status == 403) {
         api_fail(&out->e, 502, NULL, "upstream_unauthorized",
                  "target %.60s refuses the gateway's key with status %d: %s", r->target, r->status, said);
-    } else if (r->status >= 500 || !r->facts.is_error) {
+    } else if (r->status >= 500 || r->status < 400 || (r->status == 408 && !r->facts.is_error)) {
         api_fail(&out->e, 502, NULL, "upstream_error", "target %.60s failed with status %d: %s", r->target, r->status,
                  said);
     } else {
-        const bool is_long = is_too_long(&r->facts);
-        out->result = is_long ? ATTEMPT_TOO_LONG : ATTEMPT_REJECTED;
-        api_fail(&out->e, r->status, NULL, is_long ? "context_length_exceeded" : "upstream_rejected", "%s", said);
+        rejected(r, said, out);
     }
 }
 
@@ -93,7 +105,12 @@ void verdict_of(const struct verdict_reply *r, struct attempt_end *out)
 {
     out->status = r->status;
     out->retry_ms = 0;
-    if (r->wrong[0] && r->status == 200) {
+    if (r->is_full) {
+        out->result = ATTEMPT_FULL;
+        api_fail(&out->e, 503, NULL, "server_overloaded",
+                 "the gateway holds too many large replies that their clients have not read; try again later");
+        out->e.retry_ms = 1000;
+    } else if (r->wrong[0] && r->status == 200) {
         out->result = ATTEMPT_FAILED;
         api_fail(&out->e, 502, NULL, "upstream_invalid_reply", "target %.60s: %.250s", r->target, r->wrong);
     } else if (r->end != REMOTE_WHOLE) {

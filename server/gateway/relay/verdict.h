@@ -16,6 +16,7 @@ struct verdict_reply {
     const char *retry_after; /* the header, or NULL */
     struct events_facts facts; /* of a body that was read; zeroed otherwise */
     const char *target; /* its name, for messages */
+    bool is_full; /* the gateway had no room for it */
     bool is_engine; /* our own front end: its errors pass as they are */
 };
 

@@ -31,6 +31,7 @@ struct remote_call {
     bool is_too_large;
     uint32_t first_byte_ms, silence_ms;
     uint64_t begun_ms, heard_ms, n_reply, max_reply_bytes;
+    uint64_t ends_by_ms; /* 0: no limit */
     char why[CURL_ERROR_SIZE];
     TAILQ_ENTRY(remote_call) link;
 };
@@ -237,6 +238,7 @@ static bool set_constants(struct remote_call *c)
     return curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https") == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L) == CURLE_OK &&
+           curl_easy_setopt(e, CURLOPT_PATH_AS_IS, 1L) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_PROXY, "") == CURLE_OK && /* none of the environment */
            curl_easy_setopt(e, CURLOPT_NETRC, (long)CURL_NETRC_IGNORED) == CURLE_OK &&
            curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) == CURLE_OK &&
@@ -327,7 +329,7 @@ int remote_begin(struct remote *r, const struct remote_request *q, const struct 
     c->first_byte_ms = q->first_byte_ms;
     c->silence_ms = q->silence_ms;
     c->begun_ms = c->heard_ms = now;
-    c->n_reply = 0;
+    c->n_reply = c->ends_by_ms = 0;
     c->max_reply_bytes = q->max_reply_bytes;
     c->why[0] = '\0';
     TAILQ_INSERT_TAIL(&r->calls, c, link);
@@ -366,6 +368,11 @@ void remote_pause(struct remote_call *c, bool pause)
         curl_easy_pause(c->easy, CURLPAUSE_RECV);
     else /* libcurl passes on at once what it holds, and events come from the loop only */
         event_active(c->remote->work, EV_TIMEOUT, 0);
+}
+
+void remote_end_within(struct remote_call *c, uint32_t ms)
+{
+    c->ends_by_ms = quire_now_ms() + ms;
 }
 
 const char *remote_header(const struct remote_call *c, const char *name)
@@ -419,6 +426,8 @@ static const char *late(const struct remote_call *c, uint64_t now)
         return "no reply in time";
     if (c->has_head && !c->is_paused && c->silence_ms > 0 && now - c->heard_ms >= c->silence_ms)
         return "the reply stopped";
+    if (c->ends_by_ms > 0 && now >= c->ends_by_ms)
+        return "the reply did not end";
     return NULL;
 }
 

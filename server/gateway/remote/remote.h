@@ -54,6 +54,8 @@ int remote_begin(struct remote *r, const struct remote_request *request, const s
 void remote_cancel(struct remote_call *call);
 /* Stops reading the reply while a client reads slowly; the upstream sees a full window. Silence is not counted then. */
 void remote_pause(struct remote_call *call, bool pause);
+/* The reply is complete for its reader: a server that does not end it within this time is cut off (REMOTE_TIMEOUT). */
+void remote_end_within(struct remote_call *call, uint32_t ms);
 /* A header of the reply; NULL: absent. */
 const char *remote_header(const struct remote_call *call, const char *name);
 /* Calls on_header for each header of the reply. */

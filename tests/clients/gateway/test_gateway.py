@@ -168,7 +168,9 @@ def test_another_target_takes_over(start, tmp_path, mode):
     with upstreams(mode=mode) as (bad,), upstreams() as (good,):
         server = over(start, tmp_path, [bad, good], "--upstream-timeout", "1")
         for _ in range(2):
-            assert chat(server).json()["choices"][0]["message"]["content"].split() == ALL
+            reply = chat(server)
+            assert reply.status == 200, (reply.text, targets(server))
+            assert reply.json()["choices"][0]["message"]["content"].split() == ALL
         assert good.requests == 2
         assert server.metric("quire:gateway_retries_total") == bad.requests > 0
 
