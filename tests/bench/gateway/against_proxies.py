@@ -103,7 +103,8 @@ def proxies(directory, upstream, litellm):
         config = directory / "litellm.yaml"
         config.write_text(LITELLM.format(upstream=upstream))
         running["litellm"] = port, start(0, [litellm, "--config", config, "--host", "127.0.0.1", "--port", port], port, 120,
-                                         env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}, **quiet)
+                                         env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+                                         "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}, **quiet)
     return running
 
 
