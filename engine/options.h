@@ -13,7 +13,7 @@
 struct engine_grammars; /* engine/grammars.h */
 struct engine_watch; /* engine/watch.h: observes the scheduler */
 
-/* How steps are made: the scheduler's configuration, drafts, and the masks of grammars. The fields that struct
+/* How steps are made: the scheduler's configuration, and drafts. The fields that struct
  * sched_config has, too, have its meaning and its defaults. */
 struct step_options {
     const char *scheduling_policy; /* of sched_policy_names() */
@@ -31,10 +31,7 @@ struct step_options {
     bool adaptive_batches;
     const char *preemption_mode; /* "auto", "swap", "recompute", "never" */
     uint32_t max_pinned_percent; /* 0: no pins */
-    const char *prefix_cache_eviction; /* "lru", "reuse" */
     struct speculative_config speculative;
-    uint32_t n_mask_threads; /* of grammars; 0 = as many as computing leaves CPUs, 1 to 4 */
-    bool forced_tokens; /* tokens that a grammar forces are verified like drafts, many in one step */
 };
 void step_options_default(struct step_options *options);
 
@@ -83,6 +80,7 @@ struct engine_options {
     uint32_t max_num_batched_tokens; /* 0 = default */
     uint32_t block_size; /* 0 = 16 */
     bool prefix_caching;
+    const char *prefix_cache_eviction; /* "lru", "reuse" */
     uint64_t swap_space; /* bytes of host memory for cached blocks that the pool gives up; 0 = none */
     uint32_t num_kv_blocks; /* 0 = from kv_cache_memory, or a share of free memory */
     uint64_t kv_cache_memory; /* bytes; 0 = default */
@@ -102,6 +100,8 @@ struct engine_options {
 
     struct step_options *steps; /* NULL = defaults; read only, by engine_step_options() */
     const struct engine_grammars *grammars; /* NULL: requests with a grammar are rejected. Must outlive the engine */
+    uint32_t n_mask_threads; /* of grammars; 0 = as many as computing leaves CPUs, 1 to 4 */
+    bool forced_tokens; /* tokens that a grammar forces are verified like drafts, many in one step */
     const struct engine_observers *observers; /* NULL: it has none */
 
     bool has_seed; /* seeds of requests that bring none: derived from seed and a counter, else random */

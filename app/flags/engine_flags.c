@@ -156,7 +156,7 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
          .help = "auto, float16, float32, int8, fp8 (e4m3) or fp8_e5m2. 8-bit types hold about twice as many tokens."},
         {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &o->prefix_caching,
          .help = "Share the KV blocks of equal prefixes. On by default. It changes only the speed."},
-        {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &o->steps->prefix_cache_eviction, .value = "NAME",
+        {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &o->prefix_cache_eviction, .value = "NAME",
          .help = "Order of eviction: lru, least recently used first; reuse, also lru, but each of up to three hits "
                  "keeps a block longer. Default lru."},
         {.names = "swap-space", .kind = CLI_PARSED, .parse = parse_swap_space, .target = &o->swap_space, .value = "GiB",

@@ -334,7 +334,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
     /* The scheduler's names stay below what can wait, run and be on the way out. */
     e->run->n_owners = config->max_queued_requests + (e->plan->overlap_depth + 2) * config->max_num_seqs;
     e->run->owners = calloc(e->run->n_owners, sizeof *e->run->owners);
-    return e->run->owners ? speculate_create(e, engine_step_options(o), err)
+    return e->run->owners ? speculate_create(e, o, err)
                           : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
 }
 
@@ -402,8 +402,8 @@ static uint32_t n_mask_threads(const struct engine *e, const struct engine_optio
 {
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const uint32_t n_left = n_cpus > (long)e->plan->n_threads ? (uint32_t)n_cpus - e->plan->n_threads : 1;
-    if (engine_step_options(o)->n_mask_threads)
-        return engine_step_options(o)->n_mask_threads;
+    if (o->n_mask_threads)
+        return o->n_mask_threads;
     return n_left < MOST_MASK_THREADS ? n_left : MOST_MASK_THREADS;
 }
 

@@ -2,8 +2,8 @@
 
 /* Pins may use half of the blocks, so that as many are left for what changes. */
 #define DEFAULT_STEPS \
-    .scheduling_policy = "fcfs", .batching = "continuous", .preemption_mode = "auto", .prefix_cache_eviction = "lru", \
-    .max_pinned_percent = 50, .forced_tokens = true
+    .scheduling_policy = "fcfs", .batching = "continuous", .preemption_mode = "auto", \
+    .max_pinned_percent = 50
 
 void step_options_default(struct step_options *options)
 {
@@ -28,5 +28,7 @@ void engine_options_default(struct engine_options *options)
         .activation_dtype = "auto",
         .cpu_bind = "auto",
         .prefix_caching = true,
+        .prefix_cache_eviction = "lru",
+        .forced_tokens = true,
     };
 }

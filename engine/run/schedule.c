@@ -16,13 +16,14 @@ static int index_of(const char *name, const char *const *names, int n)
     return -1;
 }
 
-static int read_names(const struct step_options *s, struct sched_config *c, struct quire_error *err)
+static int read_names(const struct engine_options *o, struct sched_config *c, struct quire_error *err)
 {
+    const struct step_options *s = engine_step_options(o);
     static const char *const evictions[] = {"lru", "reuse"};
     static const char *const batchings[] = {"continuous", "dynamic", "static"};
     static const char *const modes[] = {"auto", "swap", "recompute", "never"};
     const char *policy = s->scheduling_policy ? s->scheduling_policy : "fcfs";
-    int eviction = index_of(s->prefix_cache_eviction, evictions, 2);
+    int eviction = index_of(o->prefix_cache_eviction, evictions, 2);
     int batching = index_of(s->batching, batchings, 3);
     int mode = index_of(s->preemption_mode, modes, 4);
     c->policy = sched_policy_find(policy);
@@ -31,7 +32,7 @@ static int read_names(const struct step_options *s, struct sched_config *c, stru
                           sched_policy_names(), policy);
     if (eviction < 0)
         return quire_fail(err, QUIRE_INVALID, "--prefix-cache-eviction: must be lru or reuse, got '%.40s'",
-                          s->prefix_cache_eviction);
+                          o->prefix_cache_eviction);
     if (batching < 0)
         return quire_fail(err, QUIRE_INVALID, "--batching: must be continuous, dynamic or static, got '%.40s'",
                           s->batching);
@@ -128,7 +129,7 @@ int schedule_config(const struct engine_options *o, struct sched_config *out, st
                           s->max_pinned_percent);
     memcpy(out->class_batch_size, s->class_batch_size, sizeof out->class_batch_size);
     memcpy(out->class_wait_us, s->class_wait_us, sizeof out->class_wait_us);
-    int status = read_names(s, out, err);
+    int status = read_names(o, out, err);
     if (status == QUIRE_OK)
         status = read_ms("step-target-ms", s->step_target_ms, &out->step_target_us, err);
     if (status == QUIRE_OK)

@@ -75,14 +75,14 @@ static void first_lengths(const struct step_options *o, struct length_config *ou
     }
 }
 
-int speculate_create(struct engine *e, const struct step_options *o, struct quire_error *err)
+int speculate_create(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
     struct speculation *s = calloc(1, sizeof *s);
     uint32_t n_asked = n_asked_of(e->plan);
     e->speculation = s;
     if (!s)
         return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
-    s->config = o->speculative;
+    s->config = engine_step_options(o)->speculative;
     s->forced_tokens = o->forced_tokens;
     s->n_slots = s->n_free_slots = e->plan->max_num_seqs;
     s->asks = calloc(1, array_bytes(e->plan));
@@ -98,7 +98,7 @@ int speculate_create(struct engine *e, const struct step_options *o, struct quir
     if (e->draft_model)
         s->drafters[FROM_METHOD] = draft_model_drafter(e->draft_model);
     struct length_config lengths;
-    first_lengths(o, &lengths);
+    first_lengths(engine_step_options(o), &lengths);
     int status = lengths_create(&lengths, n_asked, &s->lengths, err);
     return status == QUIRE_OK ? drafters_create(&s->config, e->plan, s->drafters, err) : status;
 }

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 struct engine;
-struct step_options;
+struct engine_options;
 struct engine_plan;
 struct request;
 struct speculation;
@@ -24,7 +24,7 @@ struct speculative_config;
 /* Host memory, to the byte: all that speculate_create() allocates. */
 uint64_t speculate_bytes(const struct speculative_config *config, const struct engine_plan *plan);
 /* Into e->speculation; the plan and the scheduler are there. */
-int speculate_create(struct engine *e, const struct step_options *options, struct quire_error *err);
+int speculate_create(struct engine *e, const struct engine_options *options, struct quire_error *err);
 void speculate_destroy(struct speculation *s); /* NULL is fine */
 
 /* Checks whether a request can have drafts. Returns QUIRE_INVALID if it requires a method that this server does not

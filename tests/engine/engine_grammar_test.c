@@ -30,7 +30,7 @@ static struct engine_options options(void)
 {
     struct engine_options o = client_small_options(64);
     o.grammars = &grammars;
-    o.steps->n_mask_threads = 2;
+    o.n_mask_threads = 2;
     return o;
 }
 
@@ -92,7 +92,7 @@ static struct engine_options options_of(int way)
                                 "\"prompt_lookup_min\":1,\"prompt_lookup_max\":2}";
     struct engine_options o = options();
     struct quire_error err;
-    o.steps->forced_tokens = way != PLAIN;
+    o.forced_tokens = way != PLAIN;
     if (way == NGRAM)
         assert_int_equal(speculative_config_parse(ngram, strlen(ngram), &o.steps->speculative, &err), QUIRE_OK);
     if (way == STARVED) { /* preempted again and again */
@@ -181,7 +181,7 @@ static void errors_come_at_the_same_token(void **state)
     for (int forced = 0; forced < 2; forced++) {
         struct engine_options o = options();
         uint32_t prompt[N_PROMPT];
-        o.steps->forced_tokens = forced;
+        o.forced_tokens = forced;
         clients[forced] = client_open(model.dir, &o);
         struct request_spec r = request(weak, 9, 0, prompt);
         answers[forced][0] = client_ask(clients[forced], &r);

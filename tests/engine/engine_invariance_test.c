@@ -265,7 +265,7 @@ static struct client *open_way(const struct model *model, const struct way *way,
     o.steps->scheduling_policy = way->policy;
     o.steps->batching = way->batching;
     o.steps->preemption_mode = way->preemption;
-    o.steps->prefix_cache_eviction = way->eviction;
+    o.prefix_cache_eviction = way->eviction;
     o.steps->policy_options.n_tenants = N_TENANTS;
     o.max_model_len = max_model_len;
     if (way->drafting)

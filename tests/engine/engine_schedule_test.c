@@ -94,7 +94,7 @@ static void options_that_make_no_sense(void **state)
     REFUSED("--scheduling-policy: must be one of fcfs, ", o.steps->scheduling_policy = "first");
     REFUSED("--batching: must be", o.steps->batching = "none");
     REFUSED("--preemption-mode: must be", o.steps->preemption_mode = "none");
-    REFUSED("--prefix-cache-eviction: must be", o.steps->prefix_cache_eviction = "fifo");
+    REFUSED("--prefix-cache-eviction: must be", o.prefix_cache_eviction = "fifo");
     REFUSED("give it as --cost-model", o.steps->step_target_ms = 20);
     REFUSED("--step-target-ms: must be between", o.steps->step_target_ms = -1);
     REFUSED("give --step-target-ms too", o.steps->adaptive_budget = true);
@@ -105,7 +105,7 @@ static void options_that_make_no_sense(void **state)
     REFUSED("--class-max-wait-ms limits", o.steps->batching = "static", o.steps->class_wait_us[7] = 4);
     REFUSED("--adaptive-batching corrects", o.steps->batching = "static", o.steps->adaptive_batches = true);
     REFUSED("give --swap-space", o.steps->preemption_mode = "swap");
-    REFUSED("which is off", o.prefix_caching = false, o.steps->prefix_cache_eviction = "reuse");
+    REFUSED("which is off", o.prefix_caching = false, o.prefix_cache_eviction = "reuse");
     REFUSED("which is off", o.prefix_caching = false, o.swap_space = 1 << 20);
     REFUSED("at least ", o.swap_space = 100);
     REFUSED("--max-pinned-percent", o.steps->max_pinned_percent = 101);
@@ -130,7 +130,7 @@ static void options_that_do(void **state)
     o.steps->class_wait_us[3] = 700;
     o.steps->adaptive_batches = true;
     o.steps->preemption_mode = "recompute";
-    o.steps->prefix_cache_eviction = "reuse";
+    o.prefix_cache_eviction = "reuse";
     o.steps->long_prefill_token_threshold = 40;
     o.steps->max_partial_prefills = 2;
     o.steps->max_pinned_percent = 30;

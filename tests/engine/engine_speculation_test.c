@@ -68,7 +68,7 @@ static void memory_is_planned_to_the_byte(void **state)
                              QUIRE_OK);
             n_asked_bytes = 0;
             counting = true;
-            int status = speculate_create(&e, o.steps, &err);
+            int status = speculate_create(&e, &o, &err);
             counting = false;
             assert_int_equal(status, QUIRE_OK);
             assert_int_equal(n_asked_bytes, speculate_bytes(&o.steps->speculative, &plan));

@@ -142,7 +142,7 @@ static void other_shapes_again(void **state)
     shapes[0].swap_space = 1 << 20;
     shapes[1].swap_space = 1 << 20;
     shapes[1].steps->preemption_mode = "recompute";
-    shapes[1].steps->prefix_cache_eviction = "reuse";
+    shapes[1].prefix_cache_eviction = "reuse";
     shapes[1].steps->long_prefill_token_threshold = 16;
     shapes[2].steps->batching = "dynamic";
     shapes[2].steps->max_batch_size = 3;

@@ -118,7 +118,7 @@ static size_t engine_like_flags(struct sim_settings *s, struct cli_option *out)
          .help = "Number of KV blocks of the host tier. Default 0: no host tier."},
         {.names = "enable-prefix-caching", .kind = CLI_FLAG, .target = &s->engine->prefix_caching,
          .help = "Share the KV blocks of equal prefixes. On by default."},
-        {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &s->steps->prefix_cache_eviction, .value = "NAME",
+        {.names = "prefix-cache-eviction", .kind = CLI_STRING, .target = &s->engine->prefix_cache_eviction, .value = "NAME",
          .help = "Order of eviction: lru or reuse. Default lru."},
         {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &s->engine->max_queued_requests, .value = "N",
          .help = "Maximum number of waiting requests; further ones are rejected, as by a server. Default: no limit "
