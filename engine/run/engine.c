@@ -334,8 +334,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
     /* The scheduler's names stay below what can wait, run and be on the way out. */
     e->run->n_owners = config->max_queued_requests + (e->plan->overlap_depth + 2) * config->max_num_seqs;
     e->run->owners = calloc(e->run->n_owners, sizeof *e->run->owners);
-    return e->run->owners ? speculate_create(e, o, err)
-                          : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
+    return e->run->owners ? speculate_create(e, o, err) : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
 }
 
 /* Stores the options for later policies. */

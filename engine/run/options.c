@@ -2,8 +2,7 @@
 
 /* Pins may use half of the blocks, so that as many are left for what changes. */
 #define DEFAULT_STEPS \
-    .scheduling_policy = "fcfs", .batching = "continuous", .preemption_mode = "auto", \
-    .max_pinned_percent = 50
+    .scheduling_policy = "fcfs", .batching = "continuous", .preemption_mode = "auto", .max_pinned_percent = 50
 
 void step_options_default(struct step_options *options)
 {
