@@ -18,7 +18,7 @@ usage="usage: bash tools/gpu_bundle.sh OUT.tar.xz [--emulator BUILD | --build BU
 kind=${2:-}
 case $1 in -*) quire_die "$usage" ;; /*) out=$1 ;; *) out=$PWD/$1 ;; esac
 build=${3:-build-gpu}
-MOST_MIB=63
+MOST_KIB=65408
 if [ "$kind" = --emulator ]; then
     programs=quire
     tests="kernels_test kernels_step_test kernels_group_test"
@@ -92,4 +92,4 @@ bytes=$(stat -c %s "$out")
 tree=$(git ls-files -z 2>/dev/null | xargs -0 -r stat -c %s -- 2>/dev/null | awk '{ n += $1 } END { print n + 0 }')
 quire_say "$out: $((bytes >> 20)) MiB, and $((tree >> 20)) MiB of tracked files"
 [ "$kind" != --emulator ] || exit 0 # an emulator's are of another size
-[ $((bytes + tree)) -le $((MOST_MIB << 20)) ] || quire_die "together that is more than $MOST_MIB MiB, which is what can be sent to a machine"
+[ $((bytes + tree)) -le $((MOST_KIB << 10)) ] || quire_die "together that is $(((bytes + tree) >> 10)) KiB, and more than $MOST_KIB cannot be sent to a machine"
