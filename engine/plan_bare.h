@@ -20,7 +20,7 @@ struct bare_format {
     bool zeros;             /* a zero point of an element's bits belongs to each group */
     const char *made_by;    /* NULL, or the value of --quantization that makes it of plain weights */
 };
-const struct bare_format *bare_format_find(const char *name); /* NULL: there is none */
+const struct bare_format *bare_format_find(const char *name); /* NULL: no format has this name */
 const struct bare_format *bare_format_at(size_t i);           /* NULL past the last */
 
 /* The model: zeroed it is closed. */

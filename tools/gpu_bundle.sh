@@ -18,7 +18,7 @@ usage="usage: bash tools/gpu_bundle.sh OUT.tar.xz [--emulator BUILD | --build BU
 kind=${2:-}
 case $1 in -*) quire_die "$usage" ;; /*) out=$1 ;; *) out=$PWD/$1 ;; esac
 build=${3:-build-gpu}
-MOST_KIB=65408
+MOST_KIB=65408 # 64 MiB can be sent; 128 KiB of them are left for the archive
 if [ "$kind" = --emulator ]; then
     programs=quire
     tests="kernels_test kernels_step_test kernels_group_test"

@@ -7,16 +7,10 @@
 #include "app/serve/serve_check.h"
 #include "app/serve/serve_state.h"
 #include "server/front/front.h"
+#include "server/http/local_listener.h"
 
-#include <errno.h>
-#include <event2/listener.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
-#define BACKLOG 4096
 
 /* A server of its own, and the values of its options. */
 struct serve_target {
@@ -32,8 +26,7 @@ struct serve_target {
     struct hub_model *model;
     struct serving_identity *identity;
     struct serve *serve;
-    struct evconnlistener *listener;
-    char socket[16];
+    struct local_listener *listener;
 };
 
 /* Options of the gateway, or of the process. */
@@ -172,47 +165,10 @@ static int parse(struct serve_target *t, const struct serve_target_options *o, s
     return status;
 }
 
-/* Clients are this process's own: a connection of another one is closed. */
-static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *from, int n_from,
-                      void *context)
+static void on_client(void *context, int fd)
 {
-    struct serve_target *t = context;
-    struct ucred peer;
-    socklen_t n = sizeof peer;
-    (void)listener;
-    (void)from;
-    (void)n_from;
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 && peer.pid == getpid())
-        front_accept(t->serve->front, fd);
-    else
-        evutil_closesocket(fd);
-}
-
-/* The kernel chooses a free name of five digits. A socketpair would need no name, but libcurl 7.88 connects a socket that
- * is connected already. */
-static int listen_within(struct serve_target *t, struct quire_error *err)
-{
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    socklen_t n = sizeof name;
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&name, sizeof name.sun_family) != 0 ||
-        getsockname(fd, (struct sockaddr *)&name, &n) != 0) {
-        quire_fail(err, QUIRE_IO, "no abstract Unix socket can be opened: %s", strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return QUIRE_IO;
-    }
-    const size_t n_name = n - offsetof(struct sockaddr_un, sun_path) - 1;
-    if (n_name >= sizeof t->socket) {
-        close(fd);
-        return quire_fail(err, QUIRE_INTERNAL, "the kernel's name of a socket has %zu bytes", n_name);
-    }
-    memcpy(t->socket, name.sun_path + 1, n_name);
-    t->listener = evconnlistener_new(t->serve->base, on_accept, t, LEV_OPT_CLOSE_ON_FREE, BACKLOG, fd);
-    if (t->listener)
-        return QUIRE_OK;
-    close(fd);
-    return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    const struct serve_target *t = context;
+    front_accept(t->serve->front, fd);
 }
 
 int serve_target_open(struct event_base *base, const struct serve_target_options *o, struct serve_target **out,
@@ -241,7 +197,7 @@ int serve_target_open(struct event_base *base, const struct serve_target_options
     if (status == QUIRE_OK && t->serve->engine)
         status = own_engine_log(t->serve->engine, !t->says->disable_log_stats, err);
     if (status == QUIRE_OK)
-        status = listen_within(t, err);
+        status = local_listener_open(base, on_client, t, &t->listener, err);
     if (status == QUIRE_OK)
         return QUIRE_OK;
     t->watching->fails = true;
@@ -252,7 +208,7 @@ int serve_target_open(struct event_base *base, const struct serve_target_options
 
 const char *serve_target_socket(const struct serve_target *t)
 {
-    return t->socket;
+    return local_listener_name(t->listener);
 }
 
 bool serve_target_died(const struct serve_target *t)
@@ -270,8 +226,7 @@ void serve_target_close(struct serve_target *t)
 {
     if (!t)
         return;
-    if (t->listener)
-        evconnlistener_free(t->listener);
+    local_listener_close(t->listener);
     serve_close(t->serve);
     free_all(t);
 }

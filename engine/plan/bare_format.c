@@ -1,4 +1,4 @@
-/* The formats of weights that a plan knows by name. */
+/* Lists the formats of weights that --weights accepts. */
 #include "engine/plan_bare.h"
 
 #include <string.h>

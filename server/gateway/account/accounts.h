@@ -1,4 +1,4 @@
-/* The accounts of a ledger in memory: payers by name, keys by hash. Nothing is ever freed before the ledger, so that usage
+/* Keeps the accounts of a ledger in memory, and finds payers by name and keys by hash. Nothing is ever freed before the ledger, so that usage
  * and requests may point to them. Loop's thread.
  */
 #ifndef QUIRE_GATEWAY_ACCOUNTS_H

@@ -96,7 +96,7 @@ struct gateway_config {
 int models_file_read(const char *path, const struct gateway_config **out, struct quire_error *err);
 const struct gateway_config *models_file_hold(const struct gateway_config *config);
 void models_file_release(const struct gateway_config *config); /* NULL is allowed */
-/* A model by name or alias; NULL: unknown. */
+/* Returns the model that has this name or alias; NULL: no model has it. */
 const struct gateway_model *models_file_find(const struct gateway_config *config, const char *name, size_t n);
 
 #endif

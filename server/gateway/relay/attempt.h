@@ -1,6 +1,6 @@
 /* One call to one target for a request: sends it the body, follows its reply, and says how it ended. Loop's thread.
  *
- * What a stream brings before its first token is held back, so that another target may follow a failure unnoticed.
+ * It holds back what a stream sends before its first token: after a failure another target can then answer.
  * After the first token, each piece of the reply passes at once. Every event that passes is whole and valid: an upstream
  * server's garbage ends the attempt.
  */

@@ -1,4 +1,4 @@
-/* Which model answers a request: by name, alias, a tenant's override, or a rule over its prompt. Pure: no clock, no
+/* Chooses the model that answers a request, by name, alias, a tenant's override, or a rule over its prompt. Pure: no clock, no
  * state. `quire route explain` prints the same decision.
  *
  * The rule of complexity: a prompt is split at white space into words, and compared in lower case. Fewer than 50 words
@@ -36,7 +36,7 @@ struct route_latencies {
 
 struct route_choice {
     uint32_t model; /* has targets */
-    char why[96];   /* "name", "alias", "override", "complexity: simple (9 words, \"what is\")", "latency: 120 ms" */
+    char why[96]; /* "name", "alias", "override", "complexity: simple (9 words, \"what is\")", "latency: 120 ms" */
 };
 /* asked: NULL or "" means the first model. prompt: the text of the last user message; used by rules only. tenant: a name,
  * or NULL. Returns false if no model has the name. */
