@@ -194,7 +194,7 @@ static void files_that_are_no_ledgers(void **state)
     assert_int_equal(ledger_open(base, folder, &l, &err), QUIRE_IO);
 }
 
-/* Charges until it is killed, and says through a pipe how many were charged a second ago or earlier. */
+/* Charges until it is killed, and says through a pipe how many were charged three seconds ago or earlier. */
 static void charge_for_ever(int pipe)
 {
     struct ledger *l = open_ledger(path);
@@ -202,7 +202,7 @@ static void charge_for_ever(int pipe)
         charge(l, ledger_tenant(l, "acme"), DOLLAR, today() * DAY);
         if (n % 100)
             continue;
-        usleep(1000000);
+        usleep(3000000);
         if (write(pipe, &n, sizeof n) != sizeof n)
             _exit(1);
     }
@@ -249,7 +249,7 @@ static void a_full_disk(void **state)
     snprintf(other, sizeof other, "%s2", path);
     assert_int_equal(ledger_open(base, other, &second, &err), QUIRE_IO);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    usleep(1500000); /* the next attempt comes after a second */
+    usleep(3000000); /* the next attempt comes after a second */
     ledger_close(l);
     l = open_ledger(path);
     assert_true(payer_spent(ledger_tenant(l, "acme")->payer, today() * DAY) == 3 * DOLLAR);

@@ -106,7 +106,7 @@ def test_a_client_that_leaves_is_dropped(serve, upstream):
     body = json.dumps({"model": "small", "prompt": "gone", "max_tokens": 5}).encode()
     with socket.create_connection(("127.0.0.1", server.port)) as s:
         s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-        rig.wait_until(lambda: rig.answered(server, "/gateway/targets").json()[0]["running"] == 1, seconds=10)
+        rig.wait_until(lambda: rig.answered(server, "/gateway/targets").json()[0]["running"] == 1)
     rig.wait_until(lambda: rig.answered(server, "/gateway/targets").json()[0]["running"] == 0)
     replies = together([completion(server, p) for p in ("a", "b", "c")])
     assert [r.json()["choices"][0]["text"] for r in replies] == ["A", "B", "C"]
@@ -120,7 +120,7 @@ def test_a_client_that_leaves_a_call(serve, upstream):
     sockets = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(2)]
     for s in sockets:
         s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    rig.wait_until(lambda: upstream.requests == 1, seconds=10)
+    rig.wait_until(lambda: upstream.requests == 1)
     for s in sockets:
         s.close()
     rig.wait_until(lambda: rig.answered(server, "/gateway/targets").json()[0]["running"] == 0)

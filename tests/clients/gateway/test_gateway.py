@@ -132,10 +132,15 @@ BEFORE_STREAMS = {"stall": "upstream_timeout", "cut_first": "upstream_cut", "err
 LATER = {"cut_later": "upstream_cut", "cut_clean": "upstream_invalid_reply", "stall_later": "upstream_timeout", "garbage_event": "upstream_invalid_reply"}
 
 
+def patience(mode, seconds=1):
+    """Options: only a target that stalls is given up early. A machine that is busy must not make others late."""
+    return ("--upstream-timeout", str(seconds)) if mode.startswith("stall") else ()
+
+
 @pytest.mark.parametrize("mode", BEFORE)
 def test_failure_is_an_openai_error(start, tmp_path, mode):
     with upstreams(mode=mode) as (up,):
-        server = over(start, tmp_path, [up], "--upstream-timeout", "1")
+        server = over(start, tmp_path, [up], *patience(mode))
         reply = chat(server)
         error = reply.json()["error"]
         assert reply.status in (502, 504) and error["code"].startswith(BEFORE[mode]) and error["type"] == "server_error", reply.text
@@ -147,7 +152,7 @@ def test_failure_is_an_openai_error(start, tmp_path, mode):
 @pytest.mark.parametrize("mode", BEFORE_STREAMS)
 def test_failure_before_the_first_token_is_an_error_status(start, tmp_path, mode):
     with upstreams(mode=mode) as (up,):
-        server = over(start, tmp_path, [up], "--upstream-timeout", "1")
+        server = over(start, tmp_path, [up], *patience(mode))
         reply = chat(server, stream=True)
         assert reply.status in (502, 504) and reply.json()["error"]["code"].startswith(BEFORE_STREAMS[mode]), reply.text
         assert targets(server)["m", "t0"]["failed"] == 1
@@ -156,7 +161,7 @@ def test_failure_before_the_first_token_is_an_error_status(start, tmp_path, mode
 @pytest.mark.parametrize("mode", LATER)
 def test_failure_after_the_first_token_is_an_error_event(start, tmp_path, mode):
     with upstreams(mode=mode) as (up,):
-        server = over(start, tmp_path, [up, up], "--upstream-timeout", "1")
+        server = over(start, tmp_path, [up, up], *patience(mode, 5))
         found = events(chat(server, stream=True))
         assert words(found) == ALL[:len(words(found))] and words(found)
         assert found[-1] is None and found[-2]["error"]["code"].startswith(LATER[mode]), found
@@ -166,7 +171,7 @@ def test_failure_after_the_first_token_is_an_error_event(start, tmp_path, mode):
 @pytest.mark.parametrize("mode", [m for m in BEFORE if m != "huge"])
 def test_another_target_takes_over(start, tmp_path, mode):
     with upstreams(mode=mode) as (bad,), upstreams() as (good,):
-        server = over(start, tmp_path, [bad, good], "--upstream-timeout", "1")
+        server = over(start, tmp_path, [bad, good], *patience(mode, 5))
         for _ in range(2):
             reply = chat(server)
             assert reply.status == 200, (reply.text, targets(server))
@@ -223,7 +228,7 @@ def test_breaker_opens_and_closes(start, tmp_path):
         reply = chat(server)
         assert reply.status == 503 and reply.json()["error"]["code"] == "target_unavailable" and up.requests == 3
         up.mode = "good"
-        rig.wait_until(lambda: chat(server).status == 200, seconds=6)
+        rig.wait_until(lambda: chat(server).status == 200)
         assert targets(server)["m", "t0"]["breaker"] == "closed"
 
 
@@ -402,7 +407,7 @@ def test_killed_upstream(start, tmp_path):
         rig.wait_until(lambda: len(done) > n + 100)
         processes[0] = begin_upstream(ports[0])
         before = targets(server)["m", "t0"]["answered"]
-        rig.wait_until(lambda: targets(server)["m", "t0"]["answered"] > before + 5, seconds=5)
+        rig.wait_until(lambda: targets(server)["m", "t0"]["answered"] > before + 5, seconds=20)
     finally:
         stop.set()
         for thread in threads:
