@@ -90,6 +90,9 @@ MODULES = {
                        " server/front/output/json_out."
                        " server/gateway/file/ server/gateway/route/ server/gateway/target/ server/gateway/remote/ server/gateway/account/"
                        " server/gateway/upstream_json. server/gateway/messages/ server/gateway/batcher/",
+    # Work in bulk: run/ runs the lines of one batch, the rest keeps batches and has their routes.
+    "server/bulk/run/": "base/ text/ server/front/output/json_out. server/gateway/remote/",
+    "server/bulk/": "base/ text/ server/http/ server/front/tenant/ server/front/api/api_error. server/front/output/json_out. server/gateway/remote/ server/bulk/run/",
     # The program. A part sees no private header of the engine, of the front end or of another part, and no tool.
     "app/": "base/ request/ engine/ app/command/",
     "app/command/": "base/",
