@@ -167,6 +167,8 @@ int sched_commit(struct sched *s, const struct sched_result *results, uint32_t n
         struct sequence *q = &s->seqs[row->seq];
         if (i + SEQ_AHEAD < n_rows)
             seq_prefetch(s, row[SEQ_AHEAD].seq);
+        if (i + SEQ_AHEAD / 2 < n_rows)
+            seq_prefetch_parts(s, row[SEQ_AHEAD / 2].seq);
         bool lived = lives(q), ended = lived && take_row(s, q, row, &results[n]);
         if (row->outputs.tokens && n < n_results && results[n].seq == row->seq) {
             if (finished)

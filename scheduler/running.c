@@ -200,7 +200,7 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
                                           .scores = scores,
                                           .vector = first < q->key.n_prompt && end >= q->key.n_prompt &&
                                                     q->job->vector};
-    row->adapter = q->job->adapter;
+    row->adapter = s->adapters[row->seq];
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;
     p->budget -= count;
@@ -361,6 +361,10 @@ void planner_serve_running(struct planner *p)
     uint32_t prompt_left = planner_left_for_prompts(p);
     for (uint32_t i = 0; i < s->n_listed - p->n_held; i++) {
         struct sequence *q = &s->seqs[s->running[i]];
+        if (i + SEQ_AHEAD < s->n_listed)
+            seq_prefetch(s, s->running[i + SEQ_AHEAD]);
+        if (i + SEQ_AHEAD / 2 < s->n_listed)
+            seq_prefetch_parts(s, s->running[i + SEQ_AHEAD / 2]);
         uint32_t left = seq_remaining(q);
         /* One logit row is reserved for each sequence after this one. */
         uint32_t logits = p->logits - (s->n_listed - p->n_held - 1 - i);

@@ -174,12 +174,13 @@ static int allocate(struct sched *s, struct quire_error *err)
     if (status)
         return status;
     s->seqs = calloc(s->n_names, sizeof *s->seqs);
+    s->adapters = calloc(s->n_names, sizeof *s->adapters);
     s->free_names = calloc(s->n_names, sizeof *s->free_names);
     s->retired = calloc(s->n_names, sizeof *s->retired);
     s->running = calloc(c->max_num_seqs, sizeof *s->running);
     s->tenants = calloc(s->n_tenants, sizeof *s->tenants);
     s->tables = calloc((size_t)c->max_num_seqs * (c->overlap_depth + 1), sizeof *s->tables);
-    bool ok = s->seqs && s->free_names && s->retired && s->running && s->tables && s->tenants;
+    bool ok = s->seqs && s->adapters && s->free_names && s->retired && s->running && s->tables && s->tenants;
     if (!allocate_parts(s) || !allocate_slots(s) || !ok)
         return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
     status = caps_create(&c->policy_options, &s->caps, err);
@@ -304,6 +305,7 @@ void sched_destroy(struct sched *s)
     id_map_free(&s->jobs);
     free(s->retired);
     free(s->free_names);
+    free(s->adapters);
     free(s->seqs);
     kv_cache_destroy(s->kv);
     free((void *)s->config);

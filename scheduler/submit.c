@@ -135,6 +135,7 @@ static int start_all(struct sched *s, struct sched_job *job, const struct sched_
             return QUIRE_NO_MEMORY;
         }
         s->seqs[name].job = job;
+        s->adapters[name] = r->adapter;
         waits_begin(s->waits, name, r->arrival_us, s->waits->n_new + i);
         job->seqs[i] = name;
     }
@@ -188,7 +189,6 @@ static int make_job(struct sched *s, const struct sched_request *r, uint32_t flo
     if (!job)
         return quire_fail(err, QUIRE_NO_MEMORY, "request: out of memory");
     *job = (struct sched_job){.id = r->id,
-                              .adapter = r->adapter,
                               .n = r->n,
                               .n_live = r->n,
                               .n_waiting_tokens = r->n_prompt,

@@ -46,6 +46,7 @@ struct sched {
 
     uint32_t n_names;
     struct sequence *seqs; /* [n_names] */
+    uint32_t *adapters; /* [n_names] of their requests: a decode reads no job, which no cache holds */
     uint32_t *free_names; /* stack */
     uint32_t n_free_names;
     uint32_t *retired; /* ring of n_names */
@@ -98,6 +99,14 @@ static inline void seq_prefetch(const struct sched *s, uint32_t name)
     __builtin_prefetch(q);
     __builtin_prefetch(q + 64);
     __builtin_prefetch(q + 128);
+}
+
+/* Where the next token of a sequence is written, and its table: half as far ahead, when the sequence itself has arrived. */
+static inline void seq_prefetch_parts(const struct sched *s, uint32_t name)
+{
+    const struct sequence *q = &s->seqs[name];
+    __builtin_prefetch(q->tokens + q->n_known, 1);
+    __builtin_prefetch(q->table);
 }
 
 /* Maximum of positions between the committed and the planned ones when a step is planned. */

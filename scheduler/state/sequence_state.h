@@ -51,7 +51,6 @@ enum seq_gate {
 struct sched_job {
     uint64_t id;
     uint32_t n, n_live;        /* choices; those that are not over */
-    uint32_t adapter;          /* of its request */
     uint32_t n_waiting_tokens; /* length of the prompt until a choice is first admitted, then 0 */
     bool prompt_logprobs, no_prefix_hits, vector; /* of its request */
     struct pin *pin;           /* takes over the prompt's blocks when choice 0 ends; NULL: no pin */

@@ -9,7 +9,7 @@
 struct memory_layer {
     uint32_t max_entries;
     uint64_t max_bytes;
-    TAILQ_HEAD(cached_list, cached) recent;
+    TAILQ_HEAD(cached_list, cached) recent; /* the last used one last: TAILQ_LAST breaks the aliasing rules of C */
     struct cached **buckets; /* n_buckets, a power of two */
     size_t n_buckets;
     uint64_t n_entries, n_bytes, n_evicted;
@@ -158,13 +158,13 @@ void memory_layer_use(struct memory_layer *m, struct cached *k)
     if (!k->is_listed)
         return;
     TAILQ_REMOVE(&m->recent, k, link);
-    TAILQ_INSERT_HEAD(&m->recent, k, link);
+    TAILQ_INSERT_TAIL(&m->recent, k, link);
 }
 
-static void evict_last(struct memory_layer *m)
+static void evict_oldest(struct memory_layer *m)
 {
     m->n_evicted++;
-    memory_layer_remove(m, TAILQ_LAST(&m->recent, cached_list));
+    memory_layer_remove(m, TAILQ_FIRST(&m->recent));
 }
 
 void memory_layer_attach(struct memory_layer *m, struct cached *k, const struct key256 *alias, const void *bytes,
@@ -193,7 +193,7 @@ void memory_layer_attach(struct memory_layer *m, struct cached *k, const struct 
     memory_layer_use(m, k); /* the others go first */
     k->n_hits--;
     while (m->n_bytes > m->max_bytes)
-        evict_last(m);
+        evict_oldest(m);
 }
 
 void memory_layer_detach(struct memory_layer *m, const struct key256 *alias)
@@ -224,11 +224,11 @@ void memory_layer_add(struct memory_layer *m, struct cached *k)
     if (size > m->max_bytes || m->max_entries == 0)
         return;
     while (m->n_entries >= m->max_entries || m->n_bytes > m->max_bytes - size)
-        evict_last(m);
+        evict_oldest(m);
     struct cached **at = bucket(m, &k->answer.key);
     k->next = *at;
     *at = k;
-    TAILQ_INSERT_HEAD(&m->recent, k, link);
+    TAILQ_INSERT_TAIL(&m->recent, k, link);
     k->is_listed = true;
     m->n_entries++;
     m->n_bytes += size;

@@ -31,7 +31,7 @@ const struct grammar_entry *grammar_cache_find(struct grammar_cache *c, const st
         if (memcmp(&entry->key, key, sizeof *key) != 0)
             continue;
         TAILQ_REMOVE(&c->entries, entry, link);
-        TAILQ_INSERT_HEAD(&c->entries, entry, link);
+        TAILQ_INSERT_TAIL(&c->entries, entry, link);
         return entry;
     }
     return NULL;
@@ -46,9 +46,9 @@ void grammar_cache_add(struct grammar_cache *c, const struct key256 *key, int st
     entry->status = status;
     entry->n = n;
     memcpy(entry->text, text, n);
-    TAILQ_INSERT_HEAD(&c->entries, entry, link);
+    TAILQ_INSERT_TAIL(&c->entries, entry, link);
     c->n_entries++;
     c->n_bytes += n;
     while (c->n_entries > GRAMMAR_CACHE_ENTRIES || c->n_bytes > GRAMMAR_CACHE_BYTES)
-        drop(c, TAILQ_LAST(&c->entries, grammar_entries));
+        drop(c, TAILQ_FIRST(&c->entries));
 }

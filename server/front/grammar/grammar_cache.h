@@ -22,7 +22,7 @@ struct grammar_entry {
 TAILQ_HEAD(grammar_entries, grammar_entry);
 
 struct grammar_cache {
-    struct grammar_entries entries; /* the last used one first */
+    struct grammar_entries entries; /* the last used one last */
     size_t n_entries, n_bytes;
 };
 
