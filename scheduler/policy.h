@@ -100,7 +100,8 @@ struct sched_policy {
     /* Both NULL for a policy without state. */
     int (*create)(const struct sched_policy_options *options, void **state, struct quire_error *err);
     void (*destroy)(void *state);
-    /* Called after create() if there is a cost model, which outlives the policy. May be NULL. */
+    /* Called after create() if there is a cost model, and when it changes. It outlives the policy. Service charged before
+     * stays charged. May be NULL. */
     void (*use_cost)(void *state, const struct sched_cost *cost);
 
     /* The lower rank is first. Called when a sequence enters the queue, when it is admitted and, with ranks_running, in

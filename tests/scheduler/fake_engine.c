@@ -804,6 +804,17 @@ bool fake_set_policy(struct fake_engine *e, const struct sched_policy *policy,
     return true;
 }
 
+bool fake_set_cost(struct fake_engine *e, const struct sched_cost *cost)
+{
+    struct quire_error err = {.text = ""};
+    const bool in_flight = e->n_launched > 0;
+    if (sched_set_cost(e->sched, cost, &err) != (in_flight ? QUIRE_INVALID : QUIRE_OK))
+        return fail(e, "cost model: %s", err.text);
+    if (!in_flight)
+        e->config.cost = cost;
+    return true;
+}
+
 bool fake_unpin(struct fake_engine *e, uint32_t tenant)
 {
     uint32_t n = 0;

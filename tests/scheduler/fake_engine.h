@@ -137,6 +137,8 @@ bool fake_check(struct fake_engine *e);
 
 bool fake_set_policy(struct fake_engine *e, const struct sched_policy *policy,
                      const struct sched_policy_options *options);
+/* Refused while a step is in flight. The cost must live as long as the engine. */
+bool fake_set_cost(struct fake_engine *e, const struct sched_cost *cost);
 bool fake_unpin(struct fake_engine *e, uint32_t tenant);
 void fake_no_more(struct fake_engine *e);
 
