@@ -184,8 +184,10 @@ static bool flow_passes(const void *state, const struct sched_candidate *first, 
     return c->ranks[i] <= c->ranks[j] || c->ranks[i] - c->ranks[j] <= counters_cost(c, j, units);
 }
 
-static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running)
+static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running,
+                       const struct sched_load *load)
 {
+    (void)load;
     return flow_lead(state, running->tenant, waiting->tenant) > 1;
 }
 

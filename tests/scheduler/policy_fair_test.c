@@ -649,7 +649,7 @@ static void test_charges_of_time(void **state)
     assert_true(fair->flow_lead(p, 0, 1) <= 1);
     fair->spent(p, 0, true, 1);
     assert_true(fair->flow_lead(p, 0, 1) > 1 && fair->flow_lead(p, 1, 0) <= 1);
-    assert_true(fair->takes_seat(p, &b, &a) && !fair->takes_seat(p, &a, &b));
+    assert_true(fair->takes_seat(p, &b, &a, NULL) && !fair->takes_seat(p, &a, &b, NULL));
     fair->destroy(p);
 }
 

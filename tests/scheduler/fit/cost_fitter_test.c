@@ -206,12 +206,9 @@ static void garbage_does_no_harm(void **unused)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_machine_is_learnt),
-        cmocka_unit_test(few_sizes_make_no_model),
-        cmocka_unit_test(noise_is_no_change),
-        cmocka_unit_test(a_slower_machine_is_noticed),
-        cmocka_unit_test(rare_sizes_are_remembered),
-        cmocka_unit_test(the_same_samples_give_the_same_models),
+        cmocka_unit_test(a_machine_is_learnt),       cmocka_unit_test(few_sizes_make_no_model),
+        cmocka_unit_test(noise_is_no_change),        cmocka_unit_test(a_slower_machine_is_noticed),
+        cmocka_unit_test(rare_sizes_are_remembered), cmocka_unit_test(the_same_samples_give_the_same_models),
         cmocka_unit_test(garbage_does_no_harm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
