@@ -21,7 +21,7 @@ struct step_options {
                                                    weights are copied */
     struct sched_cost cost; /* n_points = 0: no cost model */
     uint32_t long_prefill_token_threshold, max_partial_prefills;
-    double step_target_ms; /* needs a cost model */
+    double step_target_ms; /* applies once there is a cost model */
     bool adaptive_budget;
     const char *batching; /* "continuous", "dynamic", "static" */
     uint32_t max_batch_size;

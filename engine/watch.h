@@ -61,6 +61,8 @@ struct engine_watch {
     void (*retired)(void *context, uint32_t seq);
     void (*policy_changed)(void *context, uint64_t now_us, const struct sched_policy *policy,
                            const struct sched_policy_options *options);
+    /* The engine fitted another cost model. No step is in flight. */
+    void (*cost_changed)(void *context, uint64_t now_us, const struct sched_cost *cost);
     void (*unpinned)(void *context, uint64_t now_us, uint32_t tenant);
     /* A hit report, as sched_served() got it. */
     void (*served)(void *context, uint64_t now_us, const uint32_t *served, uint32_t n_served);

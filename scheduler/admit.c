@@ -302,6 +302,21 @@ void planner_slack(const struct planner *p, int64_t *slack)
         slack[g] = (int64_t)kv_cache_usage(s->kv, g).n_free - (int64_t)p->owed[g] - (s->n_listed - p->n_held);
 }
 
+/* As of the last plan, because in this one the blocks of the running sequences are not counted yet. */
+bool planner_lacks_blocks(const struct planner *p, const struct sequence *q, int64_t *missing)
+{
+    const struct sched *s = p->s;
+    bool lacks = false;
+    if (q->key.order != s->admission->blocked_order)
+        return false;
+    for (uint32_t g = 0; g < s->config->kv.n_groups; g++) {
+        uint32_t n = kv_blocks_needed(&s->config->kv, g, q->n_known, sched_reach(s));
+        missing[g] = (int64_t)n - s->admission->blocked_slack[g];
+        lacks |= missing[g] > 0;
+    }
+    return lacks;
+}
+
 /* Returns whether the head that did not fit would still not fit. Saves a lookup of its prefix in every step. */
 static bool still_blocked(const struct sched *s, const struct sequence *q, const int64_t *slack)
 {
@@ -462,6 +477,7 @@ static void start(struct planner *p, struct sequence *q, const struct takeover *
     q->n_reserved = (q->n_planned + count + bt - 1) / bt * bt;
     sched_queue_remove(s, q);
     q->state = SEQ_RUNNING;
+    q->key.lost_seat_us = 0;
     if (s->flows->policy->rank)
         q->key.rank = s->flows->policy->rank(s->flows->state, &q->key);
     note_admission(p, q, t->hit, t->loaded, t->shared == 0 && seq_may_hit(s, q));
@@ -521,8 +537,8 @@ bool planner_pass(struct planner *p, const struct sequence *q)
     struct sched *s = p->s;
     const struct sched_policy *policy = s->flows->policy;
     uint32_t flow = q->key.flow;
-    if (!policy->flow_passes || s->waits->shortage != SCHED_SHORT_OF_BLOCKS || flow == s->flows->queue.n_flows ||
-        p->n_passed == SCHED_MAX_PASSED)
+    if (!policy->flow_passes || p->takes_blocks || s->waits->shortage != SCHED_SHORT_OF_BLOCKS ||
+        flow == s->flows->queue.n_flows || p->n_passed == SCHED_MAX_PASSED)
         return false;
     p->passed[p->n_passed++] = sched_name(s, q);
     queue_pass(&s->flows->queue, flow);

@@ -51,6 +51,12 @@ void budget_end(struct budget *b, uint64_t now_us, uint64_t step, uint32_t n_tok
         .planned_us = now_us, .predicted_us = predicted_us, .n_tokens = n_tokens, .has_prompts = has_prompts};
 }
 
+void budget_new_model(struct budget *b)
+{
+    b->ratio = b->used = 1;
+    b->steps[0].predicted_us = b->steps[1].predicted_us = 0;
+}
+
 double budget_target_us(const struct budget *b)
 {
     return b->target_us / b->used;

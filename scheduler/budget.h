@@ -39,6 +39,8 @@ void budget_begin(struct budget *b, uint64_t now_us, uint64_t committed);
 /* Call after a plan of a step. has_prompts: it has rows of more than one token. predicted_us 0: no cost model. */
 void budget_end(struct budget *b, uint64_t now_us, uint64_t step, uint32_t n_tokens, bool has_prompts,
                 double predicted_us);
+/* The cost model changed: earlier ratios are of another one. */
+void budget_new_model(struct budget *b);
 /* The target for the cost model; 0: no target. */
 double budget_target_us(const struct budget *b);
 

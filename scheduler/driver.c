@@ -105,6 +105,14 @@ void sched_driver_retire(struct sched_driver *d)
             d->calls->retired(d->context, seq);
 }
 
+int sched_driver_set_cost(struct sched_driver *d, const struct sched_cost *cost, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    while (status == QUIRE_OK && d->n_in_flight > 0)
+        status = sched_driver_commit(d, err);
+    return status == QUIRE_OK ? sched_set_cost(d->sched, cost, err) : status;
+}
+
 /* Returns whether at least half of the running sequences can be planned without the results of the steps in flight.
  * Sequences that wait for the host to see their tokens have been planned as far as possible, and skip a step while the
  * others continue. */

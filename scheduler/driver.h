@@ -70,6 +70,9 @@ int sched_driver_plan(struct sched_driver *d, uint64_t now_us, const struct sche
 int sched_driver_commit(struct sched_driver *d, struct quire_error *err);
 void sched_driver_retire(struct sched_driver *d);
 
+/* Commits all steps in flight, so that each is charged by the model that planned it, and then calls sched_set_cost(). */
+int sched_driver_set_cost(struct sched_driver *d, const struct sched_cost *cost, struct quire_error *err);
+
 uint32_t sched_driver_in_flight(const struct sched_driver *d);
 
 #endif

@@ -253,7 +253,7 @@ static void begin(struct planner *p, struct sched *s, uint64_t now_us)
                           .logits = s->config->max_logit_rows,
                           .seat_of = QUEUE_NONE,
                           .background = background_tokens(s->config),
-                          .target_us = budget_target_us(s->budget)};
+                          .target_us = s->config->cost ? budget_target_us(s->budget) : 0};
     p->slot->plan = (struct sched_plan){.rows = p->slot->rows,
                                         .preempted = p->slot->preempted,
                                         .admitted = p->slot->admitted,

@@ -40,6 +40,7 @@ struct planner {
     double least_token_us; /* of each token of a prompt, charged in advance */
     uint32_t n_late; /* decodes of flows that are ahead, with a row */
     uint32_t seat_of; /* the sequence that lost its seat; QUEUE_NONE: none. Not admitted in this plan */
+    bool takes_blocks; /* running sequences lose theirs for the head of the queue, so no flow passes it */
     uint32_t n_passed; /* flows whose first sequence found no blocks and lets others pass */
     uint32_t passed[SCHED_MAX_PASSED]; /* those sequences */
 };
@@ -80,10 +81,14 @@ bool planner_give_way(struct planner *p);
 
 /* ---- seats.c ---- */
 
-/* If all seats are taken, the head of the queue may take the seat of a running sequence: at most one in a plan. */
+/* If all seats are taken, or the head of the queue found no blocks in the last plan, it may take the seat or the blocks of a
+ * running sequence: at most one in a plan. */
 void planner_take_seat(struct planner *p);
 
 /* ---- admit.c ---- */
+
+/* Whether q is the head that found no blocks in the last plan. missing[group]: how many it lacked; a hit is not counted. */
+bool planner_lacks_blocks(const struct planner *p, const struct sequence *q, int64_t *missing);
 
 /* Blocks of each group that are free and not promised to a running sequence. */
 void planner_slack(const struct planner *p, int64_t *slack);

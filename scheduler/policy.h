@@ -64,6 +64,7 @@ struct sched_candidate {
     uint32_t n_cached;
     uint32_t expected_tokens; /* of generated tokens, from the caller; 0: unknown */
     bool background; /* after all live requests, under every policy */
+    uint64_t lost_seat_us; /* it waits because another one took its seat or its blocks at this time; 0: not so */
     uint32_t flow; /* the scheduler's copies of the policy's results */
     uint64_t rank;
 };
@@ -100,7 +101,8 @@ struct sched_policy {
     /* Both NULL for a policy without state. */
     int (*create)(const struct sched_policy_options *options, void **state, struct quire_error *err);
     void (*destroy)(void *state);
-    /* Called after create() if there is a cost model, which outlives the policy. May be NULL. */
+    /* Called after create() if there is a cost model, and when it changes. It outlives the policy. Service charged before
+     * stays charged. May be NULL. */
     void (*use_cost)(void *state, const struct sched_cost *cost);
 
     /* The lower rank is first. Called when a sequence enters the queue, when it is admitted and, with ranks_running, in
@@ -122,8 +124,10 @@ struct sched_policy {
     double (*flow_lead)(const void *state, uint32_t flow, uint32_t of);
     /* Returns whether a flow may be served while the first sequence of another one finds no blocks. NULL: no. */
     bool (*flow_passes)(const void *state, const struct sched_candidate *first, uint32_t flow);
-    /* Returns whether a waiting sequence takes the seat of a running one, when all seats are taken. NULL: no. */
-    bool (*takes_seat)(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running);
+    /* Returns whether a waiting sequence takes the seat of a running one, when all seats are taken, or its blocks, when it
+     * finds none. load: as for refuse(), of the waiting one. NULL: no. */
+    bool (*takes_seat)(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running,
+                       const struct sched_load *load);
     /* Percentage of the step target that prompts have although decodes alone exceed it; 0: the default. */
     uint32_t (*prefill_share)(const void *state);
 

@@ -59,8 +59,6 @@ static int check_config(const struct sched_config *c, struct quire_error *err)
                           c->policy_options.n_tenants);
     if (c->max_pinned_percent > 100 && c->max_pinned_percent != SCHED_NO_PINS)
         return quire_fail(err, QUIRE_INVALID, "max_pinned_percent: must be at most 100, got %u", c->max_pinned_percent);
-    if (c->step_target_us > 0 && !c->cost)
-        return quire_fail(err, QUIRE_INVALID, "step_target_us: needs a cost model");
     return c->cost ? sched_cost_check(c->cost, err) : QUIRE_OK;
 }
 
@@ -114,6 +112,28 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
             sched_queue_push(s, q);
     }
     s->admission->blocked_order = 0;
+    SCHED_CHECKED(s);
+    return QUIRE_OK;
+}
+
+int sched_set_cost(struct sched *s, const struct sched_cost *cost, struct quire_error *err)
+{
+    struct sched_config *own = s->config;
+    if (s->step != s->committed)
+        return quire_fail(err, QUIRE_INVALID, "cost model: step %llu must be committed first",
+                          (unsigned long long)(s->committed + 1));
+    if (cost->n_points == 0)
+        return quire_fail(err, QUIRE_INVALID, "cost model: has no points");
+    int status = sched_cost_check(cost, err);
+    if (status != QUIRE_OK) {
+        quire_error_prefix(err, "cost model");
+        return status;
+    }
+    own->cost = memcpy(own + 1, cost, sizeof *cost);
+    budget_new_model(s->budget);
+    if (s->flows->policy->use_cost)
+        s->flows->policy->use_cost(s->flows->state, own->cost);
+    s->stats.n_cost_changes++;
     SCHED_CHECKED(s);
     return QUIRE_OK;
 }
@@ -205,10 +225,10 @@ static int create_tables(struct sched *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* With its cost model, in one allocation. The tenants stay the caller's. */
+/* With the cost model, or the space for a later one, in one allocation. The tenants stay the caller's. */
 static struct sched_config *copy_config(const struct sched_config *config)
 {
-    struct sched_config *own = malloc(sizeof *own + (config->cost ? sizeof *config->cost : 0));
+    struct sched_config *own = malloc(sizeof *own + sizeof *config->cost);
     if (!own)
         return NULL;
     *own = *config;
@@ -308,7 +328,7 @@ void sched_destroy(struct sched *s)
     free(s->adapters);
     free(s->seqs);
     kv_cache_destroy(s->kv);
-    free((void *)s->config);
+    free(s->config);
     free(s);
 }
 

@@ -42,6 +42,9 @@ void sched_destroy(struct sched *s);
  * stays. Allocates: call it between steps, not within one. */
 int sched_set_policy(struct sched *s, const struct sched_policy *policy, const struct sched_policy_options *options,
                      struct quire_error *err);
+/* Sets another cost model, or the first one, from the next plan on. What was charged before stays charged. QUIRE_INVALID:
+ * the model is wrong, or a plan is uncommitted; then nothing changed. */
+int sched_set_cost(struct sched *s, const struct sched_cost *cost, struct quire_error *err);
 const struct sched_policy *sched_policy_of(const struct sched *s);
 /* The policy's own figure, or 0 with *name NULL. */
 double sched_policy_figure(const struct sched *s, const char **name);

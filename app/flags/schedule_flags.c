@@ -147,9 +147,11 @@ static size_t step_flags(struct engine_options *o, struct cli_option *out)
         {.names = "max-num-partial-prefills", .kind = CLI_U32, .target = &o->steps->max_partial_prefills, .value = "N",
          .help = "Maximum number of prompts computed at once. Default: no limit."},
         {.names = "cost-model", .kind = CLI_PARSED, .parse = parse_cost_model, .target = &o->steps->cost, .value = "FILE",
-         .help = "Step times of this machine, measured by `quire bench steps`."},
+         .help = "Step times of this machine, measured by `quire bench steps`. Default: the engine fits a model to its own "
+                 "steps."},
         {.names = "step-target-ms", .kind = CLI_F64, .target = &o->steps->step_target_ms, .min = 0, .max = MAX_MS, .value = "MS",
-         .help = "Limit the prompt tokens of a step so that it ends within this time. Needs --cost-model."},
+         .help = "Limit the prompt tokens of a step so that it ends within this time. Without --cost-model, applies once the "
+                 "engine knows its step times."},
         {.names = "adaptive-budget", .kind = CLI_FLAG, .target = &o->steps->adaptive_budget,
          .help = "Correct the budget of --step-target-ms by recent step times, by a factor of 1/4 to 4."},
         {.names = "batching", .kind = CLI_STRING, .target = &o->steps->batching, .value = "NAME",
@@ -194,8 +196,8 @@ static size_t policy_flags(struct engine_options *o, struct cli_option *out)
         {.names = "class-ttft-ms", .kind = CLI_PARSED, .parse = parse_class_ms, .target = p->class_ttft_us,
          .value = "C=MS,...", .help = "edf policy: target for the first token of each class, such as 0=200,1=2000."},
         {.names = "fair-prices", .kind = CLI_PARSED, .parse = parse_prices, .target = p, .value = "P,G",
-         .help = "fair policy: prices of service. With --cost-model, of the time that computes prompts and of the time "
-                 "that generates; default 1,1. Without it, of a computed prompt token and of a generated token; "
+         .help = "fair policy: prices of service. Of the time that computes prompts and of the time that generates; "
+                 "default 1,1. While step times are not known yet, of a computed prompt token and of a generated token; "
                  "default 1,2."},
         {.names = "fair-prefill-share", .kind = CLI_U32, .target = &p->prefill_share, .min = 1, .max = 100,
          .value = "PERCENT",

@@ -17,7 +17,7 @@ size_t watching_flags(struct watching *w, struct cli_option out[WATCHING_FLAGS_M
                  "FILE.unfinished."},
         {.names = "shadow-policy", .kind = CLI_STRING, .target = &w->shadow_policy, .value = "NAME",
          .help = "Plan the same traffic with a second scheduling policy, without computing tokens, and export its "
-                 "TTFT and waiting times. Needs --cost-model."},
+                 "TTFT and waiting times. Without --cost-model, it begins when the engine knows its step times."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= WATCHING_FLAGS_MAX, "raise WATCHING_FLAGS_MAX");
@@ -42,9 +42,6 @@ static int add_shadow(struct watching *w, struct engine_options *o, struct quire
     if (!policy)
         return quire_fail(err, QUIRE_INVALID, "--shadow-policy: unknown policy \"%.64s\"; known policies: %s",
                           w->shadow_policy, sched_policy_names());
-    if (engine_step_options(o)->cost.n_points == 0)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--shadow-policy needs step times: add --cost-model FILE, written by quire bench steps");
     int status = shadow_create(policy, &w->shadow, err);
     return status == QUIRE_OK ? watching_add(w, o, shadow_watch(w->shadow), err) : status;
 }

@@ -8,7 +8,7 @@
  *
  * member  Its name in the structs.
  * type    U32, U64, F64 or BOOL.
- * tag     The field in STATS; it never changes. A new row takes the next free tag of the frame: 59.
+ * tag     The field in STATS; it never changes. A new row takes the next free tag of the frame: 60.
  * from    The struct that a module fills in, and the aggregation over KV groups:
  *         SCHED        struct sched_stats; the engine copies it
  *         KV(member)   the sum of this member of struct kv_usage over all groups
@@ -51,6 +51,9 @@
     /* Of the last step. */ \
     ROW(token_budget, U32, 25, ENGINE, TOKENS, GAUGE_OF_ALL, MAIN, "quire:step_token_budget", \
         "Tokens the last step was allowed.") \
+    /* Without --cost-model: changes of the model that the engine fits. */ \
+    ROW(n_cost_changes, U64, 59, SCHED, NUMBER, COUNTER, MAIN, "quire:cost_model_changes_total", \
+        "Cost models that the engine fitted to its own steps.") \
     /* Positions. */ \
     ROW(n_recomputed, U64, 17, SCHED, TOKENS, COUNTER, MAIN, "quire:recomputed_tokens_total", \
         "Tokens computed again after preemptions.") \

@@ -290,6 +290,7 @@ static int carry_out(struct drive *d, const struct recording_entry *e, struct qu
     case RECORDING_POLICY: return sched_set_policy(d->sched, e->policy.policy, e->policy.options, err);
     case RECORDING_UNPIN: sched_unpin(d->sched, e->tenant); break;
     case RECORDING_SERVED: sched_served(d->sched, e->served.items, e->served.n); break;
+    case RECORDING_COST: d->differs = sched_set_cost(d->sched, e->cost, NULL) != QUIRE_OK; break;
     case RECORDING_CLOSE:
         d->run->closed = true;
         d->differs = e->close.n_plans != d->run->n_plans;

@@ -411,6 +411,16 @@ static void on_served(void *context, uint64_t now_us, const uint32_t *served, ui
     write_if_much(r);
 }
 
+static void on_cost(void *context, uint64_t now_us, const struct sched_cost *cost)
+{
+    struct recorder *r = context;
+    begin_record(r, RECORDING_COST);
+    put_u64(r, now_us);
+    put_cost(r, cost);
+    end_record(r);
+    write_if_much(r);
+}
+
 /* ---- decisions and outputs --------------------------------------------------------------------- */
 
 static uint32_t n_drafts_of(const struct sched_plan *plan)
@@ -564,6 +574,7 @@ static const struct engine_watch functions = {
     .policy_changed = on_policy,
     .unpinned = on_unpinned,
     .served = on_served,
+    .cost_changed = on_cost,
     .events = on_events,
 };
 

@@ -34,6 +34,7 @@ struct recording {
     struct submit_reader *submit;
     struct scratch results, tokens, choices;
     struct length_reason lengths;
+    struct sched_cost cost;
     struct sched_policy_options options;
 };
 
@@ -330,6 +331,12 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
         return;
     case RECORDING_UNPIN: e->tenant = body_u32(b); return;
     case RECORDING_SERVED: get_served(r, b, &e->served); return;
+    case RECORDING_COST:
+        get_cost(b, &r->cost);
+        if (r->cost.n_points == 0)
+            body_wrong(b, "has a cost model without points");
+        e->cost = &r->cost;
+        return;
     default: body_wrong(b, "is of a kind that this program does not know");
     }
 }
@@ -487,7 +494,7 @@ int recording_read_at(struct recording *r, uint64_t offset, struct recording_ent
     if (status != QUIRE_OK || !bytes)
         return status;
     struct body b = {.at = bytes, .end = bytes + n_body};
-    uint32_t last = r->header->version > 1 ? RECORDING_SERVED : RECORDING_CLOSE;
+    uint32_t last = r->header->version > 1 ? RECORDING_COST : RECORDING_CLOSE;
     out->kind = kind <= last && kind > RECORDING_HEADER ? (enum recording_kind)kind : RECORDING_HEADER;
     get_entry(r, &b, out);
     if (r->header->version > 1 && out->kind != RECORDING_SUBMIT)

@@ -51,6 +51,7 @@ enum recording_kind {
     RECORDING_GATE,
     RECORDING_LENGTHS, /* the reason for the following proposals; a replay does not use it */
     RECORDING_SERVED, /* a hit report; older programs recorded it in the following submit (spec.given) */
+    RECORDING_COST, /* the engine fitted another cost model */
 };
 
 struct recording_submit {
@@ -112,7 +113,7 @@ struct recording_close {
 struct recording_entry {
     enum recording_kind kind;
     uint64_t offset; /* file offset of the record */
-    uint64_t now_us; /* set for cancels, no_more, plan, policy, unpin, served */
+    uint64_t now_us; /* set for cancels, no_more, plan, policy, unpin, served, cost */
     union {
         const struct recording_submit *submit;
         uint64_t cancel; /* sched_request.id */
@@ -120,6 +121,7 @@ struct recording_entry {
         struct recording_propose propose;
         struct recording_served served;
         const struct length_reason *lengths;
+        const struct sched_cost *cost;
         struct recording_gate gate;
         struct recording_plan plan;
         struct recording_commit commit;

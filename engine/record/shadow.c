@@ -47,9 +47,12 @@ struct owner {
 struct shadow {
     struct engine_watch watch;
     const struct sched_policy *policy;
-    struct sched *sched;        /* NULL: inactive */
+    struct sched *sched;        /* NULL: inactive, until there is a cost model */
     struct sched_driver *driver;
-    struct sched_cost *cost;    /* owned */
+    struct sched_config config; /* of sched; its cost and its tenants are the next ones */
+    struct sched_tenant *tenants; /* owned; NULL: equal weights */
+    struct sched_cost cost, next_cost;
+    bool has_next_cost;         /* the engine's model changed: from the next step on */
     double ratio;               /* measured / predicted time of live steps */
     uint64_t done_us;           /* when the last live step ended */
 
@@ -194,17 +197,29 @@ static int on_shadow_launch(void *context, const struct sched_step *step, struct
 {
     struct shadow *w = context;
     (void)err;
-    w->ends_us = w->now_us + (uint64_t)(predict_us(w->cost, step->plan) * w->ratio) + 1;
+    w->ends_us = w->now_us + (uint64_t)(predict_us(&w->cost, step->plan) * w->ratio) + 1;
     return QUIRE_OK;
 }
 
 static const struct sched_driver_calls shadow_steps = {
     .planned = on_shadow_planned, .launch = on_shadow_launch, .take = on_shadow_take, .retired = on_shadow_retired};
 
+/* No step of the shadow is in flight. */
+static void take_cost(struct shadow *w)
+{
+    if (!w->has_next_cost)
+        return;
+    w->has_next_cost = false;
+    w->cost = w->next_cost;
+    w->ratio = 1;
+    sched_set_cost(w->sched, &w->cost, NULL);
+}
+
 /* Begins the next step at the shadow's clock. Returns false if nothing can run now. */
 static bool begin_step(struct shadow *w, uint64_t until_us)
 {
     const struct sched_plan *plan;
+    take_cost(w);
     if (sched_idle(w->sched) || sched_driver_plan(w->driver, w->now_us, &plan, NULL))
         return false;
     sched_driver_retire(w->driver); /* the refused sequences */
@@ -236,30 +251,58 @@ static void advance(struct shadow *w, uint64_t now_us)
 
 /* ---- events of the engine ---- */
 
-static void on_opened(void *context, const struct engine_info *info, const struct sched_config *config)
+static void begin(struct shadow *w, const struct sched_cost *cost)
 {
-    struct shadow *w = context;
-    struct sched_config c = *config;
     struct quire_error err;
-    (void)info;
-    if (!c.cost) {
-        quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: it needs --cost-model (quire bench steps)");
-        return;
-    }
-    c.policy = w->policy;
-    c.overlap_depth = 0;
-    w->cost = malloc(sizeof *w->cost);
-    w->n_names = c.max_queued_requests + (config->overlap_depth + 2) * c.max_num_seqs;
-    w->live = calloc(w->n_names, sizeof *w->live);
-    w->shadow = calloc(w->n_names, sizeof *w->shadow);
-    if (w->cost)
-        *w->cost = *c.cost;
-    if (w->cost && w->live && w->shadow && sched_create(&c, &w->sched, &err) == QUIRE_OK &&
+    const bool has_tenants = w->tenants || !w->config.policy_options.tenants;
+    w->cost = *cost;
+    w->config.cost = &w->cost;
+    w->config.policy_options.tenants = w->tenants;
+    if (w->live && w->shadow && has_tenants && sched_create(&w->config, &w->sched, &err) == QUIRE_OK &&
         sched_driver_create(w->sched, &shadow_steps, w, &w->driver, &err) == QUIRE_OK)
         return;
     quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: out of memory");
     sched_destroy(w->sched);
     w->sched = NULL;
+}
+
+static void copy_tenants(struct shadow *w, const struct sched_policy_options *o)
+{
+    if (!o->tenants)
+        return;
+    w->tenants = malloc(o->n_tenants * sizeof *w->tenants);
+    if (w->tenants)
+        memcpy(w->tenants, o->tenants, o->n_tenants * sizeof *w->tenants);
+}
+
+static void on_opened(void *context, const struct engine_info *info, const struct sched_config *config)
+{
+    struct shadow *w = context;
+    (void)info;
+    w->config = *config;
+    copy_tenants(w, &config->policy_options);
+    w->config.policy = w->policy;
+    w->config.overlap_depth = 0;
+    w->n_names = config->max_queued_requests + (config->overlap_depth + 2) * config->max_num_seqs;
+    w->live = calloc(w->n_names, sizeof *w->live);
+    w->shadow = calloc(w->n_names, sizeof *w->shadow);
+    if (config->cost)
+        begin(w, config->cost);
+    else
+        quire_log(QUIRE_LOG_INFO, "shadow", "begins when the engine has fitted a cost model to its steps");
+}
+
+/* Requests from before the first model are not compared. */
+static void on_cost_changed(void *context, uint64_t now_us, const struct sched_cost *cost)
+{
+    struct shadow *w = context;
+    if (!w->sched && w->now_us == 0) {
+        w->now_us = now_us;
+        begin(w, cost);
+        return;
+    }
+    w->next_cost = *cost;
+    w->has_next_cost = w->sched != NULL;
 }
 
 static void on_submitted(void *context, const struct engine_watch_submit *s)
@@ -347,7 +390,7 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     struct shadow *w = context;
     if (!w->sched)
         return;
-    double predicted = predict_us(w->cost, c->plan);
+    double predicted = predict_us(&w->cost, c->plan);
     /* With an overlap, a step is launched while the previous one still runs. */
     uint64_t began_us = c->launched_us > w->done_us ? c->launched_us : w->done_us;
     w->done_us = c->done_us;
@@ -431,6 +474,7 @@ int shadow_create(const struct sched_policy *policy, struct shadow **out, struct
                                      .planned = on_planned,
                                      .committed = on_committed,
                                      .retired = on_retired,
+                                     .cost_changed = on_cost_changed,
                                      .unpinned = on_unpinned,
                                      .served = on_served};
     *out = w;
@@ -453,7 +497,7 @@ void shadow_destroy(struct shadow *w)
     sched_destroy(w->sched);
     free(w->live);
     free(w->shadow);
-    free(w->cost);
+    free(w->tenants);
     pthread_mutex_destroy(&w->mutex);
     free(w);
 }

@@ -16,8 +16,8 @@
 #include "engine/record/shadow_stats.h"
 #include "engine/watch.h"
 
-/* policy must outlive the shadow. The watched engine needs a cost model; without one, opened() logs that and the
- * shadow stays inactive. QUIRE_NO_MEMORY. */
+/* policy must outlive the shadow. Without --cost-model the shadow
+ * is inactive until the engine has fitted a model to its own steps. QUIRE_NO_MEMORY. */
 int shadow_create(const struct sched_policy *policy, struct shadow **out, struct quire_error *err);
 /* Valid until shadow_destroy(), which must follow engine_close(). shadow_destroy() accepts NULL. */
 const struct engine_watch *shadow_watch(struct shadow *shadow);

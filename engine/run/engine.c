@@ -18,6 +18,7 @@
 #include "engine/run/speculate.h"
 #include "engine/run/step.h"
 #include "memory/prefix.h"
+#include "scheduler/fit/cost_fitter.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -328,6 +329,8 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
     if (status != QUIRE_OK)
         return status;
     status = loop_create(e, config->batching == SCHED_STATIC, err);
+    if (status == QUIRE_OK && !config->cost)
+        status = cost_fitter_create(&e->run->fitter, err);
     if (status != QUIRE_OK)
         return status;
     ENGINE_WATCH(e, opened, e->info, config);
@@ -569,6 +572,7 @@ static void close_run(struct engine_run *run)
     steps_destroy(run->steps);
     events_destroy(run->events);
     loop_destroy(run->loop);
+    cost_fitter_destroy(run->fitter);
     sched_driver_destroy(run->driver);
     sched_destroy(run->sched);
     free(run->owners);

@@ -7,6 +7,7 @@
 #include "engine/run/rank.h"
 #include "engine/run/speculate.h"
 #include "engine/run/step.h"
+#include "scheduler/fit/cost_fitter.h"
 
 #include <stdlib.h>
 
@@ -21,7 +22,7 @@
 
 /* How old a tenant's counters may be: copying up to a thousand of them in every step would show. */
 #define TENANTS_EVERY_US 100000u
-#define RATIO_EVERY_US 1000000u /* lines about --adaptive-budget, and about --adaptive-batching */
+#define RATIO_EVERY_US 1000000u /* lines about --adaptive-budget, about --adaptive-batching and about cost models */
 
 /* How often an idle engine looks whether the other ranks live. */
 #define LOOK_AFTER_RANKS_US 200000u
@@ -46,6 +47,7 @@ struct loop {
     uint64_t ratio_due_us; /* when to log it again */
     double logged_batch_wait, logged_batch_size; /* likewise: factors of the limits of batches */
     uint64_t batches_due_us;
+    uint64_t cost_due_us; /* when to log a fitted cost model again */
     struct sched_tenant_stats tenants[]; /* [n_tenants] as last published */
 };
 
@@ -446,12 +448,40 @@ const struct sched_driver_calls engine_steps = {.planned = on_planned,
                                                 .committed = step_committed,
                                                 .retired = on_retired};
 
+static void log_cost(struct engine *e, const struct sched_cost *cost, uint64_t now_us)
+{
+    if (now_us < e->run->loop->cost_due_us)
+        return;
+    e->run->loop->cost_due_us = now_us + RATIO_EVERY_US;
+    quire_log(QUIRE_LOG_INFO, "engine",
+              "cost model fitted to the last steps: %.3f ms a step of one token, %.3f ms one of %u; off by %.0f %%",
+              cost->points[0].us / 1000, cost->points[cost->n_points - 1].us / 1000,
+              cost->points[cost->n_points - 1].n_tokens, 100 * cost_fitter_error(e->run->fitter));
+}
+
+/* Between two steps, and with none in flight. */
+static int follow_costs(struct engine *e, struct quire_error *err)
+{
+    struct sched_cost cost;
+    if (!e->run->fitter || !cost_fitter_change(e->run->fitter, &cost))
+        return QUIRE_OK;
+    int status = sched_driver_set_cost(e->run->driver, &cost, err);
+    if (status != QUIRE_OK)
+        return status;
+    const uint64_t now_us = quire_now_us();
+    ENGINE_WATCH(e, cost_changed, now_us, &cost);
+    log_cost(e, &cost, now_us);
+    return QUIRE_OK;
+}
+
 static int step(struct engine *e, struct quire_error *err)
 {
     const struct sched_plan *plan;
-    uint64_t now_us = quire_now_us();
     bool idle = sched_driver_in_flight(e->run->driver) == 0;
-    int status = speculate_propose(e, err);
+    int status = follow_costs(e, err);
+    uint64_t now_us = quire_now_us();
+    if (status == QUIRE_OK)
+        status = speculate_propose(e, err);
     if (status == QUIRE_OK)
         status = sched_driver_turn(e->run->driver, now_us, &plan, err);
     return status == QUIRE_OK && idle && plan->n_rows == 0 ? nothing_to_run(e, plan, now_us, err) : status;

@@ -96,9 +96,6 @@ static int check_combinations(const struct engine_options *o, const struct step_
     else if (s->max_batch_size && c->batching == SCHED_CONTINUOUS)
         wrong = "--max-batch-size applies to dynamic and static batches: give --batching dynamic or static,"
                 " or --max-num-seqs instead";
-    else if (s->step_target_ms > 0 && !c->cost)
-        wrong = "--step-target-ms needs a cost model of step times: fit one with `quire bench"
-                " steps` and give it as --cost-model";
     else if (s->policy_options.prefill_share && !(s->step_target_ms > 0))
         wrong = "--fair-prefill-share is the part of --step-target-ms that prompts keep: give --step-target-ms"
                 " too, or leave it out (tenants no longer split a step; their long prompts take turns)";

@@ -33,6 +33,7 @@ struct seq_owner {
     uint32_t draft_slot;     /* 1, 2, …: its slot in the drafters; 0: no slot */
 };
 
+struct cost_fitter;
 struct draft_model;
 struct events;
 struct loop;
@@ -49,6 +50,7 @@ struct engine_run {
     struct events *events;           /* events.c */
     struct steps *steps;             /* step.c */
     struct loop *loop;               /* loop.c */
+    struct cost_fitter *fitter;      /* fits the cost model to the steps; NULL: --cost-model gives it */
     struct mailbox_report report;    /* counted since it was last published */
 };
 

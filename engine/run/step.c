@@ -6,6 +6,7 @@
 #include "engine/run/draft_scratch.h"
 #include "engine/run/events.h"
 #include "engine/run/speculate.h"
+#include "scheduler/fit/cost_fitter.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -24,7 +25,7 @@ struct step_target {
 struct step_slot {
     uint64_t number; /* the plan's */
     uint64_t ticket;
-    uint64_t launched_us, done_us; /* before its moves, when its results were there; known with watches only */
+    uint64_t launched_us, done_us; /* before its moves, when its results were there; 0 unless is_timed() */
     uint32_t n_targets;
     struct step_target *targets; /* [max_logit_rows] each */
     struct k_sample_row *rows;
@@ -37,7 +38,8 @@ struct step_slot {
 struct steps {
     struct step_slot slots[ENGINE_MAX_SLOTS];
     uint32_t block_shift; /* block_tokens is 1 << block_shift */
-    uint64_t planned_us;  /* when the last plan was there; known with watches only */
+    uint64_t planned_us;  /* when the last plan was there; 0 unless is_timed() */
+    uint64_t ended_us;    /* done_us of the last step */
 };
 
 int steps_create(struct engine *e, struct quire_error *err)
@@ -285,10 +287,16 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
     return add_blocks(e, row, token, table, n_entries, batch, err);
 }
 
+/* Whether somebody needs the times of steps. */
+static bool is_timed(const struct engine *e)
+{
+    return e->n_watches > 0 || e->run->fitter;
+}
+
 /* The moves come from the scheduler, which is trusted only so far: a wrong one would write anywhere. */
 int step_move(struct engine *e, const struct sched_plan *plan, struct quire_error *err)
 {
-    e->run->steps->planned_us = e->n_watches ? quire_now_us() : 0;
+    e->run->steps->planned_us = is_timed(e) ? quire_now_us() : 0;
     for (uint32_t i = 0; i < plan->n_moves; i++) {
         const struct kv_move *m = &plan->moves[i];
         if (m->group >= engine_plan_n_groups(e->plan) || m->device_block >= e->plan->groups[m->group].n_blocks ||
@@ -606,7 +614,7 @@ int step_wait(void *engine, const struct sched_step *step, struct quire_error *e
     int status = forward_wait(e->forward, slot->ticket, err);
     if (status != QUIRE_OK)
         return status;
-    slot->done_us = e->n_watches ? quire_now_us() : 0;
+    slot->done_us = is_timed(e) ? quire_now_us() : 0;
     if (step->plan->n_tokens > step->plan->n_rows)
         reject_all(e, step->plan, slot);
     if (e->constraints)
@@ -620,10 +628,23 @@ int step_wait(void *engine, const struct sched_step *step, struct quire_error *e
     return QUIRE_OK;
 }
 
+/* With an overlap, a step is launched while the one before it runs. */
+static void learn_time(struct engine *e, const struct step_slot *slot, const struct sched_plan *plan)
+{
+    struct steps *steps = e->run->steps;
+    const uint64_t began_us = slot->launched_us > steps->ended_us ? slot->launched_us : steps->ended_us;
+    struct sched_shape shape = sched_plan_shape(plan);
+    steps->ended_us = slot->done_us;
+    if (slot->done_us > began_us)
+        cost_fitter_add(e->run->fitter, &shape, (double)(slot->done_us - began_us));
+}
+
 void step_committed(void *engine, const struct sched_committed *committed)
 {
     struct engine *e = engine;
     const struct step_slot *slot = &e->run->steps->slots[committed->step->slot];
+    if (e->run->fitter)
+        learn_time(e, slot, committed->step->plan);
     const struct engine_watch_commit commit = {.launched_us = slot->launched_us,
                                                .done_us = slot->done_us,
                                                .plan = committed->step->plan,

@@ -41,6 +41,31 @@ static void start_over(struct counters *c, uint32_t set)
     c->now[set] = 0;
 }
 
+/* As doubles: a lead is rounded to 53 bits, and no order is reversed. */
+static uint64_t converted(uint64_t lead, double factor)
+{
+    double units = (double)lead * factor;
+    return units < (double)COUNTERS_FULL ? (uint64_t)units : COUNTERS_FULL;
+}
+
+static void convert_set(struct counters *c, uint32_t set, double factor)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->sets[i] == set && c->ranks[i] < least)
+            least = c->ranks[i];
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->sets[i] == set)
+            c->ranks[i] = converted(c->ranks[i] - least, factor);
+    c->now[set] = c->now[set] > least ? converted(c->now[set] - least, factor) : 0;
+}
+
+void counters_convert(struct counters *c, double factor)
+{
+    for (uint32_t set = 0; set < c->n; set++)
+        convert_set(c, set, factor);
+}
+
 void counters_begin(struct counters *c, uint32_t flow)
 {
     uint64_t head_start = counters_cost(c, flow, c->head_start), now = c->now[c->sets[flow]];

@@ -38,6 +38,9 @@ void counters_begin(struct counters *c, uint32_t flow);
 /* A sequence of the flow is admitted. Call it before charging the sequence. */
 void counters_admit(struct counters *c, uint32_t flow);
 
+/* Another unit of service: each lead over the lowest counter of a set becomes this multiple of itself. */
+void counters_convert(struct counters *c, double factor);
+
 /* The increment of this many units. */
 static inline uint64_t counters_cost(const struct counters *c, uint32_t flow, uint64_t units)
 {

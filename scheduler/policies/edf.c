@@ -12,6 +12,11 @@
  * A sequence that has generated tokens has met its deadline or missed it. It is ordered before all prompts, by age:
  * preempting it would waste work and stall an answer that is being read. If blocks are short, the prompt with the
  * latest deadline is preempted.
+ *
+ * The exception is a deadline that would be missed for want of a seat or of blocks. Once half of the time to it has
+ * passed in vain, or no more is left than it may take, and it can still be met, a running sequence has to wait: a prompt
+ * that has the time, or else the youngest that generates. That one then waits as if it came at this moment without a
+ * deadline, so it is overtaken only by requests with deadlines within the next ageing_us.
  */
 #include "scheduler/policies/policies.h"
 
@@ -58,7 +63,7 @@ static uint64_t rank(void *state, const struct sched_candidate *c)
 {
     const struct edf *e = state;
     if (c->n_known > c->n_prompt)
-        return 0;
+        return c->lost_seat_us > 0 ? sched_later(c->lost_seat_us, 1, e->ageing_us) : 0;
     uint64_t deadline = deadline_of(e, c);
     if (deadline == 0)
         deadline = sched_later(c->arrival_us, 1, e->ageing_us);
@@ -84,6 +89,29 @@ static double needed_us(const struct edf *e, const struct sched_candidate *c, co
             pace = own / c->n_prompt;
     }
     return computed_share(e) * (pace * (double)load->n_tokens_before + own);
+}
+
+/* A sequence that generates has no deadline any more. A prompt's deadline must leave time for both. */
+static bool can_wait(const struct edf *e, const struct sched_candidate *c, double others_us, double us_per_token,
+                     uint64_t now_us)
+{
+    uint64_t deadline = deadline_of(e, c);
+    if (c->n_known > c->n_prompt || deadline == 0)
+        return true;
+    return (double)now_us + DOUBT * (others_us + us_per_token * c->n_prompt) < (double)deadline;
+}
+
+static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running,
+                       const struct sched_load *load)
+{
+    const struct edf *e = state;
+    uint64_t deadline = deadline_of(e, waiting);
+    if (deadline <= load->now_us || deadline <= waiting->arrival_us || waiting->n_known > waiting->n_prompt)
+        return false;
+    double left_us = (double)(deadline - load->now_us), needed = needed_us(e, waiting, load);
+    if (needed > left_us || (left_us > DOUBT * needed && left_us > (double)(deadline - waiting->arrival_us) / 2))
+        return false;
+    return can_wait(e, running, needed, needed / waiting->n_prompt, load->now_us);
 }
 
 static uint64_t refuse(void *state, const struct sched_candidate *c, const struct sched_load *load)
@@ -124,4 +152,5 @@ const struct sched_policy sched_policy_edf = {
     .rank = rank,
     .served = served,
     .refuse = refuse,
+    .takes_seat = takes_seat,
 };

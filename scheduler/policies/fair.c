@@ -108,11 +108,17 @@ static int create(const struct sched_policy_options *o, void **state, struct qui
 static void use_cost(void *state, const struct sched_cost *cost)
 {
     struct fair *fair = state;
+    uint64_t quantum = (uint64_t)(sched_cost_quantum_us(cost) * UNITS_PER_US);
+    if (!fair->cost) { /* tokens become time: leads keep their length in quanta */
+        double factor = (double)quantum / (double)fair->quantum;
+        counters_convert(&fair->tenants, factor);
+        counters_convert(&fair->groups, factor);
+    }
     fair->cost = cost;
     if (!fair->own_output_price)
         fair->output_price = 1;
-    fair->quantum = (uint64_t)(sched_cost_quantum_us(cost) * UNITS_PER_US);
-    fair->tenants.head_start = fair->groups.head_start = fair->quantum;
+    fair->quantum = quantum;
+    fair->tenants.head_start = fair->groups.head_start = quantum;
 }
 
 /* ---- flows ---- */
@@ -178,8 +184,10 @@ static bool flow_passes(const void *state, const struct sched_candidate *first, 
     return c->ranks[i] <= c->ranks[j] || c->ranks[i] - c->ranks[j] <= counters_cost(c, j, units);
 }
 
-static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running)
+static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running,
+                       const struct sched_load *load)
 {
+    (void)load;
     return flow_lead(state, running->tenant, waiting->tenant) > 1;
 }
 

@@ -116,8 +116,10 @@ static void served(void *state, const struct sched_candidate *c, const struct sc
 }
 
 /* A higher class of priority does not wait for the end of a lower one's answer. */
-static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running)
+static bool takes_seat(const void *state, const struct sched_candidate *waiting, const struct sched_candidate *running,
+                       const struct sched_load *load)
 {
+    (void)load;
     const struct priority *p = state;
     if (p->classes.n > 0 && waiting->flow != running->flow)
         return counters_lead(&p->classes, running->flow, waiting->flow) > HEAD_START;

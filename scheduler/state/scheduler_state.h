@@ -32,7 +32,7 @@
 
 /* The parts with a header of their own have an owner of their own; here are the facts that all files share. */
 struct sched {
-    const struct sched_config *config; /* owned; never changes. The current policy is that of flows */
+    struct sched_config *config; /* owned; only sched_set_cost() changes it. The current policy is that of flows */
     struct kv_cache *kv;
     struct sched_flows *flows;
     struct sched_waits *waits;

@@ -45,7 +45,8 @@ struct sched_config {
 
     uint32_t long_prefill_token_threshold; /* maximum of prompt tokens of one sequence in a step; 0: no limit */
     uint32_t max_partial_prefills; /* sequences whose prompt is computed at the same time; 0: no limit */
-    /* limits a step's prompt tokens so that the predicted time stays below it; 0: no target */
+    /* limits a step's prompt tokens so that the predicted time stays below it; 0: no target. No effect without a cost
+     * model */
     uint64_t step_target_us;
     bool adaptive_budget; /* scale the prediction by recent step times (budget.h) */
     enum sched_batching batching;
@@ -58,7 +59,7 @@ struct sched_config {
     enum sched_preemption preemption;
     uint32_t max_pinned_percent; /* percentage of a group's blocks; 0: 50, and no pins for cached answers */
 #define SCHED_NO_PINS UINT32_MAX /* of max_pinned_percent: no pins at all */
-    const struct sched_cost *cost; /* NULL: no cost model */
+    const struct sched_cost *cost; /* NULL: no cost model, until sched_set_cost() */
 
     struct key256 secret; /* key of the hash chain, for blocks filled by generated tokens */
 };

@@ -103,7 +103,7 @@ FIELDS = {
         "rank_waits": (52, "u64[]", False), "n_masks": (53, "u64", False),
         "n_forced_tokens": (54, "u64", False), "mask_us": (55, "u64", False),
         "mask_wait_us": (56, "u64", False), "expert_imbalance": (57, "f64", False),
-        "expert_tokens": (58, "u64[]", False),
+        "expert_tokens": (58, "u64[]", False), "n_cost_changes": (59, "u64", False),
     },
     ERROR: {"status": (1, "u32", False), "message": (2, "text", False)},
     ACCEPT: {"id": (1, "u64", False)}, DRAIN: {}, VECTOR: {"values": (1, "f32[]", True)},

@@ -95,7 +95,6 @@ static void options_that_make_no_sense(void **state)
     REFUSED("--batching: must be", o.steps->batching = "none");
     REFUSED("--preemption-mode: must be", o.steps->preemption_mode = "none");
     REFUSED("--prefix-cache-eviction: must be", o.prefix_cache_eviction = "fifo");
-    REFUSED("give it as --cost-model", o.steps->step_target_ms = 20);
     REFUSED("--step-target-ms: must be between", o.steps->step_target_ms = -1);
     REFUSED("give --step-target-ms too", o.steps->adaptive_budget = true);
     REFUSED("give --batching dynamic", o.steps->max_wait_ms = 5);

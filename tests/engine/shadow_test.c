@@ -180,6 +180,34 @@ static void compare_policies(const char *live, const char *other)
     shadow_destroy(shadow);
 }
 
+/* A server without --cost-model: the shadow begins with the first model, and another one takes its place. */
+static void test_fitted_model(void **state)
+{
+    (void)state;
+    struct world w;
+    struct shadow *shadow;
+    struct shadow_stats stats;
+    struct sched_cost first = cost;
+    first.points[1].us = 90000; /* would be late by far */
+    assert_int_equal(shadow_create(sched_policy_find("fcfs"), &shadow, NULL), QUIRE_OK);
+    const struct engine_watch *watch = shadow_watch(shadow);
+    open_world(&w, "fcfs", NULL);
+    struct sched_config bare = w.config;
+    struct sched_tenant tenant = {.weight = 3};
+    bare.cost = NULL;
+    bare.policy_options = (struct sched_policy_options){.n_tenants = 1, .tenants = &tenant};
+    watch->opened(watch->context, NULL, &bare);
+    tenant.weight = 0; /* the caller's */
+    watch->cost_changed(watch->context, 1000, &first);
+    watch->cost_changed(watch->context, 2000, &cost);
+    w.watch = watch;
+    run_world(&w);
+    shadow_stats(shadow, &stats);
+    assert_int_equal(stats.n, N_REQUESTS);
+    near(stats.shadow.ttft_us, w.measured.ttft_us, w.measured.ttft_us * 0.002);
+    shadow_destroy(shadow);
+}
+
 static void test_same_policy(void **state)
 {
     (void)state;
@@ -263,8 +291,8 @@ static void test_asleep(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_policy), cmocka_unit_test(test_other_policy), cmocka_unit_test(test_cancels),
-        cmocka_unit_test(test_behind),      cmocka_unit_test(test_asleep),
+        cmocka_unit_test(test_same_policy), cmocka_unit_test(test_fitted_model), cmocka_unit_test(test_other_policy),
+        cmocka_unit_test(test_cancels),     cmocka_unit_test(test_behind),       cmocka_unit_test(test_asleep),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@ import struct
 
 MAGIC = b"QUIREREC"
 KINDS = {1: "header", 2: "submit", 3: "cancel", 4: "cancel_choice", 5: "no_more", 6: "plan", 7: "commit", 8: "retired",
-         9: "policy", 10: "unpin", 11: "finish", 12: "close", 13: "propose", 14: "gate", 15: "lengths", 16: "served"}
+         9: "policy", 10: "unpin", 11: "finish", 12: "close", 13: "propose", 14: "gate", 15: "lengths", 16: "served", 17: "cost"}
 
 # The fields of a request (request/rows.h): tag, name, format of one value; * = any number of them.
 REQUEST = {1: ("prompt", "I*"), 2: ("max_tokens", "I"), 3: ("n", "I"), 4: ("min_tokens", "I"), 5: ("temperature", "f"), 6: ("top_p", "f"),
@@ -181,7 +181,16 @@ def finish(body, version):
     return r
 
 
+def cost(body):
+    f = Fields(body)
+    c = {"now_us": f.take("Q"), "points": [f.take("Id") for _ in range(f.take("I"))], "prices": f.take("5d")}
+    f.sections()
+    return c
+
+
 def parse(kind, body, version):
+    if kind == "cost":
+        return cost(body)
     if kind == "header":
         return header(body)
     if kind == "submit":
@@ -196,6 +205,7 @@ class Recording:
 
     def __init__(self, data):
         self.kinds, self.requests, self.plans, self.finishes, self.offsets = {}, {}, [], {}, []
+        self.costs = []
         owners, self.closed, self.whole = {}, None, 8
         for offset, kind, body in records(data):
             self.kinds[kind] = self.kinds.get(kind, 0) + 1
@@ -216,6 +226,8 @@ class Recording:
                     self.requests[request]["tokens"][choice] += tokens
             elif kind == "retired":
                 del owners[struct.unpack("<I", body[:4])[0]]
+            elif kind == "cost":
+                self.costs.append(value)
             elif kind == "finish":
                 self.finishes[value["id"]] = value
             elif kind == "close":

@@ -214,6 +214,58 @@ static void test_parts(void **state)
     close_rig(&rig);
 }
 
+static void test_a_new_cost_model(void **state)
+{
+    (void)state;
+    const struct sched_cost none = {0}, cost = {.n_points = 1, .points = {{1, 100}}},
+                            wrong = {.n_points = 1, .points = {{1, -1}}};
+    struct quire_error err;
+    struct rig rig;
+    open_rig(&rig, 1);
+    submit(rig.s, request_of(1, 0, 4, 20));
+    turn(&rig);
+    assert_int_equal(sched_driver_in_flight(rig.d), 1);
+    assert_int_equal(sched_set_cost(rig.s, &cost, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "step 1 must be committed first"));
+    assert_int_equal(sched_stats(rig.s).n_cost_changes, 0);
+    assert_int_equal(sched_driver_set_cost(rig.d, &cost, &err), QUIRE_OK);
+    assert_string_equal(rig.log.text, "p1 l0 w0 t0 c0 ");
+    assert_int_equal(sched_driver_in_flight(rig.d), 0);
+    assert_int_equal(sched_set_cost(rig.s, &none, &err), QUIRE_INVALID);
+    assert_int_equal(sched_set_cost(rig.s, &wrong, &err), QUIRE_INVALID);
+    assert_non_null(strstr(err.text, "points[0].us"));
+    assert_int_equal(sched_stats(rig.s).n_cost_changes, 1);
+    while (!sched_idle(rig.s))
+        turn(&rig);
+    close_rig(&rig);
+}
+
+/* A target of time has no effect until there is a model, and then it cuts the next chunk. */
+static void test_a_target_before_its_model(void **state)
+{
+    (void)state;
+    const struct sched_cost cost = {.n_points = 2, .points = {{1, 10}, {1001, 10010}}};
+    const struct sched_plan *plan;
+    struct sched_config c = small_config();
+    struct log log = {.over = UINT32_MAX};
+    struct sched_driver *d;
+    c.max_num_batched_tokens = 60;
+    c.max_model_len = 160;
+    c.step_target_us = 350;
+    struct sched *s = open_sched(&c);
+    assert_int_equal(sched_driver_create(s, &calls, &log, &d, NULL), QUIRE_OK);
+    submit(s, request_of(1, 0, 150, 1));
+    assert_int_equal(sched_driver_turn(d, 0, &plan, NULL), QUIRE_OK);
+    assert_int_equal(plan->n_tokens, 60);
+    assert_int_equal(sched_driver_set_cost(d, &cost, NULL), QUIRE_OK);
+    assert_int_equal(sched_driver_turn(d, 0, &plan, NULL), QUIRE_OK);
+    assert_int_equal(plan->n_tokens, 35);
+    while (!sched_idle(s))
+        sched_driver_turn(d, 0, &plan, NULL);
+    sched_driver_destroy(d);
+    close_sched(s);
+}
+
 /* Any error ends the turn there. A living sequence without a result is such an error. */
 static void test_failures(void **state)
 {
@@ -243,6 +295,8 @@ int main(void)
         cmocka_unit_test(test_overlap),
         cmocka_unit_test(test_a_result_too_many_is_discarded),
         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_a_new_cost_model),
+        cmocka_unit_test(test_a_target_before_its_model),
         cmocka_unit_test(test_failures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -296,7 +296,8 @@ static bool check_row_order(struct fake_engine *e, const struct sched_plan *plan
         bool first = is_decode(e, a), second = is_decode(e, b);
         if (!first && second && !puts_off)
             return fail(e, "row %u decodes after a chunk", i);
-        if (first == second && fake_has_order(e) && !fake_may_be_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
+        bool ranked = fake_has_order(e) && !e->seqs[a->seq].lost && !e->seqs[b->seq].lost;
+        if (first == second && ranked && !fake_may_be_before(e, &e->seqs[a->seq], &e->seqs[b->seq]))
             return fail(e, "row %u is out of the policy's order", i);
     }
     return true;
@@ -363,17 +364,20 @@ static bool check_order(struct fake_engine *e, const struct sched_plan *plan)
             const struct fake_seq *o = &e->seqs[j];
             bool limited = e->limits[o->request.tenant].max_seats + e->limits[o->request.tenant].max_blocks > 0;
             if (!limited && o->used && !o->over && !o->running && o->choice == 0 && o->last_step < plan->step &&
-                !(o->last_step && o->last_step + 1 == plan->step) && o != d && !o->may_wait &&
+                !(o->last_step && o->last_step + 1 == plan->step) && o != d && !o->may_wait && !o->lost && !d->lost &&
                 fake_ranks_before(e, o, d) && i + 1 == plan->n_admitted)
                 return fail(e, "sequence %u was admitted before sequence %u", plan->admitted[i], j);
         }
     }
+    for (uint32_t i = 0; i < plan->n_admitted; i++)
+        e->seqs[plan->admitted[i]].lost = false;
     for (uint32_t i = 0; i < plan->n_preempted; i++) {
         struct fake_seq *d = &e->seqs[plan->preempted[i]];
         if (!d->running || d->over)
             return fail(e, "sequence %u was preempted and did not run", plan->preempted[i]);
         d->running = false;
         d->n_drafts = 0;
+        d->lost = took_a_seat(e, plan);
         fake_see_preempted(e, plan->preempted[i]);
         for (uint32_t j = 0; j < plan->n_rows && !took_a_seat(e, plan); j++)
             if (fake_has_order(e) && fake_ranks_before(e, d, &e->seqs[plan->rows[j].seq]) &&
@@ -801,6 +805,17 @@ bool fake_set_policy(struct fake_engine *e, const struct sched_policy *policy,
     e->config.policy = policy;
     e->config.policy_options = *options;
     e->seen.policies++;
+    return true;
+}
+
+bool fake_set_cost(struct fake_engine *e, const struct sched_cost *cost)
+{
+    struct quire_error err = {.text = ""};
+    const bool in_flight = e->n_launched > 0;
+    if (sched_set_cost(e->sched, cost, &err) != (in_flight ? QUIRE_INVALID : QUIRE_OK))
+        return fail(e, "cost model: %s", err.text);
+    if (!in_flight)
+        e->config.cost = cost;
     return true;
 }
 

@@ -61,7 +61,8 @@ struct fake_seq {
     bool reached[FAKE_MAX_LEN + 8];    /* positions that were in a row */
     uint32_t n_preempted, n_recomputed;
     bool may_wait;  /* another sequence computes the beginning of its prompt in this plan */
-    bool lent;      /* since its admission, others may have waited for its prompt: the best of their ranks */
+    bool lost; /* it waits because its seat or its blocks may have been taken: the oracle does not know its rank */
+    bool lent; /* since its admission, others may have waited for its prompt: the best of their ranks */
     __int128 lent_rank;
     uint64_t preempted_us, preempted_at_us;
 };
@@ -91,12 +92,12 @@ struct fake_engine {
         uint32_t max_seats, max_blocks; /* 0: no limit */
     } limits[FAKE_TENANTS];
     struct fake_random random;
-    enum fake_fault fault;   /* planted once, at the first opportunity */
+    enum fake_fault fault; /* planted once, at the first opportunity */
     uint64_t next_id, next_order;
     struct fake_seq seqs[FAKE_MAX_NAMES];
     uint64_t *store[KV_MAX_GROUPS]; /* [n_blocks * block_tokens] */
-    uint64_t *host[KV_MAX_GROUPS];  /* [n_host_blocks * block_tokens] */
-    uint64_t now_us, plan_us;       /* the time, and that of the last plan */
+    uint64_t *host[KV_MAX_GROUPS]; /* [n_host_blocks * block_tokens] */
+    uint64_t now_us, plan_us; /* the time, and that of the last plan */
     bool only_preempted; /* the last plan preempted a sequence and had no row */
     bool no_more;
     struct {
@@ -137,6 +138,8 @@ bool fake_check(struct fake_engine *e);
 
 bool fake_set_policy(struct fake_engine *e, const struct sched_policy *policy,
                      const struct sched_policy_options *options);
+/* Refused while a step is in flight. The cost must live as long as the engine. */
+bool fake_set_cost(struct fake_engine *e, const struct sched_cost *cost);
 bool fake_unpin(struct fake_engine *e, uint32_t tenant);
 void fake_no_more(struct fake_engine *e);
 

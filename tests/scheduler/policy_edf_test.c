@@ -102,6 +102,52 @@ static void test_cached_share(void **state)
     edf()->destroy(made);
 }
 
+static bool takes(void *made, const struct sched_candidate *waiting, const struct sched_candidate *running,
+                  uint64_t now_us)
+{
+    const struct sched_load load = {.now_us = now_us, .prefill_us = 200000};
+    return edf()->takes_seat(made, waiting, running, &load);
+}
+
+/* A first token takes 200 ms and is due a second after the arrival. */
+static void test_seats(void **state)
+{
+    (void)state;
+    void *made = make();
+    const uint64_t arrival = 5 * SECOND;
+    struct sched_candidate c = candidate(), running = candidate();
+    running.n_known++; /* it generates */
+    assert_false(takes(made, &c, &running, arrival + 499999)); /* there is time */
+    assert_true(takes(made, &c, &running, arrival + 500000));  /* half of it has passed */
+    assert_true(takes(made, &c, &running, arrival + 800000));
+    assert_false(takes(made, &c, &running, arrival + 800001)); /* too late: it is rejected when its turn comes */
+    c.arrival_us += 600000; /* twice what it needs is left at once */
+    assert_true(takes(made, &c, &running, arrival + 600000));
+    c = candidate();
+    /* A running prompt must have time for both. */
+    running = candidate();
+    running.deadline_us = arrival + 500000 + 2 * 400000;
+    assert_false(takes(made, &c, &running, arrival + 500000));
+    running.deadline_us++;
+    assert_true(takes(made, &c, &running, arrival + 500000));
+    running.deadline_us = 0;
+    assert_true(takes(made, &c, &running, arrival + 500000));
+    /* Only for a deadline, and not for a request that generated before. */
+    c.n_known++;
+    assert_false(takes(made, &c, &running, arrival + 500000));
+    c.n_known--;
+    c.deadline_us = 0;
+    assert_false(takes(made, &c, &running, arrival + 500000));
+    c.class_index = 2; /* 2 s */
+    assert_true(takes(made, &c, &running, arrival + SECOND));
+    /* What lost its seat waits as if it came then without a deadline. */
+    running = candidate();
+    running.n_known++;
+    running.lost_seat_us = 9 * SECOND;
+    assert_int_equal(edf()->rank(made, &running), 19 * SECOND);
+    edf()->destroy(made);
+}
+
 /* ---- the bound ---- */
 
 static uint64_t deadline_of(const struct job *job)
@@ -291,10 +337,15 @@ static void test_decodes_stay(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ranks),        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_cached_share), cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_goodput),      cmocka_unit_test(test_light_load),
-        cmocka_unit_test(test_pace),         cmocka_unit_test(test_refused_in_the_queue),
+        cmocka_unit_test(test_ranks),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_cached_share),
+        cmocka_unit_test(test_seats),
+        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_goodput),
+        cmocka_unit_test(test_light_load),
+        cmocka_unit_test(test_pace),
+        cmocka_unit_test(test_refused_in_the_queue),
         cmocka_unit_test(test_decodes_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -649,7 +649,42 @@ static void test_charges_of_time(void **state)
     assert_true(fair->flow_lead(p, 0, 1) <= 1);
     fair->spent(p, 0, true, 1);
     assert_true(fair->flow_lead(p, 0, 1) > 1 && fair->flow_lead(p, 1, 0) <= 1);
-    assert_true(fair->takes_seat(p, &b, &a) && !fair->takes_seat(p, &a, &b));
+    assert_true(fair->takes_seat(p, &b, &a, NULL) && !fair->takes_seat(p, &a, &b, NULL));
+    fair->destroy(p);
+}
+
+/* What was charged before a change of the model stays: time as it is, tokens by their length in quanta. */
+static void test_charges_before_a_model(void **state)
+{
+    (void)state;
+    static const struct sched_cost slower = {.n_points = 1, .points = {{1, 2000}}};
+    const struct sched_policy *fair = sched_policy_find("fair");
+    const struct sched_tenant tenants[] = {
+        {.weight = 1}, {.weight = 2}, {.weight = 1}, {.weight = 1, .group = 1, .group_weight = 1}};
+    void *p = open_fair((struct sched_policy_options){.n_tenants = 4, .tenants = tenants}, NULL);
+    const uint64_t *ranks = fair->flow_ranks(p);
+    struct sched_candidate c[] = {{.tenant = 0}, {.tenant = 1}, {.tenant = 2}, {.tenant = 3}};
+    for (uint32_t i = 0; i < 4; i++)
+        fair->served(p, &c[i], &(struct sched_service){.n_prompt = tenants[i].weight * 100000});
+    fair->flow_admits(p, 0);
+    fair->served(p, &c[0], &(struct sched_service){.n_prompt = 512});
+    fair->served(p, &c[2], &(struct sched_service){.n_prompt = 5 * 1024});
+    assert_true(fair->flow_lead(p, 0, 3) == 0.5 && fair->flow_lead(p, 2, 3) == 5);
+    fair->use_cost(p, &small_cost); /* a quantum is 8 ms */
+    assert_true(fair->flow_lead(p, 0, 3) == 0.5 && fair->flow_lead(p, 2, 3) == 5);
+    fair->spent(p, 3, false, 40000); /* five quanta */
+    assert_int_equal(ranks[2], ranks[3]);
+    /* The virtual time went along: a newcomer has its head start and no more. */
+    fair->spent(p, 0, false, 100000);
+    fair->flow_admits(p, 0);
+    fair->flow_begins(p, 1);
+    assert_true(fair->flow_lead(p, 0, 1) > 0.49 && fair->flow_lead(p, 0, 1) < 0.51); /* of twice the weight */
+    /* From time to time nothing moves. */
+    const uint64_t before[] = {ranks[0], ranks[1], ranks[2], ranks[3]};
+    const double lead = fair->flow_lead(p, 0, 3);
+    fair->use_cost(p, &slower);
+    assert_memory_equal(before, ranks, sizeof before);
+    assert_true(fair->flow_lead(p, 0, 3) == lead / 2); /* in quanta twice as long */
     fair->destroy(p);
 }
 
@@ -716,10 +751,15 @@ int main(void)
     if (quire_hash_init())
         return 1;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_charges_of_tokens), cmocka_unit_test(test_charges_of_time),
-        cmocka_unit_test(test_patience),          cmocka_unit_test(test_organisations),
-        cmocka_unit_test(test_options),           cmocka_unit_test(test_bound),
-        cmocka_unit_test(test_throughput),        cmocka_unit_test(test_long_prompts_beside_light_ones),
+        cmocka_unit_test(test_charges_of_tokens),
+        cmocka_unit_test(test_charges_of_time),
+        cmocka_unit_test(test_charges_before_a_model),
+        cmocka_unit_test(test_patience),
+        cmocka_unit_test(test_organisations),
+        cmocka_unit_test(test_options),
+        cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_throughput),
+        cmocka_unit_test(test_long_prompts_beside_light_ones),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

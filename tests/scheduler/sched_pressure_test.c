@@ -169,6 +169,97 @@ static void test_a_higher_priority_takes_a_seat(void **state)
     end_all(s);
 }
 
+static const struct sched_plan *step_at(struct sched *s, uint64_t now_us)
+{
+    const struct sched_plan *p;
+    assert_int_equal(sched_plan(s, now_us, &p, NULL), QUIRE_OK);
+    if (p->n_rows > 0)
+        commit(s, p, 7);
+    collect(s);
+    return p;
+}
+
+/* Answers that generate have all seats, or all blocks; steps take 10 ms. Requests whose first token is due within 200 ms
+ * get in after half of that, one after the other, and what had to wait returns. */
+static void deadlines_get_in(struct sched_config c, uint32_t n_hogs, uint32_t n_prompt)
+{
+    struct sched *s = open_sched(&c);
+    uint64_t now_us = 1000000, submitted_us[4];
+    uint32_t urgent[4], n_preempted = 0, n_first = 0;
+    bool in[4] = {false};
+    for (uint32_t i = 0; i < n_hogs; i++) {
+        struct sched_request r = of_tenant(1 + i, 0, n_prompt, 160 - n_prompt);
+        r.arrival_us = now_us;
+        submit(s, r);
+    }
+    for (uint32_t i = 0; i < 20; i++)
+        step_at(s, now_us += 10000);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct sched_request r = of_tenant(20 + i, 1, 32, 12);
+        r.arrival_us = submitted_us[i] = now_us;
+        r.deadline_us = now_us + 200000;
+        urgent[i] = submit(s, r);
+        step_at(s, now_us += 10000);
+    }
+    while (!sched_idle(s)) {
+        const struct sched_plan *p = step_at(s, now_us += 10000);
+        n_preempted += p->n_preempted;
+        for (uint32_t i = 0; i < p->n_admitted; i++)
+            for (uint32_t k = 0; k < 4; k++)
+                if (p->admitted[i] == urgent[k] && !in[k]) {
+                    assert_true((k > 0 || now_us >= submitted_us[k] + 100000) && now_us < submitted_us[k] + 200000);
+                    in[k] = true;
+                    n_first++;
+                }
+    }
+    assert_int_equal(n_first, 4);
+    assert_true(n_preempted >= 1 && n_preempted <= 6);
+    close_sched(s);
+}
+
+static void test_deadlines_take_seats_and_blocks(void **state)
+{
+    (void)state;
+    struct sched_config c = fair_config();
+    c.policy = sched_policy_find("edf");
+    c.max_model_len = 200;
+    c.kv.groups[0].n_blocks = 400;
+    c.max_num_seqs = 3;
+    deadlines_get_in(c, 3, 20);
+    c.max_num_seqs = 8;
+    c.kv.groups[0].n_blocks = 46; /* two answers of 20 blocks, when the urgent requests of eight blocks come */
+    deadlines_get_in(c, 2, 60);
+}
+
+/* A tenant's long answers fill the KV cache, not the seats. Another one's prompt gets its blocks once the first leads by a
+ * quantum and by what computing its blocks again takes; without reason to believe that they suffice, none are taken. */
+static void test_blocks_are_taken_back(void **state)
+{
+    (void)state;
+    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {41, 41000}}};
+    for (uint32_t variant = 0; variant < 3; variant++) {
+        struct sched_config c = fair_config();
+        uint32_t n_steps = 0;
+        c.cost = &cost;
+        c.max_num_seqs = 8;
+        c.max_model_len = 400;
+        c.kv.groups[0].n_blocks = 100;
+        c.preemption = variant == 1 ? SCHED_PREEMPT_NEVER : SCHED_PREEMPT_AUTO;
+        struct sched *s = open_sched(&c);
+        for (uint32_t i = 0; i < 3; i++)
+            submit(s, of_tenant(1 + i, 0, 40, 80)); /* at most 30 blocks each */
+        for (uint32_t i = 0; i < 50; i++)
+            step(s);
+        /* 22 blocks each by now: their tenant leads by 150 ms, a quantum is 8 ms, and 88 tokens take some 88 ms. */
+        uint32_t light = submit(s, of_tenant(9, variant == 2 ? 0 : 1, 180, 2)); /* 46 blocks */
+        while (given_to(step(s), light) == 0)
+            n_steps++;
+        uint64_t n_preempted = sched_stats(s).n_preemptions;
+        assert_true(variant == 0 ? n_steps <= 4 && n_preempted == 1 : n_steps >= 20 && n_preempted == 0);
+        end_all(s);
+    }
+}
+
 /* Tenants at their limits wait, and others pass them, whatever the policy. */
 static void test_limits_of_a_tenant(void **state)
 {
@@ -446,6 +537,8 @@ int main(void)
         cmocka_unit_test(test_long_contexts_sit_out),
         cmocka_unit_test(test_a_seat_is_taken_back),
         cmocka_unit_test(test_a_higher_priority_takes_a_seat),
+        cmocka_unit_test(test_deadlines_take_seats_and_blocks),
+        cmocka_unit_test(test_blocks_are_taken_back),
         cmocka_unit_test(test_limits_of_a_tenant),
         cmocka_unit_test(test_a_reserved_seat_is_kept),
         cmocka_unit_test(test_a_prompt_without_blocks_lets_others_by),

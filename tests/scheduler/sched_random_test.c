@@ -101,7 +101,7 @@ static void random_shape(struct fake_random *random, struct sched_config *c)
 {
     if (fake_chance(random, 50))
         c->cost = random_cost(random);
-    if (c->cost && fake_chance(random, 50)) {
+    if (fake_chance(random, 50)) {
         c->step_target_us = 1 + fake_below(random, 4000);
         c->adaptive_budget = fake_chance(random, 50);
     }
@@ -236,7 +236,7 @@ static void pass_time(struct fake_engine *e, struct fake_random *random)
 /* Actions of an operator. */
 static bool random_order(struct fake_engine *e, struct fake_random *random)
 {
-    uint32_t dice = fake_below(random, 4);
+    uint32_t dice = fake_below(random, 5);
     if (e->fault == FAULT_PIN && e->n_pins > 0) {
         e->fault = FAULT_NONE;
         sched_unpin(e->sched, e->pins[0].tenant);
@@ -248,6 +248,8 @@ static bool random_order(struct fake_engine *e, struct fake_random *random)
     }
     if (dice == 1)
         return fake_unpin(e, fake_chance(random, 30) ? UINT32_MAX : fake_below(random, FAKE_TENANTS));
+    if (dice == 2)
+        return fake_set_cost(e, random_cost(random));
     fake_no_more(e);
     return true;
 }

@@ -213,6 +213,8 @@ int sim_settings_parse(int argc, char **argv, struct sim_settings *s, bool *help
         if (rows[i].names && strcmp(rows[i].names, "cost-model") == 0) { /* also read the model's shape */
             rows[i].parse = parse_cost;
             rows[i].target = s;
+            rows[i].help =
+                "Step times of a machine, measured by `quire bench steps`. Default: an 8B model on one large GPU.";
         }
     n += result_flags(s, rows + n);
     rows[n] = (struct cli_option){0};

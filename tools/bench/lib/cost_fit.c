@@ -1,5 +1,7 @@
 #include "tools/bench/lib/cost_fit.h"
 
+#include "scheduler/fit/least_squares.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -8,11 +10,7 @@
 enum { ROW, LOGIT, CONTEXT, PAIR, N_PRICES };
 #define MAX_TERMS (SCHED_COST_MAX_POINTS + N_PRICES)
 
-/* The normal equations of the weighted problem, with columns scaled to length 1. */
-struct problem {
-    uint32_t n_terms;
-    double gram[MAX_TERMS][MAX_TERMS], right[MAX_TERMS];
-};
+_Static_assert(MAX_TERMS <= LEAST_SQUARES_MAX_TERMS, "every term of a model");
 
 /* ---- terms ---- */
 
@@ -52,119 +50,18 @@ static void terms_of(const struct sched_cost *cost, const struct sched_shape *sh
     prices[PAIR] = (double)shape->n_pairs;
 }
 
-static void add_samples(const struct sched_cost *cost, const struct cost_sample *samples, size_t n, struct problem *p)
+static void add_samples(const struct sched_cost *cost, const struct cost_sample *samples, size_t n,
+                        struct least_squares *p)
 {
     double terms[MAX_TERMS];
     for (size_t i = 0; i < n; i++) {
         terms_of(cost, &samples[i].shape, terms);
-        for (uint32_t a = 0; a < p->n_terms; a++) {
+        for (uint32_t a = 0; a < p->n; a++) {
             terms[a] /= samples[i].us;
             p->right[a] += terms[a];
             for (uint32_t b = 0; b <= a; b++)
                 p->gram[a][b] += terms[a] * terms[b];
         }
-    }
-    for (uint32_t a = 0; a < p->n_terms; a++)
-        for (uint32_t b = 0; b < a; b++)
-            p->gram[b][a] = p->gram[a][b];
-}
-
-static void scale_columns(struct problem *p, double *lengths)
-{
-    for (uint32_t a = 0; a < p->n_terms; a++)
-        lengths[a] = p->gram[a][a] > 0 ? sqrt(p->gram[a][a]) : 1;
-    for (uint32_t a = 0; a < p->n_terms; a++) {
-        p->right[a] /= lengths[a];
-        for (uint32_t b = 0; b < p->n_terms; b++)
-            p->gram[a][b] /= lengths[a] * lengths[b];
-    }
-}
-
-/* ---- non-negative least squares ---- */
-
-/* Solves for the included terms by Cholesky; the others are 0. A term that cannot be distinguished from earlier ones
- * (pure decode has as many tokens as rows) gets a small share by the ridge instead of a division by 0. */
-static void solve(const struct problem *p, const bool *in, double *x)
-{
-    double l[MAX_TERMS][MAX_TERMS], y[MAX_TERMS];
-    uint32_t index[MAX_TERMS], n = 0;
-    for (uint32_t a = 0; a < p->n_terms; a++) {
-        x[a] = 0;
-        if (in[a])
-            index[n++] = a;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        for (uint32_t k = 0; k <= i; k++) {
-            double sum = p->gram[index[i]][index[k]] + (i == k ? 1e-10 : 0);
-            for (uint32_t j = 0; j < k; j++)
-                sum -= l[i][j] * l[k][j];
-            l[i][k] = i == k ? sqrt(sum > 1e-12 ? sum : 1e-12) : sum / l[k][k];
-        }
-        y[i] = p->right[index[i]];
-        for (uint32_t j = 0; j < i; j++)
-            y[i] -= l[i][j] * y[j];
-        y[i] /= l[i][i];
-    }
-    for (uint32_t i = n; i-- > 0;) {
-        for (uint32_t j = i + 1; j < n; j++)
-            y[i] -= l[j][i] * x[index[j]];
-        x[index[i]] = y[i] / l[i][i];
-    }
-}
-
-/* The excluded term whose growth would lower the error most, or -1. */
-static int steepest(const struct problem *p, const bool *in, const double *x)
-{
-    int best = -1;
-    double most = 1e-9;
-    for (uint32_t a = 0; a < p->n_terms; a++) {
-        double slope = p->right[a];
-        for (uint32_t b = 0; b < p->n_terms; b++)
-            slope -= p->gram[a][b] * x[b];
-        if (!in[a] && slope > most) {
-            most = slope;
-            best = (int)a;
-        }
-    }
-    return best;
-}
-
-/* Moves x towards z until an included term would become negative, and excludes that one. Returns whether it reached z.
- */
-static bool step_towards(const struct problem *p, bool *in, const double *z, double *x)
-{
-    double share = 1;
-    int stop = -1;
-    for (uint32_t a = 0; a < p->n_terms; a++) {
-        if (!in[a] || z[a] > 0)
-            continue;
-        double until = x[a] > 0 ? x[a] / (x[a] - z[a]) : 0;
-        if (stop < 0 || until < share) {
-            share = until;
-            stop = (int)a;
-        }
-    }
-    for (uint32_t a = 0; a < p->n_terms; a++)
-        x[a] += share * (z[a] - x[a]);
-    if (stop < 0)
-        return true;
-    x[stop] = 0;
-    in[stop] = false;
-    return false;
-}
-
-static void solve_non_negative(const struct problem *p, double *x)
-{
-    bool in[MAX_TERMS] = {false};
-    double z[MAX_TERMS];
-    int next;
-    memset(x, 0, sizeof *x * p->n_terms);
-    /* Every round lowers the error, so none repeats; the bound covers rounding. */
-    for (uint32_t round = 0; round < 4 * MAX_TERMS && (next = steepest(p, in, x)) >= 0; round++) {
-        in[next] = true;
-        do
-            solve(p, in, z);
-        while (!step_towards(p, in, z, x));
     }
 }
 
@@ -172,27 +69,26 @@ static void solve_non_negative(const struct problem *p, double *x)
 
 int cost_fit(const struct cost_sample *samples, size_t n, struct sched_cost *out, struct quire_error *err)
 {
-    double lengths[MAX_TERMS], x[MAX_TERMS];
+    double x[MAX_TERMS];
     if (n == 0)
         return quire_fail(err, QUIRE_INVALID, "no steps to fit a cost model to");
-    struct problem *p = calloc(1, sizeof *p);
+    struct least_squares *p = calloc(1, sizeof *p);
     if (!p)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     *out = (struct sched_cost){0};
     choose_points(samples, n, out);
-    p->n_terms = out->n_points + N_PRICES;
+    p->n = out->n_points + N_PRICES;
     add_samples(out, samples, n, p);
-    scale_columns(p, lengths);
-    solve_non_negative(p, x);
+    least_squares_solve(p, x);
     free(p);
     double us = 0;
     for (uint32_t i = 0; i < out->n_points; i++)
-        out->points[i].us = us += x[i] / lengths[i];
-    const double *prices = x + out->n_points, *scales = lengths + out->n_points;
-    out->row_us = prices[ROW] / scales[ROW];
-    out->logit_us = prices[LOGIT] / scales[LOGIT];
-    out->context_us = prices[CONTEXT] / scales[CONTEXT];
-    out->pair_us = prices[PAIR] / scales[PAIR];
+        out->points[i].us = us += x[i];
+    const double *prices = x + out->n_points;
+    out->row_us = prices[ROW];
+    out->logit_us = prices[LOGIT];
+    out->context_us = prices[CONTEXT];
+    out->pair_us = prices[PAIR];
     return sched_cost_check(out, err);
 }
 
