@@ -76,6 +76,8 @@ struct engine_options {
     const char *repack_cache; /* directory of cached repacked rows; NULL disables that cache */
     const char *activation_dtype; /* "auto", "float32", "int8" of quantized weights, or "bfloat16" in the tile form */
     uint32_t max_model_len; /* 0 = what the model says */
+    uint32_t attention_window; /* 0 = off; else layers with full attention read this many positions, and the sinks */
+    uint32_t attention_sinks; /* first positions that stay readable behind attention_window */
     uint32_t max_num_seqs; /* 0 = default */
     uint32_t max_num_batched_tokens; /* 0 = default */
     uint32_t block_size; /* 0 = 16 */

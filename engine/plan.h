@@ -44,8 +44,8 @@ struct engine_plan {
     uint32_t n_kv_groups; /* the model's */
     uint32_t n_draft_groups; /* 1: a draft model's group comes behind them; else 0 */
     struct {
-        uint32_t layer; /* the first of the model with this window and these heads; not set of a draft model's */
-        uint32_t window, n_layers, n_blocks, n_host_blocks;
+        uint32_t layer; /* the first of the model with this window, sinks and heads; not set of a draft model's */
+        uint32_t window, n_sinks, n_layers, n_blocks, n_host_blocks; /* n_sinks: positions */
         uint64_t block_bytes;
         uint64_t most_bytes; /* the same of the stage that has most: so that all ranks have as many blocks */
     } groups[4];

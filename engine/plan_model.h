@@ -25,10 +25,11 @@ static inline uint64_t engine_plan_request_bytes(const struct engine_plan *plan,
     return engine_plan_request_blocks(plan, group, n_tokens) * plan->groups[group].block_bytes;
 }
 
-/* The KV that the step of one token reads behind n_tokens others, of one group of the plan: of a window no more than it. */
+/* The KV that the step of one token reads behind n_tokens others, of one group of the plan: of a window no more than it and its
+ * sinks. */
 static inline uint64_t engine_plan_read_bytes(const struct engine_plan *plan, uint32_t group, uint32_t n_tokens)
 {
-    const uint32_t window = plan->groups[group].window;
+    const uint32_t window = plan->groups[group].window ? plan->groups[group].window + plan->groups[group].n_sinks : 0;
     return plan->groups[group].block_bytes / plan->block_tokens * (window && window < n_tokens ? window : n_tokens);
 }
 

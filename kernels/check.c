@@ -87,6 +87,9 @@ int k_check_attention(const struct k_attention_args *a, struct quire_error *err)
                           a->n_q_heads, a->kv->n_kv_heads);
     if (a->whole && a->window != 0)
         return quire_fail(err, QUIRE_INVALID, "attention: `whole` needs window 0");
+    if (a->n_sink_positions > 0 && (a->window == 0 || a->n_sink_positions > K_MAX_SINK_POSITIONS || !a->sink_q_dev))
+        return quire_fail(err, QUIRE_INVALID, "attention: %u sinks with a window of %u and %s queries",
+                          a->n_sink_positions, a->window, a->sink_q_dev ? "their" : "no");
     if (a->softcap != 0.0f && !(isnormal(a->softcap) && a->softcap > 0.0f))
         return quire_fail(err, QUIRE_INVALID, "attention: softcap must be 0 or positive and normal, got %g",
                           (double)a->softcap);

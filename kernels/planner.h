@@ -15,6 +15,7 @@ struct k_plan_dims {
     uint32_t n_vocab, n_q_heads, n_kv_heads, head_dim;
     uint32_t max_gemm_cols; /* the widest input of a GEMM */
     uint32_t max_model_len;
+    uint32_t window; /* of attention; 0: none */
     uint32_t n_threads; /* as in k_backend_options, including 0: host backends need scratch per thread */
     bool not_invariant; /* as in k_backend_options, with 16-bit weights in the mma form */
     uint32_t n_ranks; /* ranks that compute together; 0 means 1 */
@@ -37,6 +38,7 @@ struct k_plan_bytes {
  * planner. */
 struct k_planner {
     const char *name; /* the backend's name: "ref", "cpu", "cuda" */
+    bool has_attention_sinks; /* attention takes n_sink_positions */
     bool on_host; /* computes in host memory with n_threads compute threads; otherwise in a device's own memory */
     uint32_t overlap_depth; /* steps that may be in flight in addition to the one being planned: 0 or 1 */
     /* The minimum number of tokens in a micro-batch that passes from stage to stage. Half as many take the device

@@ -13,9 +13,10 @@ static int check_references(const struct kv_cache *cache, uint32_t group, struct
     memset(counts, 0, pool->n_blocks * sizeof *counts);
     for (const struct kv_table *table = cache->tables; table; table = table->next) {
         const struct kv_span *span = &table->spans[group];
+        uint32_t kept = kv_kept(&cache->config, group);
         for (uint32_t i = 0; i < span->n; i++) {
             uint32_t block = span->blocks[i];
-            if ((block == KV_NO_BLOCK) != (i < span->first_held))
+            if ((block == KV_NO_BLOCK) == kv_is_held(span, kept, i))
                 return quire_fail(err, QUIRE_INTERNAL, "kv 2: group %u: entry %u is on the wrong side of its window",
                                   group, i);
             if (block == KV_NO_BLOCK)

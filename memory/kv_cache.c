@@ -33,6 +33,9 @@ static int check_config(const struct kv_config *config, struct quire_error *err)
         if (config->groups[g].n_blocks == 0 || config->groups[g].n_blocks > MAX_BLOCKS)
             return quire_fail(err, QUIRE_INVALID, "kv cache: group %u: n_blocks must be 1 to %u, got %u", g, MAX_BLOCKS,
                               config->groups[g].n_blocks);
+    for (uint32_t g = 0; g < config->n_groups; g++)
+        if (config->groups[g].sinks > 0 && config->groups[g].window == 0)
+            return quire_fail(err, QUIRE_INVALID, "kv cache: group %u: sinks need a window", g);
     if (config->eviction > KV_EVICT_REUSE)
         return quire_fail(err, QUIRE_INVALID, "kv cache: eviction %d does not exist", (int)config->eviction);
     if (config->n_tenants > KV_MAX_TENANTS)
@@ -159,7 +162,7 @@ uint32_t kv_blocks_needed(const struct kv_config *config, uint32_t group, uint32
     /* Before a step that starts at position p, the table reaches from p - window + 1 to p + chunk. It holds that many
      * positions, at any alignment to block edges. */
     uint64_t span = (uint64_t)window + chunk - 1;
-    uint64_t most = (span + 2 * (uint64_t)config->block_tokens - 2) / config->block_tokens;
+    uint64_t most = (span + 2 * (uint64_t)config->block_tokens - 2) / config->block_tokens + kv_kept(config, group);
     return most < all ? (uint32_t)most : all;
 }
 

@@ -1,7 +1,8 @@
 /* memory/: tracks which KV block holds which content. It handles block ids, never bytes, so the same code plans a GPU's
  * memory on a laptop.
  *
- * A KV group is a set of layers with the same attention span: full attention or a sliding window. Each group has its
+ * A KV group is a set of layers with the same attention span: full attention, a sliding window, or a sliding window
+ * and the first positions of the sequence (attention sinks). Each group has its
  * own pool of blocks, and each sequence has a block table per group. Full blocks that were computed may be published
  * under their hash and shared. A block without references stays findable until the pool reuses it: least recently used
  * first, the tail of a sequence before its head.
@@ -28,7 +29,7 @@
 #include <stdint.h>
 
 #define KV_MAX_GROUPS 4
-#define KV_NO_BLOCK UINT32_MAX /* table entry behind a window: never read */
+#define KV_NO_BLOCK UINT32_MAX /* table entry between the sinks and the window: never read */
 
 /* Selects the unreferenced cached block that is evicted first. */
 enum kv_eviction {
@@ -48,6 +49,7 @@ struct kv_config {
         uint32_t n_host_blocks; /* second tier: evicted cached blocks move here, the oldest out; 0 disables it. Needs
                                  * prefix_caching. */
         uint32_t window; /* 0: full attention; otherwise positions that stay readable, including the token's own */
+        uint32_t sinks; /* of a window: the first positions of a sequence, which stay readable too */
     } groups[KV_MAX_GROUPS];
 };
 

@@ -28,7 +28,8 @@ struct kv_cache {
 #endif
 };
 
-/* One group's part of a table: [0, first_held) are KV_NO_BLOCK, [first_held, n) are referenced. */
+/* One group's part of a table: [kept, first_held) are KV_NO_BLOCK, all others are referenced. kept: kv_kept(), the
+ * blocks of the sinks. first_held is 0 until a block is missing. */
 struct kv_span {
     uint32_t *blocks;
     uint32_t n, capacity, first_held;
@@ -50,12 +51,27 @@ static inline uint32_t kv_ceil_blocks(uint32_t n_tokens, uint32_t block_tokens)
     return n_tokens / block_tokens + (n_tokens % block_tokens != 0);
 }
 
-/* Returns the first block that any position >= `position` can read. */
-static inline uint32_t kv_first_needed(uint32_t window, uint32_t block_tokens, uint32_t position)
+/* Returns the leading blocks of a sequence that its window never releases: they hold the sinks. */
+static inline uint32_t kv_kept(const struct kv_config *config, uint32_t group)
 {
+    return kv_ceil_blocks(config->groups[group].sinks, config->block_tokens);
+}
+
+/* Returns the first block behind those of the sinks that any position >= `position` can read. Returns 0 if there are no
+ * blocks between the two. */
+static inline uint32_t kv_first_needed(const struct kv_config *config, uint32_t group, uint32_t position)
+{
+    uint32_t window = config->groups[group].window;
     if (window == 0 || position < window)
         return 0;
-    return (position - window + 1) / block_tokens;
+    uint32_t first = (position - window + 1) / config->block_tokens;
+    return first > kv_kept(config, group) ? first : 0;
+}
+
+/* Returns whether entry i of a span has a block. */
+static inline bool kv_is_held(const struct kv_span *span, uint32_t kept, uint32_t i)
+{
+    return i < kept || i >= span->first_held;
 }
 
 /* ---- kv_table.c, for kv_load.c ---- */

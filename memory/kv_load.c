@@ -29,8 +29,8 @@ uint32_t kv_table_loadable(const struct kv_table *table, const struct key256 *ha
 static uint32_t count_left(const struct kv_table *table, uint32_t group, uint32_t needed)
 {
     const struct kv_span *span = &table->spans[group];
-    uint32_t n = 0;
-    for (uint32_t i = span->first_held; i < span->n && i < needed; i++)
+    uint32_t n = 0, kept = kv_kept(&table->cache->config, group);
+    for (uint32_t i = span->first_held > kept ? span->first_held : kept; i < span->n && i < needed; i++)
         n += table->cache->pools[group].blocks[span->blocks[i]].refs == 1;
     return n;
 }
@@ -42,11 +42,11 @@ static int count_loads(const struct kv_table *table, uint32_t group, const struc
 {
     const struct kv_config *config = &table->cache->config;
     const struct block_pool *pool = &table->cache->pools[group];
-    uint32_t i = kv_first_needed(config->groups[group].window, config->block_tokens, n * config->block_tokens);
-    uint32_t n_host = 0, n_revived = 0, n_free = pool->n_free + count_left(table, group, i);
-    if (i < table->spans[group].n)
-        i = table->spans[group].n;
-    for (; i < n; i++) {
+    uint32_t needed = kv_first_needed(config, group, n * config->block_tokens), kept = kv_kept(config, group);
+    uint32_t n_host = 0, n_revived = 0, n_free = pool->n_free + count_left(table, group, needed);
+    for (uint32_t i = table->spans[group].n; i < n; i++) {
+        if (i >= kept && i < needed)
+            continue;
         uint32_t block = block_pool_find(pool, &hashes[i]);
         if (block != KV_NO_BLOCK)
             n_revived += pool->blocks[block].refs == 0;
@@ -65,11 +65,14 @@ static void hold(struct kv_table *table, uint32_t group, const struct key256 *ha
     struct block_pool *pool = &table->cache->pools[group];
     struct kv_span *span = &table->spans[group];
     uint32_t n_tokens = n * config->block_tokens;
-    uint32_t needed = kv_first_needed(config->groups[group].window, config->block_tokens, n_tokens);
+    uint32_t needed = kv_first_needed(config, group, n_tokens), kept = kv_kept(config, group);
     kv_trim_window(table, group, n_tokens);
-    for (; span->n < needed; span->first_held = span->n)
-        span->blocks[span->n++] = KV_NO_BLOCK;
     for (; span->n < n; span->n++) {
+        if (span->n >= kept && span->n < needed) {
+            span->blocks[span->n] = KV_NO_BLOCK;
+            span->first_held = span->n + 1;
+            continue;
+        }
         const struct key256 *hash = &hashes[span->n];
         uint32_t block = block_pool_find(pool, hash);
         if (block != KV_NO_BLOCK) {
@@ -87,10 +90,8 @@ static void hold(struct kv_table *table, uint32_t group, const struct key256 *ha
 static void fetch(struct kv_table *table, uint32_t group, const struct key256 *hashes, uint32_t from)
 {
     struct kv_span *span = &table->spans[group];
-    if (from < span->first_held)
-        from = span->first_held;
     for (uint32_t i = from; i < span->n; i++)
-        if (span->blocks[i] & ON_HOST)
+        if (span->blocks[i] != KV_NO_BLOCK && span->blocks[i] & ON_HOST)
             span->blocks[i] = block_pool_load(&table->cache->pools[group], span->blocks[i] & ~ON_HOST, &hashes[i]);
 }
 

@@ -1,10 +1,10 @@
 /* Block tables: the blocks that one sequence holds in each group.
  *
- *   entry      0 … first_held-1    first_held … n-1
- *              KV_NO_BLOCK         one reference each
- *              behind the window   readable, being written, or reserved
+ *   entry   0 … kept-1           kept … first_held-1   first_held … n-1
+ *           one reference each   KV_NO_BLOCK           one reference each
+ *           the sinks            behind the window     readable, being written, or reserved
  *
- * In a group with full attention first_held stays 0.
+ * In a group with full attention first_held stays 0. Without sinks kept is 0.
  */
 #include "memory/kv_internal.h"
 #include "memory/kv_table.h"
@@ -54,6 +54,11 @@ static void clear(struct kv_table *table)
     for (uint32_t g = 0; g < table->cache->config.n_groups; g++) {
         struct kv_span *span = &table->spans[g];
         release_from(table, g, 0);
+        if (span->n > 0) { /* blocks are missing: the sinks' are left */
+            span->n = kv_kept(&table->cache->config, g);
+            span->first_held = 0;
+            release_from(table, g, 0);
+        }
         span->n = span->first_held = 0;
     }
     table->n_hit = 0;
@@ -132,11 +137,13 @@ uint32_t kv_table_match(struct kv_table *table, const struct key256 *hashes, uin
         return 0;
     for (uint32_t g = 0; g < config->n_groups; g++) {
         struct kv_span *span = &table->spans[g];
+        uint32_t kept = kv_kept(config, g);
         span->n = n;
-        span->first_held = kv_first_needed(config->groups[g].window, config->block_tokens, n * config->block_tokens);
-        for (uint32_t i = 0; i < span->first_held; i++)
+        span->first_held = kv_first_needed(config, g, n * config->block_tokens);
+        for (uint32_t i = 0; i < n; i++) {
             span->blocks[i] = KV_NO_BLOCK;
-        for (uint32_t i = span->first_held; i < n; i++) {
+            if (!kv_is_held(span, kept, i))
+                continue;
             span->blocks[i] = block_pool_find(&cache->pools[g], &hashes[i]);
             block_pool_ref(&cache->pools[g], span->blocks[i]);
         }
@@ -150,10 +157,12 @@ void kv_trim_window(struct kv_table *table, uint32_t group, uint32_t n_computed)
 {
     const struct kv_config *config = &table->cache->config;
     struct kv_span *span = &table->spans[group];
-    uint32_t needed = kv_first_needed(config->groups[group].window, config->block_tokens, n_computed);
-    for (; span->first_held < needed && span->first_held < span->n; span->first_held++) {
-        block_pool_unref(&table->cache->pools[group], span->blocks[span->first_held]);
-        span->blocks[span->first_held] = KV_NO_BLOCK;
+    uint32_t needed = kv_first_needed(config, group, n_computed), kept = kv_kept(config, group);
+    uint32_t i = span->first_held > kept ? span->first_held : kept;
+    for (; i < needed && i < span->n; i++) {
+        block_pool_unref(&table->cache->pools[group], span->blocks[i]);
+        span->blocks[i] = KV_NO_BLOCK;
+        span->first_held = i + 1;
     }
 }
 
@@ -163,8 +172,9 @@ static void count_hits(struct kv_table *table)
 {
     struct kv_cache *cache = table->cache;
     for (uint32_t g = 0; g < cache->config.n_groups; g++)
-        for (uint32_t i = table->spans[g].first_held; i < table->n_hit; i++)
-            block_pool_used(&cache->pools[g], table->spans[g].blocks[i]);
+        for (uint32_t i = 0, kept = kv_kept(&cache->config, g); i < table->n_hit; i++)
+            if (kv_is_held(&table->spans[g], kept, i))
+                block_pool_used(&cache->pools[g], table->spans[g].blocks[i]);
     table->n_hit = 0;
 }
 
@@ -208,8 +218,9 @@ int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_tab
     const struct kv_config *config = &cache->config;
     assert(is_empty(to));
     for (uint32_t g = 0; g < config->n_groups; g++) {
-        uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens,
-                                          n_blocks * config->block_tokens);
+        uint32_t needed = kv_first_needed(config, g, n_blocks * config->block_tokens), kept = kv_kept(config, g);
+        if (needed < kept)
+            needed = kept;
         if (from->spans[g].n < n_blocks || (from->spans[g].first_held > needed && needed < n_blocks))
             return QUIRE_NOT_FOUND;
     }
@@ -218,12 +229,13 @@ int kv_table_share(const struct kv_table *from, uint32_t n_blocks, struct kv_tab
         return status;
     for (uint32_t g = 0; g < config->n_groups; g++) {
         struct kv_span *span = &to->spans[g];
+        uint32_t kept = kv_kept(config, g);
         span->n = n_blocks;
-        span->first_held = kv_first_needed(config->groups[g].window, config->block_tokens,
-                                           n_blocks * config->block_tokens);
+        span->first_held = kv_first_needed(config, g, n_blocks * config->block_tokens);
         for (uint32_t i = 0; i < n_blocks; i++) {
-            span->blocks[i] = i < span->first_held ? KV_NO_BLOCK : from->spans[g].blocks[i];
-            if (i >= span->first_held)
+            bool is_held = kv_is_held(span, kept, i);
+            span->blocks[i] = is_held ? from->spans[g].blocks[i] : KV_NO_BLOCK;
+            if (is_held)
                 block_pool_ref(&cache->pools[g], span->blocks[i]);
         }
     }
@@ -260,14 +272,17 @@ const uint32_t *kv_table_blocks(const struct kv_table *table, uint32_t group, ui
 
 uint32_t kv_table_held(const struct kv_table *table, uint32_t group)
 {
-    return table->spans[group].n - table->spans[group].first_held;
+    const struct kv_span *span = &table->spans[group];
+    uint32_t kept = kv_kept(&table->cache->config, group);
+    return span->first_held > kept ? span->n - (span->first_held - kept) : span->n;
 }
 
 uint32_t kv_table_shared(const struct kv_table *table, uint32_t group)
 {
     const struct kv_span *span = &table->spans[group];
-    uint32_t n = 0;
-    for (uint32_t i = span->first_held; i < span->n; i++)
-        n += table->cache->pools[group].blocks[span->blocks[i]].refs > 1;
+    uint32_t n = 0, kept = kv_kept(&table->cache->config, group);
+    for (uint32_t i = 0; i < span->n; i++)
+        if (kv_is_held(span, kept, i))
+            n += table->cache->pools[group].blocks[span->blocks[i]].refs > 1;
     return n;
 }

@@ -33,7 +33,8 @@ static bool has(const struct block_pool *pool, const struct key256 *hash, bool h
            (host_too && name_queue_find(&pool->tier.blocks, hash) != KV_NO_BLOCK);
 }
 
-/* Returns the largest n <= limit such that every windowed group still has the blocks [first needed, n). Looks up each
+/* Returns the largest n <= limit such that every windowed group still has the blocks [first needed, n). The sinks'
+ * blocks are known to exist. Looks up each
  * block of a group at most once: the blocks [lo, n) are known to exist. */
 static uint32_t match_windows(const struct kv_cache *cache, const struct key256 *hashes, uint32_t limit, bool host_too)
 {
@@ -41,7 +42,7 @@ static uint32_t match_windows(const struct kv_cache *cache, const struct key256 
     uint32_t lo[KV_MAX_GROUPS] = {limit, limit, limit, limit};
     uint32_t n = limit;
     for (uint32_t g = 0; g < config->n_groups;) {
-        uint32_t needed = kv_first_needed(config->groups[g].window, config->block_tokens, n * config->block_tokens);
+        uint32_t needed = kv_first_needed(config, g, n * config->block_tokens);
         if (lo[g] > n)
             lo[g] = n;
         while (config->groups[g].window && lo[g] > needed && has(&cache->pools[g], &hashes[lo[g] - 1], host_too))
@@ -61,13 +62,15 @@ uint32_t kv_longest_prefix(const struct kv_cache *cache, const struct key256 *ha
 {
     uint32_t n = limit;
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
-        uint32_t i = from;
-        if (cache->config.groups[g].window)
+        uint32_t i = from, kept = kv_kept(&cache->config, g);
+        uint32_t end = cache->config.groups[g].window && kept < n ? kept : n; /* blocks that every prefix needs */
+        if (cache->config.groups[g].window && kept == 0)
             continue;
-        for (; i < n && has(&cache->pools[g], &hashes[i], host_too); i++)
-            if (i + LOOK_AHEAD < n)
+        for (; i < end && has(&cache->pools[g], &hashes[i], host_too); i++)
+            if (i + LOOK_AHEAD < end)
                 block_pool_prefetch_find(&cache->pools[g], &hashes[i + LOOK_AHEAD]);
-        n = i;
+        if (i < end)
+            n = i;
     }
     return match_windows(cache, hashes, n, host_too);
 }

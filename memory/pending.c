@@ -16,9 +16,9 @@ void kv_pend(const struct kv_cache *cache, const struct kv_table *table, uint32_
 }
 
 /* Returns where a table has that block, or NULL if it holds none there. */
-static const uint32_t *entry_of(const struct kv_span *span, uint32_t index)
+static const uint32_t *entry_of(const struct kv_span *span, uint32_t kept, uint32_t index)
 {
-    return index >= span->first_held && index < span->n ? &span->blocks[index] : NULL;
+    return kv_is_held(span, kept, index) && index < span->n ? &span->blocks[index] : NULL;
 }
 
 /* Three passes: each begins to load what the next one reads, for all names at once. */
@@ -26,9 +26,9 @@ static void give_in_group(const struct kv_cache *cache, uint32_t group)
 {
     const struct kv_pending *pending = cache->pending;
     struct block_pool *pool = &cache->pools[group];
-    const uint32_t *entries[KV_MOST_PENDING];
+    const uint32_t *entries[KV_MOST_PENDING], kept = kv_kept(&cache->config, group);
     for (uint32_t i = 0; i < pending->n; i++) {
-        entries[i] = entry_of(&pending->names[i].table->spans[group], pending->names[i].index);
+        entries[i] = entry_of(&pending->names[i].table->spans[group], kept, pending->names[i].index);
         if (entries[i])
             kv_prefetch(entries[i]);
     }

@@ -189,8 +189,9 @@ static int check_row_blocks(const struct sched *s, const struct sched_row *row, 
         const uint32_t *blocks = kv_table_blocks(q->table, g, &n);
         uint32_t from = window > 0 && row->first >= window ? row->first - window + 1 : 0;
         uint32_t last = (row->first + row->count - 1) / kv->block_tokens;
-        for (uint32_t i = from / kv->block_tokens; i <= last; i++)
-            if (i >= n || blocks[i] == KV_NO_BLOCK)
+        for (uint32_t i = 0; i <= last; i++)
+            if ((i * kv->block_tokens < kv->groups[g].sinks || i >= from / kv->block_tokens) &&
+                (i >= n || blocks[i] == KV_NO_BLOCK))
                 return BROKEN(err, "10: sequence %u: group %u: block %u was released under its step", row->seq, g, i);
     }
     return QUIRE_OK;

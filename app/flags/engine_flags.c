@@ -58,7 +58,7 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
     return sizeof rows / sizeof rows[0];
 }
 
-#define WEIGHT_FLAGS_MAX 8
+#define WEIGHT_FLAGS_MAX 10
 
 /* Formats and arithmetic of weights and activations, and the longest sequence. */
 static size_t weight_flags(struct engine_options *o, struct cli_option *out)
@@ -89,7 +89,13 @@ static size_t weight_flags(struct engine_options *o, struct cli_option *out)
                  "weights. bfloat16: the tile form with rounded activations, for bf16 weights; half the work, "
                  "logprobs differ by about 0.1. auto: int8 for GGUF blocks and W8A8, otherwise float32."},
         {.names = "max-model-len", .kind = CLI_U32, .target = &o->max_model_len, .value = "N",
-         .common = true, .help = "Maximum length of prompt plus answer, in tokens. Default: the model's limit."},
+         .common = true, .help = "Maximum length of prompt plus answer, in tokens. Default: the model's limit. With --attention-window "
+                 "it may be longer than the model's limit."},
+        {.names = "attention-window", .kind = CLI_U32, .target = &o->attention_window, .min = 1, .value = "N",
+         .help = "Keep only the last N positions readable, and those of --attention-sinks, in layers with full attention. The "
+                 "KV cache of a request is then bounded (docs/guides/long-contexts.md). Default: all positions."},
+        {.names = "attention-sinks", .kind = CLI_U32, .target = &o->attention_sinks, .max = 512, .value = "N",
+         .help = "First positions that stay readable behind --attention-window. 4 is usual. Default 0."},
     };
     /* clang-format on */
     _Static_assert(sizeof rows / sizeof rows[0] <= WEIGHT_FLAGS_MAX, "raise WEIGHT_FLAGS_MAX");

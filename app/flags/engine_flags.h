@@ -4,7 +4,7 @@
 
 #include "app/flags/schedule_flags.h"
 
-#define ENGINE_FLAGS_MAX 77
+#define ENGINE_FLAGS_MAX 79
 
 /* Writes the option rows for `options` to out[0..return value), without a terminating row. options->steps and
  * options->placement are not NULL. --seed sets has_seed. All stay borrowed until cli_parse() has returned. */

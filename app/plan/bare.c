@@ -191,7 +191,9 @@ static int make_report(struct bare_report *r, const struct engine_options *o, co
     const struct bare_list contexts = flags->contexts.n ? flags->contexts
                                                         : (struct bare_list){1, {r->model.config->max_position}};
     const struct bare_list batches = flags->batches.n ? flags->batches : (struct bare_list){1, {1}};
-    int status = QUIRE_OK;
+    int status = o->attention_window || o->attention_sinks
+                     ? model_stream(r->model.config, o->attention_sinks, o->attention_window, err)
+                     : QUIRE_OK;
     r->n_gpus = n_devices();
     r->max_position = r->model.config->max_position;
     r->utilization = o->gpu_memory_utilization > 0 ? o->gpu_memory_utilization : 0.9;
@@ -226,6 +228,7 @@ int bare_command(const char *given, const struct engine_options *options, const 
     struct quire_error err, why;
     const char *weights;
     struct bare_report *r = calloc(1, sizeof *r);
+    const bool streams = options->attention_window || options->attention_sinks;
     int code = 1;
     if (!r)
         return command_fail(1, "out of memory");
@@ -235,7 +238,10 @@ int bare_command(const char *given, const struct engine_options *options, const 
         status = read_config(given, &text, &err);
     if (status == QUIRE_OK)
         status = bare_open(text.data, text.n, weights, &r->model, &why);
-    if (status == QUIRE_UNSUPPORTED && mla_command(given, text.data, text.n, weights, flags, json, &code, &err)) {
+    if (status == QUIRE_UNSUPPORTED && streams) {
+        err = why; /* an MLA model's plan has no windows */
+    } else if (status == QUIRE_UNSUPPORTED &&
+               mla_command(given, text.data, text.n, weights, flags, json, &code, &err)) {
         status = QUIRE_OK; /* printed, or told in code */
     } else if (status != QUIRE_OK && text.data) {
         err = why;

@@ -32,7 +32,7 @@ static double pair_flops(const struct bare_model *m, const struct engine_plan *p
         if (!block)
             continue;
         const struct model_attention *a = &block->attention;
-        const double seen = a->mask == MASK_WINDOW && a->window < context ? a->window / context : 1;
+        const double seen = a->mask == MASK_WINDOW && a->window < context ? a->window / context : 1; /* sinks are few */
         flops += 2.0 * a->n_q_heads * (a->k_dim + a->v_dim) * seen;
     }
     return flops;

@@ -41,8 +41,9 @@ static json_t *groups_json(const struct engine_plan *plan)
 {
     json_t *groups = json_array();
     for (uint32_t g = 0; g < plan->n_kv_groups; g++)
-        json_array_append_new(groups, json_pack("{s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window,
-                                                "n_layers", (json_int_t)plan->groups[g].n_layers, "token_bytes",
+        json_array_append_new(groups, json_pack("{s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window,
+                                                "sinks", (json_int_t)plan->groups[g].n_sinks, "n_layers",
+                                                (json_int_t)plan->groups[g].n_layers, "token_bytes",
                                                 (json_int_t)(plan->groups[g].block_bytes / plan->block_tokens)));
     return groups;
 }

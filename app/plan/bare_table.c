@@ -38,14 +38,16 @@ static void print_model(const struct bare_report *r)
         printf("  %s: %u query heads read %u of K and V, %u wide\n", bare_attention_name(config), a->n_q_heads,
                a->n_kv_heads, a->k_dim);
     for (uint32_t g = 0; g < plan->n_kv_groups; g++) {
-        char span[48] = "all positions";
+        char span[64] = "all positions";
         if (plan->groups[g].window)
-            snprintf(span, sizeof span, "a window of %u positions", plan->groups[g].window);
+            snprintf(span, sizeof span,
+                     plan->groups[g].n_sinks ? "a window of %u positions and %u sinks" : "a window of %u positions",
+                     plan->groups[g].window, plan->groups[g].n_sinks);
         printf("  KV of %u layers with %s: %" PRIu64 " bytes a token, %s\n", plan->groups[g].n_layers, span,
                plan->groups[g].block_bytes / plan->block_tokens, k_format_name(plan->kv_format));
     }
     for (uint32_t i = 0; i < r->n_cases; i++)
-        if (r->cases[i].context > r->max_position) {
+        if (r->cases[i].context > r->max_position && !config->streaming.window) {
             printf(
                 "  The model was made for %u positions: longer contexts are arithmetic only, and serving refuses them.\n",
                 r->max_position);

@@ -26,10 +26,10 @@ static json_t *groups_json(const struct engine_plan *plan)
     for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++)
         json_array_append_new(
             groups,
-            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window, "n_layers",
-                      (json_int_t)plan->groups[g].n_layers, "n_blocks", (json_int_t)plan->groups[g].n_blocks,
-                      "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks, "block_bytes",
-                      (json_int_t)plan->groups[g].block_bytes, "request_bytes",
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "window", (json_int_t)plan->groups[g].window, "sinks",
+                      (json_int_t)plan->groups[g].n_sinks, "n_layers", (json_int_t)plan->groups[g].n_layers, "n_blocks",
+                      (json_int_t)plan->groups[g].n_blocks, "n_host_blocks", (json_int_t)plan->groups[g].n_host_blocks,
+                      "block_bytes", (json_int_t)plan->groups[g].block_bytes, "request_bytes",
                       (json_int_t)engine_plan_request_bytes(plan, g, plan->max_model_len), "read_bytes",
                       (json_int_t)engine_plan_read_bytes(plan, g, plan->max_model_len)));
     return groups;

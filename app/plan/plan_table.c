@@ -100,11 +100,12 @@ static void print_limits(const struct planned *p)
 {
     const struct engine_plan *plan = p->plan;
     for (uint32_t g = 0; g < engine_plan_n_groups(plan); g++) {
-        char span[48];
+        char span[64];
         if (g >= plan->n_kv_groups)
             snprintf(span, sizeof span, "the draft model");
         else if (plan->groups[g].window)
-            snprintf(span, sizeof span, "window of %u", plan->groups[g].window);
+            snprintf(span, sizeof span, plan->groups[g].n_sinks ? "window of %u and %u sinks" : "window of %u",
+                     plan->groups[g].window, plan->groups[g].n_sinks);
         else
             snprintf(span, sizeof span, "full attention");
         printf("  KV group %u   %u layers, %s: %u blocks of %u tokens, %" PRIu64 " bytes a block, %" PRIu64

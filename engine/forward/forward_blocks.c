@@ -203,6 +203,8 @@ static int rope_kv(struct pass *p, const struct model_attention *attention)
         .k_norm_dev = each ? p->weights->vector[VEC_K_NORM] : NULL,
         .eps = f->desc->config->rms_eps,
         .cos_sin_dev = buffer(f, f->layout->angles[attention->rope]),
+        .sink_q_dev = group->n_sinks ? buffer(f, f->layout->sink_q) : NULL,
+        .sink_cos_sin_dev = group->n_sinks ? buffer(f, f->layout->sink_angles[attention->rope]) : NULL,
         .slots_dev = forward_on_device(f, p->batch->slots[f->kv->layer_group[p->layer]]),
         .kv = &group->shape,
         .layer = &f->kv->layers[p->layer],
@@ -278,6 +280,8 @@ static int attend(struct pass *p, const struct model_attention *attention, const
         .n_q_heads = group->n_q_heads,
         .window = group->window,
         .whole = attention->mask == MASK_NONE,
+        .sink_q_dev = group->n_sinks ? buffer(f, f->layout->sink_q) : NULL,
+        .n_sink_positions = group->n_sinks,
         .scale = attention->scale,
         .softcap = attention->softcap,
         .sinks_dev = p->weights->vector[VEC_SINKS],
@@ -520,14 +524,21 @@ static int make_angles(struct pass *p)
     struct forward *f = p->f;
     for (uint32_t i = 0; i < f->desc->config->n_ropes; i++) {
         const struct model_rope *rope = &f->desc->config->ropes[i];
-        const struct k_rope_angles_args angles = {
+        const struct model_streaming *streaming = &f->desc->config->streaming;
+        struct k_rope_angles_args angles = {
             .positions_dev = forward_on_device(f, p->batch->positions),
             .inv_freq_dev = f->weights->inv_freq[i],
             .cos_sin_dev = buffer(f, f->layout->angles[i]),
             .n_tokens = p->n,
             .n_freqs = rope->dim / 2,
             .scale = (float)rope->attention_factor,
+            .exact = streaming->window > 0,
         };
+        TRY(f->backend->ops->rope_angles(f->backend, &angles, p->err));
+        if (streaming->n_sinks == 0)
+            continue;
+        angles.cos_sin_dev = buffer(f, f->layout->sink_angles[i]);
+        angles.most_position = streaming->n_sinks + streaming->window - 1;
         TRY(f->backend->ops->rope_angles(f->backend, &angles, p->err));
     }
     return QUIRE_OK;

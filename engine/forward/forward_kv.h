@@ -7,10 +7,10 @@
 #include "kernels/planner.h"
 #include "memory/kv_cache.h"
 
-/* Layers with the same window and the same heads (engine_plan.groups). */
+/* Layers with the same window, sinks and heads (engine_plan.groups). */
 struct forward_kv_group {
     struct k_kv_shape shape; /* of this rank's heads */
-    uint32_t n_q_heads, window;
+    uint32_t n_q_heads, window, n_sinks;
     struct k_plan_dims dims; /* of the largest step, for its layers */
 };
 

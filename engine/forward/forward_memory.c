@@ -140,6 +140,7 @@ static int describe_memory(struct forward *f, const struct engine_plan *plan, st
         kv->groups[g].shape = layout_kv_shape(d, plan->groups[g].layer, plan);
         kv->groups[g].n_q_heads = model_heads_of(d, plan->groups[g].layer).n_q;
         kv->groups[g].window = plan->groups[g].window;
+        kv->groups[g].n_sinks = plan->groups[g].n_sinks;
     }
     return step_layout_make(d, plan, f->layout, err);
 }

@@ -95,6 +95,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     uint64_t n_tokens = plan->max_num_batched_tokens, groups = plan->n_kv_groups;
     uint64_t table = ((uint64_t)plan->max_model_len + plan->block_tokens - 1) / plan->block_tokens;
     const uint64_t heads = model_largest(desc, SIZE_HEADS), inner = widest_inner(desc);
+    const uint32_t n_sinks = desc->config->streaming.n_sinks;
     const uint64_t n_used = model_largest(desc, SIZE_USED);
     const uint64_t qkv = widest_qkv(desc);
     const struct k_plan_dims dims = step_plan_dims(desc, plan, 0);
@@ -125,6 +126,9 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     out->choices = take(&t, n_tokens, n_used * desc->config->hidden_size, sizeof(float));
     for (uint32_t i = 0; i < desc->config->n_ropes; i++)
         out->angles[i] = take(&t, n_tokens, desc->config->ropes[i].dim, sizeof(float));
+    for (uint32_t i = 0; i < desc->config->n_ropes; i++)
+        out->sink_angles[i] = take(&t, n_tokens, n_sinks > 0 ? desc->config->ropes[i].dim : 0, sizeof(float));
+    out->sink_q = take(&t, n_tokens, n_sinks > 0 ? model_largest(desc, SIZE_Q) : 0, sizeof(float));
     out->gathered = take(&t, plan->max_logit_rows, desc->config->hidden_size, sizeof(float));
     out->results = take(&t, plan->max_logit_rows, 1, sizeof(struct k_sample_result));
     if (desc->shard.n_ranks > 1) {
@@ -188,6 +192,7 @@ struct k_plan_dims step_plan_dims(const struct model_desc *desc, const struct en
         .head_dim = of.k_dim,
         .max_gemm_cols = (uint32_t)widest,
         .max_model_len = plan->max_model_len,
+        .window = group < plan->n_kv_groups ? plan->groups[group].window : 0,
         .n_threads = plan->n_threads,
         .not_invariant = plan->not_invariant,
         .n_ranks = desc->shard.n_ranks,

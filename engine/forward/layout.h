@@ -32,6 +32,8 @@ struct step_layout {
     uint64_t shared_weights; /* [T] of the shared expert */
     uint64_t choices; /* [T, C, H]: what a token's experts give */
     uint64_t angles[MODEL_MAX_ROPES]; /* [T, dim / 2, 2] of each of the model's ropes */
+    /* With attention sinks: angles of positions up to the window's end behind the sinks, and q rotated by them. */
+    uint64_t sink_angles[MODEL_MAX_ROPES], sink_q; /* [T, dim / 2, 2], [T, Q D] */
     uint64_t gathered; /* [R, H]: the residual of the tokens whose logits are wanted */
     uint64_t results; /* [R] of sampling */
     uint64_t inputs; /* several ranks: [T, Q D], [T, I] or [T, C, I] of the whole model, if a matrix could not be

@@ -26,11 +26,11 @@
  *   facts: quantization.scales_cache, .floats          what a file may say is checked by them, or logged
  *   shard                                              ranks change no bit */
 #define CHANGED " has changed: add its new fields to model_identity(), or to the list above"
-_Static_assert(sizeof(struct model_config) == 408, "struct model_config" CHANGED);
-_Static_assert(sizeof(struct model_attention) == 48, "struct model_attention" CHANGED);
+_Static_assert(sizeof(struct model_config) == 416, "struct model_config" CHANGED);
+_Static_assert(sizeof(struct model_attention) == 52, "struct model_attention" CHANGED);
 _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
 _Static_assert(sizeof(struct model_experts) == 44, "struct model_experts" CHANGED);
-_Static_assert(sizeof(struct model_block) == 60, "struct model_block" CHANGED);
+_Static_assert(sizeof(struct model_block) == 64, "struct model_block" CHANGED);
 _Static_assert(sizeof(struct model_rope) == 1112, "struct model_rope" CHANGED);
 _Static_assert(sizeof(struct checkpoint_facts) == 216, "struct checkpoint_facts" CHANGED);
 
@@ -78,6 +78,13 @@ static void add_sizes(struct quire_sha256_state *s, const struct model_config *c
     add(s, "biases=%d%d%d%d%d\n", a->q_bias, a->k_bias, a->v_bias, a->o_bias, m->bias);
     add_float(s, "eps", c->rms_eps);
     add(s, "final_norm=%d\n", (int)c->final_norm);
+}
+
+/* Only of engines that stream: their angles are f64 products, in layers with a window of their own too. */
+static void add_streaming(struct quire_sha256_state *s, const struct model_config *c)
+{
+    if (c->streaming.window > 0)
+        add(s, "streaming=%u %u\n", c->streaming.n_sinks, c->streaming.window);
 }
 
 /* Only models that have any: the identities of the others stay. */
@@ -135,6 +142,8 @@ static void add_block(struct quire_sha256_state *s, const struct model_config *c
     const struct model_block *first = block_of(c, 0, b->kind);
     add(s, "block=%u %d %d %d %d %u %d %d\n", layer, (int)b->kind, (int)b->norm, (int)b->place, (int)a->mask,
         a->mask == MASK_WINDOW ? a->window : 0, (int)a->head_norm, (int)m->activation);
+    if (a->mask == MASK_WINDOW && a->n_sinks > 0)
+        add(s, "sink_positions=%u\n", a->n_sinks);
     switch (b->kind) { /* the compiler finds a kind that is missing here */
     case BLOCK_ATTENTION:
         if (!first || !same_attention_sizes(a, &first->attention) || (b == first && !is_plain_attention(a)))
@@ -213,6 +222,7 @@ struct key256 model_identity(const struct model_desc *desc)
     add(&s, "quire model 1\n");
     add_sizes(&s, desc->config);
     add_factors(&s, desc->config);
+    add_streaming(&s, desc->config);
     add_layers(&s, desc->config);
     for (uint32_t i = 0; i < desc->config->n_ropes; i++)
         add_rope(&s, &desc->config->ropes[i]);

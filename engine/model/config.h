@@ -38,6 +38,11 @@ struct model_factors {
     float logit_softcap; /* then logits become softcap tanh(logits / softcap) */
 };
 
+/* Attention sinks and a window in place of full attention: texts may be longer than max_position. */
+struct model_streaming {
+    uint32_t n_sinks, window; /* window 0: off */
+};
+
 struct model_tokens {
     uint32_t n_eos;
     uint32_t eos[MODEL_MAX_EOS]; /* generation_config.json's, else config.json's */
@@ -63,6 +68,7 @@ struct model_config {
     struct model_layer *layers; /* [n_layers], owned */
     struct model_rope *ropes;   /* [n_ropes], owned; at most MODEL_MAX_ROPES */
     uint32_t n_ropes;
+    struct model_streaming streaming;
     struct model_outputs outputs;
     struct model_tokens tokens;
     struct quantization *quantization; /* as config.json says; owned */
@@ -78,6 +84,18 @@ int model_make_layers(struct model_config *config, const struct model_layer *lay
 struct model_layer model_decoder_layer(enum model_norm_position place, enum model_head_norm head_norm);
 /* Likewise an encoder's: LayerNorm of what a block adds to its input, attention over the whole text, GELU. */
 struct model_layer model_encoder_layer(void);
+
+/* Gives the layers with full attention a window and sinks. A layer with a window of its own keeps it. QUIRE_INVALID if
+ * the two do not fit the model's positions or no layer has full attention; QUIRE_UNSUPPORTED if the model returns
+ * vectors. Messages name --attention-sinks and --attention-window. */
+int model_stream(struct model_config *config, uint32_t n_sinks, uint32_t window, struct quire_error *err);
+
+/* How far apart two positions can be that attend to each other, among texts of max_model_len tokens. */
+static inline uint32_t model_reach(const struct model_config *config, uint32_t max_model_len)
+{
+    const struct model_streaming *s = &config->streaming;
+    return s->window && s->window + s->n_sinks < max_model_len ? s->window + s->n_sinks : max_model_len;
+}
 
 /* 0: the layer's attention sees all positions. */
 void model_set_window(struct model_config *config, uint32_t layer, uint32_t window);

@@ -37,9 +37,10 @@ struct model_attention {
     uint32_t v_dim; /* of a head of v, and of what attention gives for each q head */
     enum model_mask mask;
     uint32_t window; /* of MASK_WINDOW */
+    uint32_t n_sinks; /* of MASK_WINDOW: the first positions, which all tokens read too (model_stream()) */
     enum model_head_norm head_norm;
     bool q_bias, k_bias, v_bias, o_bias;
-    bool sinks; /* each q head has a logit that joins the softmax without a value */
+    bool sinks; /* gpt-oss: each q head has a logit that joins the softmax without a value */
     uint32_t rope; /* index into model_config.ropes. A layer without RoPE names a rope of the kind MODEL_ROPE_NONE */
     float scale;   /* of scores */
     float softcap; /* of scores, after scale; 0: none */

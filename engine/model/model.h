@@ -60,5 +60,11 @@ static inline uint32_t model_window(const struct model_desc *desc, uint32_t laye
     const struct model_block *block = model_block_of(desc, layer, BLOCK_ATTENTION);
     return block && block->attention.mask == MASK_WINDOW ? block->attention.window : 0;
 }
+/* The first positions that the layer's attention reads besides its window. */
+static inline uint32_t model_sinks(const struct model_desc *desc, uint32_t layer)
+{
+    const struct model_block *block = model_block_of(desc, layer, BLOCK_ATTENTION);
+    return block && block->attention.mask == MASK_WINDOW ? block->attention.n_sinks : 0;
+}
 
 #endif

@@ -138,6 +138,7 @@ bool model_same_kv(const struct model_desc *desc, uint32_t a, uint32_t b)
     if (!p || !q)
         return !p && !q;
     const struct model_attention *x = &p->attention, *y = &q->attention;
-    return model_window(desc, a) == model_window(desc, b) && x->n_q_heads == y->n_q_heads &&
-           x->n_kv_heads == y->n_kv_heads && x->k_dim == y->k_dim && x->v_dim == y->v_dim;
+    return model_window(desc, a) == model_window(desc, b) && model_sinks(desc, a) == model_sinks(desc, b) &&
+           x->n_q_heads == y->n_q_heads && x->n_kv_heads == y->n_kv_heads && x->k_dim == y->k_dim &&
+           x->v_dim == y->v_dim;
 }

@@ -37,7 +37,7 @@ struct model_heads {
 };
 struct model_heads model_heads_of(const struct model_desc *desc, uint32_t layer);
 
-/* Whether the K and V of two layers can be one group of the KV cache: the same window and the same heads of
+/* Whether the K and V of two layers can be one group of the KV cache: the same window, sinks and heads of
  * the whole model, so that groups do not depend on ranks. */
 bool model_same_kv(const struct model_desc *desc, uint32_t a, uint32_t b);
 

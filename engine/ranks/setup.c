@@ -24,6 +24,8 @@ static const struct field texts_of[] = {
 };
 static const struct field numbers_of[] = {
     FIELD(max_model_len),
+    FIELD(attention_window),
+    FIELD(attention_sinks),
     FIELD(max_num_seqs),
     FIELD(max_num_batched_tokens),
     FIELD(block_size),

@@ -24,6 +24,7 @@ struct step_limits step_limits_of(const struct model_desc *desc, const struct en
         out.n_blocks[g] = plan->groups[g].n_blocks;
         out.n_host_blocks[g] = plan->groups[g].n_host_blocks;
         out.windows[g] = plan->groups[g].window;
+        out.sinks[g] = plan->groups[g].n_sinks;
     }
     return out;
 }
@@ -142,11 +143,12 @@ static int check_rows(const struct step_limits *l, const struct forward_batch *b
     return QUIRE_OK;
 }
 
-/* A block behind a window has no valid index and is not read. */
+/* A block behind a window and the sinks has no valid index and is not read. */
 static bool is_behind(const struct step_limits *l, uint32_t group, const struct k_attn_row *r, uint32_t entry)
 {
     const uint64_t end = ((uint64_t)entry + 1) * l->block_tokens;
-    return l->windows[group] > 0 && end + l->windows[group] <= (uint64_t)r->position + 1;
+    return l->windows[group] > 0 && (uint64_t)entry * l->block_tokens >= l->sinks[group] &&
+           end + l->windows[group] <= (uint64_t)r->position + 1;
 }
 
 static int check_tables(const struct step_limits *l, const struct forward_batch *b, struct quire_error *err)

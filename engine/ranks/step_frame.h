@@ -19,7 +19,7 @@
 
 struct step_limits {
     uint32_t n_groups, block_tokens;
-    uint32_t n_blocks[KV_MAX_GROUPS], n_host_blocks[KV_MAX_GROUPS], windows[KV_MAX_GROUPS];
+    uint32_t n_blocks[KV_MAX_GROUPS], n_host_blocks[KV_MAX_GROUPS], windows[KV_MAX_GROUPS], sinks[KV_MAX_GROUPS];
     uint32_t n_tokens, n_rows, n_outputs, n_entries; /* at most */
     uint32_t vocab_size, n_positions;
     uint32_t present; /* optional arrays of the model: enum batch_present */

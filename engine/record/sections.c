@@ -16,6 +16,7 @@
      __VA_ARGS__}
 #define SIZE_OF(c) OF_CONFIG(REQUEST_U32, class_batch_size[c], 1 + (c), .range = {0})
 #define WAIT_OF(c) OF_CONFIG(REQUEST_U64, class_wait_us[c], 9 + (c), .range = {.most = REQUEST_MAX_US})
+#define SINKS_OF(g) OF_CONFIG(REQUEST_U32, kv.groups[g].sinks, 18 + (g), .range = {0})
 
 static const struct request_field header_rows[] = {
     SIZE_OF(0),
@@ -35,8 +36,13 @@ static const struct request_field header_rows[] = {
     WAIT_OF(6),
     WAIT_OF(7),
     OF_CONFIG(REQUEST_BOOL, adaptive_batches, 17, .range = {0}),
+    SINKS_OF(0),
+    SINKS_OF(1),
+    SINKS_OF(2),
+    SINKS_OF(3),
 };
 _Static_assert(SCHED_MAX_CLASSES == 8, "a row for each class");
+_Static_assert(KV_MAX_GROUPS == 4, "a row for each KV group");
 static const struct recording_header no_header;
 const struct request_layout record_header_sections = {.rows = header_rows,
                                                       .n_rows = sizeof header_rows / sizeof header_rows[0],

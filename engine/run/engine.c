@@ -130,8 +130,6 @@ static int measure_driver(struct engine *e, struct quire_error *err)
 int engine_plan_task(const struct engine_options *o, struct model_config *config, struct quire_error *err)
 {
     const char *task = o->task ? o->task : "auto";
-    for (uint32_t i = 0; i < config->n_ropes; i++)
-        model_rope_choose(&config->ropes[i], o->max_model_len ? o->max_model_len : config->max_position);
     bool embed = strcmp(task, "embed") == 0, generate = strcmp(task, "generate") == 0;
     if (!embed && !generate && strcmp(task, "auto") != 0)
         return quire_fail(err, QUIRE_INVALID, "--task: must be auto, generate or embed, got '%.40s'", task);
@@ -143,6 +141,14 @@ int engine_plan_task(const struct engine_options *o, struct model_config *config
         if (status != QUIRE_OK)
             return status;
     }
+    if (o->attention_window || o->attention_sinks) {
+        int status = model_stream(config, o->attention_sinks, o->attention_window, err);
+        if (status != QUIRE_OK)
+            return status;
+    }
+    const uint32_t longest = o->max_model_len ? o->max_model_len : config->max_position;
+    for (uint32_t i = 0; i < config->n_ropes; i++)
+        model_rope_choose(&config->ropes[i], model_reach(config, longest));
     if (config->outputs.kind == OUTPUT_TOKENS)
         return QUIRE_OK;
     if (engine_step_options(o)->speculative.method != DRAFT_NONE)
@@ -311,6 +317,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
         config->kv.groups[g].n_blocks = e->plan->groups[g].n_blocks;
         config->kv.groups[g].n_host_blocks = e->plan->groups[g].n_host_blocks;
         config->kv.groups[g].window = e->plan->groups[g].window;
+        config->kv.groups[g].sinks = e->plan->groups[g].n_sinks;
     }
     config->whole_prompts = model_reads_whole(e->model->desc.config);
     config->kv.prefix_caching = e->info->prefix_caching;

@@ -278,10 +278,11 @@ static int plan_limits(const struct engine_options *o, const struct model_desc *
         p->max_logit_rows = wanted;
     p->n_threads = o->n_threads;
 
-    if (o->max_model_len > desc->config->max_position)
+    if (o->max_model_len > desc->config->max_position && !desc->config->streaming.window)
         return quire_fail(err, QUIRE_INVALID,
                           "--max-model-len %u is longer than the %u positions the model was made"
-                          " for (config.json: max_position_embeddings)",
+                          " for (config.json: max_position_embeddings); --attention-window and --attention-sinks"
+                          " allow more",
                           o->max_model_len, desc->config->max_position);
     p->max_model_len = o->max_model_len ? o->max_model_len : desc->config->max_position;
     if (p->max_model_len > MAX_MODEL_LEN)
@@ -331,7 +332,7 @@ static uint32_t group_of(const struct model_desc *desc, const struct engine_plan
     return g;
 }
 
-/* Layers with the same window and the same heads form a group, in order of the first layer of each: the model's, of which
+/* Layers with the same window, sinks and heads form a group, in order of the first layer of each: the model's, of which
  * a stage has some. */
 static int plan_groups(const struct model_desc *desc, struct engine_plan *p, struct quire_error *err)
 {
@@ -353,6 +354,7 @@ static int plan_groups(const struct model_desc *desc, struct engine_plan *p, str
         if (g == p->n_kv_groups) {
             p->groups[g].layer = l;
             p->groups[g].window = model_window(desc, l);
+            p->groups[g].n_sinks = model_sinks(desc, l);
             p->groups[g].n_layers = 0;
             p->groups[g].block_bytes = 0;
             p->groups[g].most_bytes = most_layers(desc, l) * layer_bytes;
@@ -379,7 +381,7 @@ static int plan_draft_group(const struct engine_draft *draft, struct engine_plan
                           "--speculative-config: model: a draft model's KV cache is a group of its own, but the"
                           " model's layers have %u groups already, by window and shape: at most %d in all",
                           g, KV_MAX_GROUPS);
-    p->groups[g].window = 0;
+    p->groups[g].window = p->groups[g].n_sinks = 0;
     p->groups[g].n_layers = draft->desc->config->n_layers;
     p->groups[g].block_bytes = 0;
     for (uint32_t l = 0; l < draft->desc->config->n_layers; l++)
@@ -396,8 +398,10 @@ static int plan_draft_group(const struct engine_draft *draft, struct engine_plan
 static struct kv_config kv_shape(const struct engine_plan *p)
 {
     struct kv_config config = {.block_tokens = p->block_tokens, .n_groups = engine_plan_n_groups(p)};
-    for (uint32_t g = 0; g < config.n_groups; g++)
+    for (uint32_t g = 0; g < config.n_groups; g++) {
         config.groups[g].window = p->groups[g].window;
+        config.groups[g].sinks = p->groups[g].n_sinks;
+    }
     return config;
 }
 
@@ -771,6 +775,23 @@ static uint64_t loading_bytes(const struct model_desc *desc)
     return desc->shard.repacked_rows_bytes + desc->facts->copied_bytes;
 }
 
+/* What a window and sinks exclude. */
+static int check_streaming(const struct model_desc *desc, const struct engine_draft *draft, const struct engine_plan *p,
+                           struct quire_error *err)
+{
+    if (!desc->config->streaming.window)
+        return QUIRE_OK;
+    if (draft)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--attention-window: a draft model keeps the KV of all positions: leave it out of "
+                          "--speculative-config, or use the method ngram");
+    if (!p->planner->has_attention_sinks)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--attention-window: the device %s does not support it: use --device cpu, or leave it out",
+                          p->planner->name);
+    return QUIRE_OK;
+}
+
 int engine_plan_make_on(const struct engine_options *options, const struct model_desc *desc, uint64_t weight_bytes,
                         const struct engine_draft *draft, const struct engine_device *device, struct engine_plan *out,
                         struct quire_error *err)
@@ -785,6 +806,8 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     int status = schedule_config(options, &schedule, err);
     if (status == QUIRE_OK)
         status = plan_device(options, desc, device, out, err);
+    if (status == QUIRE_OK)
+        status = check_streaming(desc, draft, out, err);
     if (status == QUIRE_OK)
         status = plan_dtypes(options, desc, out, err);
     if (status == QUIRE_OK && out->gemm_form == K_FORM_INT8 && out->planner->on_host)

@@ -12,13 +12,15 @@
 #include <stdint.h>
 
 /* A sequence's tokens in this step. Position p reads the KV of positions (p - window, p]. With `whole` attention it
- * reads all positions up to the row's last one. */
+ * reads all positions up to the row's last one. With attention sinks it also reads positions [0, n_sink_positions). */
 struct k_attn_row {
     uint32_t token; /* index of its first token in the step's arrays */
     uint32_t n_tokens; /* 0: a padding row */
     uint32_t position; /* of that first token */
     uint32_t table; /* offset of its block table in tables_dev */
 };
+#define K_MAX_SINK_POSITIONS 512u /* a split (docs/internals/numerics.md §10) */
+
 /* Divides a step's attention among the device's thread blocks. Made on the host, once for all layers with these rows
  * and this window, and copied to the device with the rest of the step's input. Host backends do nothing. */
 struct k_attention_plan_args {
@@ -45,6 +47,10 @@ struct k_attention_args {
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window; /* 0 = all earlier positions */
     bool whole; /* all positions up to the last of a token's row, including later ones; window must be 0 */
+    /* NULL, or [T, Q * D]: the queries for positions below n_sink_positions, which needs a window. Only the host
+     * backends compute it: k_planner.has_attention_sinks. */
+    const float *sink_q_dev;
+    uint32_t n_sink_positions; /* at most K_MAX_SINK_POSITIONS */
     float scale;
     float softcap; /* 0 = off; otherwise positive and normal: a score s becomes softcap * tanh(s / softcap), after
                     * scale */

@@ -8,6 +8,7 @@
 
 #include "kernels/kv.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct k_rope_angles_args { /* cos and sin of position × inv_freq, once per step, for every layer */
@@ -16,6 +17,8 @@ struct k_rope_angles_args { /* cos and sin of position × inv_freq, once per ste
     float *cos_sin_dev; /* [T, n_freqs, 2], each multiplied by scale */
     uint32_t n_tokens, n_freqs;
     float scale; /* YaRN's attention factor, otherwise 1 */
+    bool exact; /* the angle is an f64 product, for positions of any length; otherwise an f32 product */
+    uint32_t most_position; /* larger positions count as this one; 0: no limit */
 };
 
 struct k_rope_kv_args { /* per-head RMSNorm of q and k (optional), RoPE, storing K and V into their blocks */
@@ -27,6 +30,10 @@ struct k_rope_kv_args { /* per-head RMSNorm of q and k (optional), RoPE, storing
     const uint32_t *slots_dev; /* [T]: block id * block_tokens + offset, or K_NO_SLOT */
     const struct k_kv_shape *kv;
     const struct k_kv_layer *layer;
+    /* NULL, or [T, Q * D]: q rotated by sink_cos_sin_dev, which has the shape of cos_sin_dev. It is the query for the
+     * positions of attention sinks. */
+    float *sink_q_dev;
+    const float *sink_cos_sin_dev;
     uint32_t n_tokens, n_q_heads;
     uint32_t n_fixed; /* the last numbers of each head that are not rotated: a multiple of 16, at most D */
 };

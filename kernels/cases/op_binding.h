@@ -8,7 +8,7 @@
 #include "kernels/cases/op_run.h"
 #include "kernels/cases/op_sample.h"
 
-#define OP_MAX_BUFFERS 12
+#define OP_MAX_BUFFERS 14
 
 struct op_buffer {
     unsigned char *base; /* guard, data, guard */
@@ -55,7 +55,7 @@ struct op_binding {
     struct quire_error err;
     struct k_weight *weight;
     unsigned char *weight_memory;
-    float *x, *add, *vector, *bias, *q_norm, *k_norm, *cos_sin, *out, *gate_up;
+    float *x, *add, *vector, *bias, *q_norm, *k_norm, *cos_sin, *sink_cos_sin, *sink_q, *out, *gate_up;
     uint32_t *ids, *slots, *tables;
     struct k_pool_row *texts; /* pooling only */
     void *workspace;

@@ -135,19 +135,27 @@ static int call_moe_combine(struct op_binding *n, uint64_t t, uint32_t count, st
 static int call_rope_angles(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
     const struct op_case *c = n->c;
-    const struct k_rope_angles_args args = {n->ids + t, n->vector, n->out + t * c->n_cols * 2,
-                                            count,      c->n_cols, c->scale != 0 ? c->scale : 1.0f};
+    const struct k_rope_angles_args args = {.positions_dev = n->ids + t,
+                                            .inv_freq_dev = n->vector,
+                                            .cos_sin_dev = n->out + t * c->n_cols * 2,
+                                            .n_tokens = count,
+                                            .n_freqs = c->n_cols,
+                                            .scale = c->scale != 0 ? c->scale : 1.0f,
+                                            .exact = c->exact,
+                                            .most_position = c->most_position};
     return n->b->ops->rope_angles(n->b, &args, err);
 }
 
 static int call_rope_kv(struct op_binding *n, uint64_t t, uint32_t count, struct quire_error *err)
 {
+    const uint64_t n_angles = n->c->head_dim - n->c->n_fixed, n_q = (uint64_t)n->c->n_q_heads * n->c->head_dim;
     const struct k_rope_kv_args args = {.qkv_dev = n->x + t * n->d->x_width,
                                         .q_norm_dev = n->q_norm,
                                         .k_norm_dev = n->k_norm,
                                         .eps = OP_EPS,
-                                        .cos_sin_dev = n->cos_sin ? n->cos_sin + t * (n->c->head_dim - n->c->n_fixed)
-                                                                  : NULL,
+                                        .cos_sin_dev = n->cos_sin ? n->cos_sin + t * n_angles : NULL,
+                                        .sink_q_dev = n->sink_q ? n->sink_q + t * n_q : NULL,
+                                        .sink_cos_sin_dev = n->sink_cos_sin ? n->sink_cos_sin + t * n_angles : NULL,
                                         .slots_dev = n->slots + t,
                                         .kv = &n->cache->kv,
                                         .layer = &n->cache->layer,
@@ -176,6 +184,8 @@ static int call_attention(struct op_binding *n, uint64_t t, uint32_t count, stru
                                           .n_q_heads = n->c->n_q_heads,
                                           .window = n->c->window,
                                           .whole = n->c->whole,
+                                          .sink_q_dev = n->sink_q,
+                                          .n_sink_positions = n->c->sinks,
                                           .scale = scale_of(n->c),
                                           .softcap = n->c->softcap,
                                           .sinks_dev = n->vector};

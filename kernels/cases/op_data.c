@@ -272,6 +272,11 @@ static bool make_positions(const struct op_case *c, struct op_data *d, uint64_t 
         return false;
     if (c->op == K_OP_ROPE_KV && n_angles > 0 && !(d->cos_sin = random_f32(n_angles, state, VALUES_PLAIN)))
         return false;
+    if (c->op == K_OP_ROPE_KV && c->sinks > 0 && !(d->sink_cos_sin = random_f32(n_angles, state, VALUES_PLAIN)))
+        return false;
+    if (c->op == K_OP_ATTENTION && c->sinks > 0 &&
+        !(d->sink_q = random_f32((uint64_t)op_n_tokens(c) * c->n_q_heads * c->head_dim, state, c->values)))
+        return false;
     if (c->op == K_OP_ROPE_KV && c->extra &&
         (!(d->q_norm = random_f32(c->head_dim, state, VALUES_PLAIN)) ||
          !(d->k_norm = random_f32(c->head_dim, state, VALUES_PLAIN))))
@@ -320,8 +325,9 @@ int op_data_make(const struct op_case *c, struct op_data *d, struct quire_error 
 
 void op_data_free(struct op_data *d)
 {
-    void *const all[] = {d->x,   d->add, d->vector, d->bias, d->q_norm, d->k_norm,   d->cos_sin, d->weights,
-                         d->ids, d->k,   d->v,      d->rows, d->pool,   d->k_scales, d->v_scales};
+    void *const all[] = {d->x,       d->add,     d->vector,       d->bias,     d->q_norm,  d->k_norm,
+                         d->cos_sin, d->weights, d->sink_cos_sin, d->sink_q,   d->ids,     d->k,
+                         d->v,       d->rows,    d->pool,         d->k_scales, d->v_scales};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]);
     op_quant_free(d);
@@ -366,6 +372,8 @@ int op_output_make(const struct op_case *c, struct op_output *out, struct quire_
         add_output(out, c->n_q_heads * head * 4, 4);
         add_output(out, c->n_kv_heads * op_cache_row_bytes(c), size);
         add_output(out, c->n_kv_heads * op_cache_row_bytes(c), size);
+        if (c->sinks > 0)
+            add_output(out, c->n_q_heads * head * 4, 4);
         break;
     case K_OP_KV_COPY:
         add_output(out, block_bytes(c), size);

@@ -22,6 +22,8 @@ struct op_data {
     float *bias;      /* LayerNorm's bias [H], or NULL */
     float *q_norm, *k_norm;   /* [D], or NULL */
     float *cos_sin;           /* [T, D] */
+    float *sink_cos_sin;      /* [T, D], or NULL */
+    float *sink_q;            /* attention: [T, Q, D], or NULL */
     unsigned char *weights;   /* [N, K] as stored, if they are plain */
     struct k_weight_view parts[K_WEIGHT_MAX_PARTS]; /* if they are quantized; consecutive rows */
     struct op_moe_data *moe; /* owned; NULL: no operation on experts */
@@ -34,7 +36,7 @@ struct op_data {
 };
 
 /* The outputs of an op in logical order: [T, width] arrays, one after the other. */
-#define OP_MAX_OUTPUTS 3
+#define OP_MAX_OUTPUTS 4
 struct op_output {
     uint32_t n_tokens;
     uint32_t n_outputs;

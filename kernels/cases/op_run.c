@@ -379,6 +379,7 @@ static void bind_workspace(struct op_binding *n)
         .n_kv_heads = c->n_kv_heads,
         .head_dim = c->head_dim,
         .max_model_len = longest,
+        .window = c->window,
         .max_gemm_cols = op_is_gemm(c) ? c->n_cols : 0,
         .n_threads = n->variant.n_threads ? n->variant.n_threads : 4,
         .n_experts = c->moe ? c->moe->n_experts : 0,
@@ -443,6 +444,10 @@ static void bind_arrays(struct op_binding *n)
     n->q_norm = input(n, d->q_norm, c->head_dim * 4);
     n->k_norm = input(n, d->k_norm, c->head_dim * 4);
     n->cos_sin = input(n, d->cos_sin, t * (c->head_dim - c->n_fixed) * 4);
+    n->sink_cos_sin = input(n, d->sink_cos_sin, t * (c->head_dim - c->n_fixed) * 4);
+    n->sink_q = input(n, d->sink_q, t * c->n_q_heads * c->head_dim * 4);
+    if (c->op == K_OP_ROPE_KV && c->sinks > 0)
+        n->sink_q = new_buffer(n, NULL, t * c->n_q_heads * c->head_dim * 4, false);
     n->ids = input(n, d->ids, (c->op == K_OP_GATHER ? c->n_rows : op_is_moe_gemm(c) ? t * c->moe->n_used : t) * 4);
     if (c->moe)
         bind_moe(n);
@@ -702,6 +707,8 @@ int op_fetch(struct op_binding *n, struct op_output *out, struct quire_error *er
         if (n->c->extra)
             fetch_rows(n, &out->arrays[2], n->moe->shared_out, out->n_tokens);
     }
+    if (n->c->op == K_OP_ROPE_KV && n->c->sinks > 0)
+        fetch_rows(n, &out->arrays[3], n->sink_q, out->n_tokens);
     if (n->c->op == K_OP_RMSNORM && !n->c->n_rows)
         fetch_rows(n, &out->arrays[1], n->x, out->n_tokens);
     if (is_ok(n))

@@ -303,6 +303,9 @@ const struct op_case op_test_cases[] = {
     {.op = K_OP_ROPE_ANGLES, .n_tokens = 33, .n_cols = 32},
     {.op = K_OP_ROPE_ANGLES, .n_tokens = 17, .n_cols = 64, .scale = 1.2079441f},
     {.op = K_OP_ROPE_ANGLES, .n_tokens = 64, .n_cols = 128, .values = VALUES_WIDE},
+    {.op = K_OP_ROPE_ANGLES, .n_tokens = 300, .n_cols = 64, .values = VALUES_WIDE, .exact = true},
+    {.op = K_OP_ROPE_ANGLES, .n_tokens = 65, .n_cols = 32, .scale = 1.2079441f, .exact = true, .most_position = 1027},
+    {.op = K_OP_ROPE_ANGLES, .n_tokens = 40, .n_cols = 16, .most_position = 259},
 
     ROPE(K_F16, 6, 2, 16, 16, SEQS({1, 0})), ROPE(K_F16, 6, 2, 64, 8, SEQS({5, 62}, {1, 511})),
     ROPE(K_F16, 12, 2, 80, 32, .extra = true, SEQS({17, 30}, {3, 1500})),
@@ -321,6 +324,10 @@ const struct op_case op_test_cases[] = {
     ROPE_8(6, 2, 64, 8, SEQS({5, 62}, {1, 511})), ROPE_8(2, 1, 256, 3, .extra = true, .n_fill = 2, SEQS({9, 14})),
     ROPE_8(12, 3, 80, 1, .extra = true, .values = VALUES_WIDE, SEQS({17, 30}, {3, 5})), ROPE_8(3, 3, 48, 16, .values = VALUES_TINY, SEQS({9, 11})),
     ROPE_8(1, 5, 16, 16, .values = VALUES_BROKEN, SEQS({24, 0})), ROPE(K_INT, 2, 1, 144, 16, .values = VALUES_BROKEN, SEQS({9, 0})),
+
+    /* A second q for attention sinks. */
+    ROPE(K_F16, 6, 2, 64, 8, .sinks = 1, SEQS({5, 62}, {1, 511})), ROPE(K_F32, 4, 2, 80, 16, .sinks = 1, .n_fixed = 32, .extra = true, SEQS({9, 3})),
+    ROPE(K_INT, 8, 2, 64, 16, .sinks = 1, .extra = true, .n_fill = 5, SEQS({4, 14}, {7, 0})),
 
     /* Attention: positions on both sides of tiles (64) and splits (512), windows, head groups. */
     ATTN(K_F16, 6, 2, 16, 16, SEQS({1, 0})), ATTN(K_F16, 6, 2, 64, 16, SEQS({1, 63}, {1, 64})),
@@ -361,6 +368,16 @@ const struct op_case op_test_cases[] = {
     ATTN(K_F16, 9, 1, 128, 16, .softcap = 2, .extra = true, SEQS({1, 1500}, {9, 60})),
     ATTN(K_F32, 8, 2, 96, 8, .softcap = 1, .window = 65, .extra = true, SEQS({17, 560}, {1, 1100})),
     ATTN(K_F32, 7, 1, 16, 16, .softcap = 20, .extra = true, .values = VALUES_SHARP, SEQS({3, 1030})),
+
+    /* Attention sinks: tokens that are sinks, a window that touches them, one that has left them, tiles with both; and
+     * with softcaps and logits of heads; with splits, on several threads. */
+    ATTN(K_F16, 6, 2, 64, 16, .window = 8, .sinks = 4, SEQS({1, 0}, {3, 1}, {1, 3}, {1, 4}, {1, 11}, {1, 12}, {1, 70})),
+    ATTN(K_F16, 6, 2, 64, 16, .window = 16, .sinks = 4, SEQS({100, 0}, {3, 600})), ATTN(K_F16, 14, 2, 64, 16, .window = 600, .sinks = 4, SEQS({1, 3000}, {3, 1500}, {1, 700})),
+    ATTN(K_F32, 12, 2, 16, 8, .window = 65, .sinks = 512, SEQS({17, 560}, {90, 500}, {5, 60})), ATTN(K_F32, 3, 1, 80, 32, .window = 1, .sinks = 70, SEQS({140, 0})),
+    ATTN(K_INT, 6, 2, 64, 16, .window = 100, .sinks = 5, SEQS({70, 90}, {1, 900})), ATTN(K_E4M3, 8, 1, 128, 32, .window = 1200, .sinks = 33, SEQS({1, 4000}, {9, 20})),
+    ATTN(K_F16, 8, 1, 64, 16, .window = 128, .sinks = 4, .extra = true, .softcap = 20, SEQS({1, 1030}, {40, 600}, {1, 3})),
+    ATTN(K_F16, 71, 1, 64, 16, .window = 700, .sinks = 130, SEQS({1, 1700}, {2, 129})), ATTN(K_F16, 1, 1, 256, 8, .window = 513, .sinks = 511, SEQS({33, 1000})),
+    ATTN(K_F16, 14, 2, 64, 16, .window = 300, .sinks = 8, .values = VALUES_SHARP, SEQS({60, 500}, {1, 1700})), ATTN(K_E5M2, 4, 4, 48, 16, .window = 64, .sinks = 64, SEQS({21, 500}, {130, 0})),
 
     /* Whole rows: within a tile, across tiles and across splits, including an item's last query. */
     ATTN(K_F32, 12, 12, 32, 16, .whole = true, SEQS({1, 0}, {31, 0}, {65, 0})),
@@ -657,6 +674,11 @@ const char *op_name(const struct op_case *c)
     append(" T%u", op_n_tokens(c));
     if (c->n_fill > 0)
         append(", %u of no slot", c->n_fill);
+    if (c->sinks > 0)
+        append(", sinks %u", c->sinks);
+    append("%s", c->exact ? ", exact" : "");
+    if (c->most_position > 0)
+        append(", to %u", c->most_position);
     if (c->n_fixed > 0)
         append(", %u fixed", c->n_fixed);
     if (c->scale != 0)

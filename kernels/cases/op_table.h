@@ -66,6 +66,9 @@ struct op_case {
     uint32_t n_parts; /* parts of a weight; 0 counts as 1 */
     uint32_t unit; /* columns per unit of a GEMM that is summed in segments; 0: no segments */
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens, window;
+    uint32_t sinks; /* attention: positions of attention sinks; rope_kv: not 0: a second q for them */
+    bool exact; /* angles: an f64 product */
+    uint32_t most_position; /* angles: larger positions count as this one; 0: no limit */
     uint32_t n_fixed; /* RoPE: the last numbers of a head that are not rotated */
     uint32_t n_fill; /* RoPE: the last tokens of the step, which only pad it: their slot is K_NO_SLOT */
     enum op_sampling sampling;

@@ -43,7 +43,10 @@ struct work { /* an item on its thread */
     uint32_t position; /* the item's first token's */
     uint32_t n_queries;
     bool widen;
-    float *q;           /* [D / 16][n_queries][16] */
+    /* The positions of the current split's part: the sinks, or the window behind them. */
+    bool on_sinks;
+    uint32_t lowest, end;
+    float *q;           /* [D / 16][n_queries][16]: of this part */
     float *k, *v;       /* [64][D]: a widened tile */
     struct states split, merged;
     struct tile tiles[2];
@@ -68,8 +71,8 @@ static uint32_t max_u32(uint32_t a, uint32_t b)
 static struct slots slots_of(const struct work *w, const struct tile *tile, uint32_t query)
 {
     uint32_t position = w->position + query / w->item->n_heads;
-    uint32_t lowest = host_first_position(position, w->a->window);
-    uint32_t end = w->a->whole ? w->item->end : position + 1;
+    uint32_t lowest = max_u32(w->lowest, host_first_position(position, w->on_sinks ? 0 : w->a->window));
+    uint32_t end = w->a->whole ? w->end : min_u32(w->end, position + 1);
     return (struct slots){max_u32(lowest, tile->start) - tile->start, min_u32(end - tile->start, TILE)};
 }
 
@@ -85,8 +88,8 @@ static void locate(const struct work *w, uint32_t start, struct tile *tile)
     tile->start = start;
     tile->k = w->a->layer->k_dev;
     tile->v = w->a->layer->v_dev;
-    tile->begin = max_u32(w->item->lowest, start) - start;
-    tile->end = min_u32(w->item->end - start, TILE);
+    tile->begin = max_u32(w->lowest, start) - start;
+    tile->end = min_u32(w->end - start, TILE);
     for (uint32_t slot = tile->begin; slot < tile->end;) {
         uint32_t offset = (start + slot) % kv->block_tokens;
         uint32_t run_end = min_u32(kv->block_tokens - offset, tile->end - slot) + slot;
@@ -445,8 +448,9 @@ static struct states states_at(float *memory, uint32_t n)
 static void fold_tile(struct work *w, struct tile *tile, const struct tile *next, struct states states)
 {
     uint32_t n_heads = w->item->n_heads, n_tokens = w->item->n_tokens;
-    uint32_t t0 = tile->start > w->position && !w->a->whole ? tile->start - w->position : 0, t1 = t0;
-    while (t1 < n_tokens && host_first_position(w->position + t1, w->a->window) < tile->start + TILE)
+    const uint32_t first = max_u32(tile->start, w->on_sinks ? 0 : w->a->n_sink_positions); /* that a token may read */
+    uint32_t t0 = first > w->position && !w->a->whole ? first - w->position : 0, t1 = t0;
+    while (t1 < n_tokens && (w->on_sinks || host_first_position(w->position + t1, w->a->window) < tile->start + TILE))
         t1++;
     uint32_t at = t0 * n_heads, end = t1 * n_heads;
     if (w->widen)
@@ -472,20 +476,48 @@ static void fold_tile(struct work *w, struct tile *tile, const struct tile *next
     }
 }
 
+static void load_queries(struct work *w)
+{
+    const struct k_attention_args *a = w->a;
+    const struct cpu_attn_item *item = w->item;
+    const uint64_t head_dim = a->kv->head_dim;
+    const float *all = w->on_sinks ? a->sink_q_dev : a->qkv_dev;
+    const uint64_t n_heads = a->n_q_heads + (w->on_sinks ? 0 : 2 * (uint64_t)a->kv->n_kv_heads);
+    for (uint32_t i = 0; i < w->n_queries; i++) {
+        uint64_t token = (uint64_t)item->row->token + item->token + i / item->n_heads;
+        const float *q = all + (token * n_heads + item->head + i % item->n_heads) * head_dim;
+        for (uint32_t d = 0; d < head_dim; d += K_LANES)
+            lanes_store_f32(w->q + (uint64_t)d * w->n_queries + i * K_LANES, lanes_load_f32(q + d));
+    }
+}
+
+/* Selects the part of positions that has the split. */
+static void select_part(struct work *w, uint32_t split)
+{
+    const bool on_sinks = cpu_attn_is_sinks(w->item, split);
+    if (w->end > 0 && w->on_sinks == on_sinks)
+        return;
+    w->on_sinks = on_sinks;
+    w->lowest = on_sinks ? 0 : w->item->lowest;
+    w->end = on_sinks ? w->item->sinks_end : w->item->end;
+    load_queries(w);
+}
+
 /* Computes the states of all queries in one split. */
 static void fold_split(struct work *w, uint32_t split, struct states states)
 {
+    select_part(w, split);
     for (uint32_t i = 0; i < cpu_attn_padded(w->n_queries); i++) {
         states.m[i] = -__builtin_inff();
         states.l[i] = 0.0f;
     }
     memset(states.o, 0, (uint64_t)w->n_queries * w->a->kv->head_dim * sizeof *states.o);
-    uint32_t start = max_u32(split * K_ATTN_SPLIT, w->item->lowest / TILE * TILE);
-    uint32_t end = min_u32((split + 1) * K_ATTN_SPLIT, w->item->end);
+    uint32_t start = w->on_sinks ? 0 : max_u32((split - 1) * K_ATTN_SPLIT, w->lowest / TILE * TILE);
+    uint32_t end = w->on_sinks ? w->end : min_u32(split * K_ATTN_SPLIT, w->end);
     struct tile *tile = &w->tiles[0], *next = &w->tiles[1], *swap;
     locate(w, start, tile);
     for (; start < end; start += TILE) {
-        bool more = start + TILE < w->item->end;
+        bool more = start + TILE < w->end;
         if (more)
             locate(w, start + TILE, next);
         fold_tile(w, tile, more ? next : NULL, states);
@@ -498,12 +530,12 @@ static void fold_split(struct work *w, uint32_t split, struct states states)
 static void work_begin(struct work *w, const struct k_attention_args *a, const struct cpu_attn_item *item,
                        float *scratch)
 {
-    const uint64_t head_dim = a->kv->head_dim, group = a->n_q_heads / a->kv->n_kv_heads;
-    const uint64_t q_stride = (group + 2) * a->kv->n_kv_heads * head_dim;
+    const uint64_t head_dim = a->kv->head_dim;
     w->a = a;
     w->item = item;
     w->position = item->row->position + item->token;
     w->n_queries = item->n_tokens * item->n_heads;
+    w->end = 0; /* no part is selected */
     w->widen = a->kv->format.kind != K_F32 && w->n_queries > QUERIES;
     w->q = scratch;
     w->k = w->q + CPU_ATTN_QUERIES * head_dim;
@@ -512,12 +544,6 @@ static void work_begin(struct work *w, const struct k_attention_args *a, const s
     w->split = states_at(states, w->n_queries);
     w->merged = states_at(states + cpu_attn_states((uint32_t)head_dim, CPU_ATTN_QUERIES), w->n_queries);
     memset(w->p, 0, sizeof w->p);
-    for (uint32_t i = 0; i < w->n_queries; i++) {
-        uint64_t token = (uint64_t)item->row->token + item->token + i / item->n_heads;
-        const float *q = a->qkv_dev + token * q_stride + (item->head + i % item->n_heads) * head_dim;
-        for (uint32_t d = 0; d < head_dim; d += K_LANES)
-            lanes_store_f32(w->q + (uint64_t)d * w->n_queries + i * K_LANES, lanes_load_f32(q + d));
-    }
 }
 
 /* Merges the next split into the merged states. The first split is copied. */

@@ -14,16 +14,23 @@ struct cpu_attn_item {
     uint32_t token, n_tokens; /* relative to the row's first token */
     uint32_t kv_head, head, n_heads;
     uint32_t lowest, end;
+    uint32_t sinks_end; /* with attention sinks they also read [0, sinks_end), and [lowest, end) may be empty */
 };
 #define CPU_ATTN_QUERIES 64u /* maximum in an item */
 
+/* The splits of an item, in the order in which they are merged: [first, end). The one that holds `lowest` has number
+ * lowest / K_ATTN_SPLIT + 1. The number before it is the split of the sinks. */
 static inline uint32_t cpu_attn_first_split(const struct cpu_attn_item *item)
 {
-    return item->lowest / K_ATTN_SPLIT;
+    return item->lowest / K_ATTN_SPLIT + (item->sinks_end == 0);
 }
 static inline uint32_t cpu_attn_end_split(const struct cpu_attn_item *item)
 {
-    return (item->end - 1) / K_ATTN_SPLIT + 1;
+    return item->end > item->lowest ? (item->end - 1) / K_ATTN_SPLIT + 2 : item->lowest / K_ATTN_SPLIT + 1;
+}
+static inline bool cpu_attn_is_sinks(const struct cpu_attn_item *item, uint32_t split)
+{
+    return split == item->lowest / K_ATTN_SPLIT;
 }
 
 /* The states of n queries in a split, or over merged splits: m [n], l [n], o [n][head_dim]. l is 0 until a position has
@@ -63,12 +70,20 @@ static inline uint32_t cpu_attn_item_heads(uint32_t group)
 /* Each costs an area for partials: 0.1 MB for a model of 0.5B parameters and 32,768 positions. */
 #define CPU_ATTN_PIECES_PER_THREAD 4u
 
+/* Returns the most splits of one token among n_positions, with that of the sinks. */
+static inline uint64_t cpu_attn_most_splits(uint64_t n_positions, uint32_t window)
+{
+    const uint64_t n = (n_positions + K_ATTN_SPLIT - 1) / K_ATTN_SPLIT,
+                   most = (window - UINT64_C(1)) / K_ATTN_SPLIT + 2;
+    return (window > 0 && most < n ? most : n) + 1;
+}
+
 /* Returns the bytes of k_attention_args.workspace_dev: every thread's scratch, then partials. Only an item of one token
  * is divided over pieces, at most one item for each border between two pieces. It has at most as many splits as the
- * longest sequence. */
+ * longest sequence, and that of the sinks. */
 static inline uint64_t cpu_attn_workspace_bytes(const struct k_plan_dims *dims, uint64_t n_threads)
 {
-    uint64_t n_splits = ((uint64_t)dims->max_model_len + K_ATTN_SPLIT - 1) / K_ATTN_SPLIT;
+    uint64_t n_splits = cpu_attn_most_splits(dims->max_model_len, dims->window);
     uint64_t n_heads = dims->n_kv_heads ? cpu_attn_item_heads(dims->n_q_heads / dims->n_kv_heads) : 0;
     return (n_threads * cpu_attn_scratch(dims->head_dim) +
             (n_threads * (n_threads > 1 ? CPU_ATTN_PIECES_PER_THREAD : 1) - 1) * n_splits *

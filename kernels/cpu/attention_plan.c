@@ -64,12 +64,20 @@ static uint64_t cost_of(uint32_t n_positions, uint64_t n_queries)
 
 static struct cpu_attn_item item_at(const struct attention *t, const struct k_attn_row *row, uint32_t token)
 {
-    uint32_t n = min_u32(t->item_tokens, row->n_tokens - token);
-    return (struct cpu_attn_item){.row = row,
-                                  .token = token,
-                                  .n_tokens = n,
-                                  .lowest = host_first_position(row->position + token, t->args.window),
-                                  .end = row->position + (t->args.whole ? row->n_tokens : token + n)};
+    const uint32_t n = min_u32(t->item_tokens, row->n_tokens - token), n_sinks = t->args.n_sink_positions;
+    const uint32_t end = row->position + (t->args.whole ? row->n_tokens : token + n);
+    return (struct cpu_attn_item){
+        .row = row,
+        .token = token,
+        .n_tokens = n,
+        .lowest = max_u32(host_first_position(row->position + token, t->args.window), n_sinks),
+        .end = end,
+        .sinks_end = min_u32(n_sinks, end)};
+}
+
+static uint32_t n_positions(const struct cpu_attn_item *item)
+{
+    return item->sinks_end + (item->end > item->lowest ? item->end - item->lowest : 0);
 }
 
 static uint64_t row_cost(const struct attention *t, const struct k_attn_row *row)
@@ -77,16 +85,18 @@ static uint64_t row_cost(const struct attention *t, const struct k_attn_row *row
     uint64_t cost = 0;
     for (uint32_t token = 0; token < row->n_tokens; token += t->item_tokens) {
         struct cpu_attn_item item = item_at(t, row, token);
-        cost += cost_of(item.end - item.lowest, 0) * t->n_head_runs +
-                (uint64_t)(item.end - item.lowest) * item.n_tokens * t->args.n_q_heads;
+        cost += cost_of(n_positions(&item), 0) * t->n_head_runs +
+                (uint64_t)n_positions(&item) * item.n_tokens * t->args.n_q_heads;
     }
     return cost;
 }
 
 static uint64_t split_cost(const struct cpu_attn_item *item, uint32_t split)
 {
-    uint32_t begin = max_u32(split * K_ATTN_SPLIT, item->lowest);
-    uint32_t end = min_u32((split + 1) * K_ATTN_SPLIT, item->end);
+    if (cpu_attn_is_sinks(item, split))
+        return cost_of(item->sinks_end, item->n_heads);
+    uint32_t begin = max_u32((split - 1) * K_ATTN_SPLIT, item->lowest);
+    uint32_t end = min_u32(split * K_ATTN_SPLIT, item->end);
     return cost_of(end - begin, item->n_heads);
 }
 
@@ -135,7 +145,7 @@ static void take_row(struct attention *t, const struct share *share, const struc
             item.kv_head = head / t->group;
             item.head = head;
             item.n_heads = n_heads;
-            uint64_t cost = cost_of(item.end - item.lowest, (uint64_t)item.n_tokens * n_heads);
+            uint64_t cost = cost_of(n_positions(&item), (uint64_t)item.n_tokens * n_heads);
             if (item.n_tokens == 1)
                 take_splits(t, share, &item, at);
             else if (!t->merging && is_mine(share, at, cost))
@@ -186,13 +196,14 @@ int cpu_attention(struct k_backend *b, const struct k_attention_args *a, struct 
     t.item_tokens = CPU_ATTN_QUERIES / t.item_heads;
     while (n_threads > 1 && t.item_tokens > 1 && n_items(&t) < (uint64_t)ITEMS_PER_THREAD * n_threads)
         t.item_tokens = (t.item_tokens + 1) / 2;
-    uint32_t n_splits = 0;
+    uint64_t n_splits = 0;
     for (uint32_t r = 0; r < a->n_rows; r++) {
         const struct k_attn_row *row = &a->rows[r];
         if (row->n_tokens == 0)
             continue;
         t.cost += row_cost(&t, row);
-        n_splits = max_u32(n_splits, (row->position + row->n_tokens - 1) / K_ATTN_SPLIT + 1);
+        const uint64_t most = cpu_attn_most_splits((uint64_t)row->position + row->n_tokens, a->window);
+        n_splits = most > n_splits ? most : n_splits;
     }
     t.scratch = a->workspace_dev;
     t.partials = t.scratch + n_threads * cpu_attn_scratch(a->kv->head_dim);

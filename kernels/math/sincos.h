@@ -10,9 +10,8 @@
 
 /* Both results are rounded to f32 once, from f64 values with a relative error below 2^-44. The largest error is 0.50001
  * ulp. For |x| <= 2^26; NaN for NaN and ±inf. The polynomials are Taylor's, through r^13 and r^14. */
-K_MATH_FN void k_sincos(float x, float *sin_out, float *cos_out)
+K_MATH_FN void k_sincos_wide(double wide, float *sin_out, float *cos_out)
 {
-    double wide = (double)x;
     double shifted = wide * 0x1.45f306dc9c883p-1 + 0x1.8p+52;
     double k = shifted - 0x1.8p+52;
     uint64_t quadrant = k_f64_bits(shifted);
@@ -39,6 +38,11 @@ K_MATH_FN void k_sincos(float x, float *sin_out, float *cos_out)
     uint64_t cos_bits = k_f64_bits(k_select_f64(swap, s, c)) ^ (((quadrant + 1) & 2) << 62);
     *sin_out = (float)k_f64_from_bits(sin_bits);
     *cos_out = (float)k_f64_from_bits(cos_bits);
+}
+
+K_MATH_FN void k_sincos(float x, float *sin_out, float *cos_out)
+{
+    k_sincos_wide((double)x, sin_out, cos_out);
 }
 
 #endif

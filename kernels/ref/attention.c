@@ -155,34 +155,50 @@ static void clear_state(struct ref_attn_query *state)
     memset(state->o, 0, sizeof state->o);
 }
 
-/* Returns one past the last position that a token of the item reads; t is relative to the item's first token. */
-static uint32_t end_of(const struct k_attention_args *a, const struct item *item, uint32_t t)
+/* The positions that a token reads are in two parts, each with queries of its own: those of the sinks, and those of the
+ * window behind them. t is relative to the item's first token. */
+
+static uint32_t lowest_of(const struct k_attention_args *a, const struct item *item, uint32_t t, bool of_sinks)
 {
-    return item->row->position + (a->whole ? item->row->n_tokens : item->token + t + 1);
+    return of_sinks
+               ? 0
+               : max_u32(host_first_position(item->row->position + item->token + t, a->window), a->n_sink_positions);
+}
+
+/* Returns one past the last position of the part that a token reads. */
+static uint32_t end_of(const struct k_attention_args *a, const struct item *item, uint32_t t, bool of_sinks)
+{
+    uint32_t end = item->row->position + (a->whole ? item->row->n_tokens : item->token + t + 1);
+    return of_sinks ? min_u32(end, a->n_sink_positions) : end;
+}
+
+static const float *query_of(const struct k_attention_args *a, const struct item *item, uint32_t t, uint32_t h,
+                             bool of_sinks)
+{
+    const uint64_t token = (uint64_t)item->row->token + item->token + t, head_dim = a->kv->head_dim;
+    const float *all = of_sinks ? a->sink_q_dev : a->qkv_dev;
+    const uint64_t n_heads = a->n_q_heads + (of_sinks ? 0 : 2 * (uint64_t)a->kv->n_kv_heads);
+    return all + (token * n_heads + item->head + h) * head_dim;
 }
 
 /* Computes every query of the item over the tiles of one split. */
-static void run_split(const struct k_attention_args *a, const struct item *item, uint32_t split,
+static void run_split(const struct k_attention_args *a, const struct item *item, uint32_t split, bool of_sinks,
                       struct ref_attn_scratch *scratch)
 {
-    uint32_t head_dim = a->kv->head_dim;
-    uint64_t q_stride = ((uint64_t)a->n_q_heads + 2 * (uint64_t)a->kv->n_kv_heads) * head_dim;
-    uint32_t position = item->row->position + item->token;
-    uint32_t lowest = host_first_position(position, a->window);
-    uint32_t end = end_of(a, item, item->n_tokens - 1);
+    uint32_t lowest = lowest_of(a, item, 0, of_sinks);
+    uint32_t end = end_of(a, item, item->n_tokens - 1, of_sinks);
     for (uint32_t start = split; start < min_u32(split + K_ATTN_SPLIT, end); start += K_ATTN_TILE) {
         if (start + K_ATTN_TILE <= lowest)
             continue;
         struct tile tile = {start, max_u32(lowest, start) - start, min_u32(end - start, K_ATTN_TILE)};
         load_tile(a, item, tile, scratch);
         for (uint32_t t = 0; t < item->n_tokens; t++) {
-            uint32_t from = max_u32(host_first_position(position + t, a->window), start) - start;
-            uint32_t to = min_u32(max_u32(end_of(a, item, t), start) - start, K_ATTN_TILE);
+            uint32_t from = max_u32(lowest_of(a, item, t, of_sinks), start) - start;
+            uint32_t to = min_u32(max_u32(end_of(a, item, t, of_sinks), start) - start, K_ATTN_TILE);
             if (from >= to)
                 continue;
-            const float *q = a->qkv_dev + (item->row->token + item->token + t) * q_stride;
             for (uint32_t h = 0; h < item->n_heads; h++)
-                fold_tile(a, &scratch->split[t * item->n_heads + h], q + (item->head + h) * head_dim, scratch, from,
+                fold_tile(a, &scratch->split[t * item->n_heads + h], query_of(a, item, t, h, of_sinks), scratch, from,
                           to);
         }
     }
@@ -198,21 +214,29 @@ static void merge_sink(struct ref_attn_query *merged, float sink, struct ref_att
     merge_split(merged, scratch, head_dim);
 }
 
-static void run_item(const struct k_attention_args *a, const struct item *item, struct ref_attn_scratch *scratch)
+/* Computes the splits of one part and merges them behind those before. The sinks are one split. */
+static void run_part(const struct k_attention_args *a, const struct item *item, bool of_sinks,
+                     struct ref_attn_scratch *scratch)
 {
-    uint32_t head_dim = a->kv->head_dim, n_queries = item->n_tokens * item->n_heads;
-    uint32_t position = item->row->position + item->token;
-    uint32_t lowest = host_first_position(position, a->window);
-    for (uint32_t i = 0; i < n_queries; i++)
-        clear_state(&scratch->merged[i]);
-    const uint32_t end = end_of(a, item, item->n_tokens - 1);
+    const uint32_t n_queries = item->n_tokens * item->n_heads, lowest = lowest_of(a, item, 0, of_sinks);
+    const uint32_t end = end_of(a, item, item->n_tokens - 1, of_sinks);
     for (uint32_t split = lowest - lowest % K_ATTN_SPLIT; split < end; split += K_ATTN_SPLIT) {
         for (uint32_t i = 0; i < n_queries; i++)
             clear_state(&scratch->split[i]);
-        run_split(a, item, split, scratch);
+        run_split(a, item, split, of_sinks, scratch);
         for (uint32_t i = 0; i < n_queries; i++)
-            merge_split(&scratch->merged[i], &scratch->split[i], head_dim);
+            merge_split(&scratch->merged[i], &scratch->split[i], a->kv->head_dim);
     }
+}
+
+static void run_item(const struct k_attention_args *a, const struct item *item, struct ref_attn_scratch *scratch)
+{
+    uint32_t head_dim = a->kv->head_dim, n_queries = item->n_tokens * item->n_heads;
+    for (uint32_t i = 0; i < n_queries; i++)
+        clear_state(&scratch->merged[i]);
+    if (a->n_sink_positions > 0)
+        run_part(a, item, true, scratch);
+    run_part(a, item, false, scratch);
     for (uint32_t i = 0; i < n_queries; i++) {
         uint64_t token = item->row->token + item->token + i / item->n_heads;
         uint32_t head = item->head + i % item->n_heads;

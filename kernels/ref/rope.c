@@ -15,11 +15,17 @@ static void angles_task(void *context, struct k_piece piece)
     uint64_t begin, end;
     k_pool_share(a->n_tokens, piece, &begin, &end);
     for (uint64_t t = begin; t < end; t++) {
-        float position = (float)a->positions_dev[t];
+        uint32_t at = a->positions_dev[t];
+        if (a->most_position != 0 && at > a->most_position)
+            at = a->most_position;
+        const float position = (float)at;
         float *out = a->cos_sin_dev + t * a->n_freqs * 2;
         for (uint32_t i = 0; i < a->n_freqs; i++) {
             float s, c;
-            k_sincos(position * a->inv_freq_dev[i], &s, &c);
+            if (a->exact)
+                k_sincos_wide((double)at * (double)a->inv_freq_dev[i], &s, &c);
+            else
+                k_sincos(position * a->inv_freq_dev[i], &s, &c);
             out[2 * i] = c;
             out[2 * i + 1] = s;
         }
@@ -102,6 +108,11 @@ static void rope_kv_token(const struct k_rope_kv_args *a, uint64_t t)
         float *head = q + (uint64_t)h * head_dim;
         if (a->q_norm_dev)
             ref_rmsnorm_row(head, a->q_norm_dev, head, head_dim, a->eps);
+        if (a->sink_q_dev) {
+            float *to = a->sink_q_dev + (t * a->n_q_heads + h) * head_dim;
+            memcpy(to, head, head_dim * sizeof *to);
+            rotate_head(to, a->sink_cos_sin_dev + t * half * 2, half);
+        }
         rotate_head(head, cos_sin, half);
     }
     if (a->slots_dev[t] == K_NO_SLOT)

@@ -109,6 +109,34 @@ static void windows_by_layer(void **state)
     MOVES(set_window(&d, 2, 25));
     MOVES(set_window(&d, 2, 0));
     MOVES(set_window(&d, 0, 24));
+    MOVES((set_window(&d, 2, 25), described_attention(&d, 2)->n_sinks = 4));
+    STAYS(described_attention(&d, 0)->n_sinks = 4); /* of a layer that attends to all positions */
+}
+
+static void stream(struct described *d, uint32_t n_sinks, uint32_t window)
+{
+    described_desc(d);
+    assert_int_equal(model_stream(&d->config, n_sinks, window, NULL), QUIRE_OK);
+}
+
+/* A window and sinks as options move it, and so does each number. */
+static void streaming(void **state)
+{
+    static struct described first, a, b;
+    (void)state;
+    describe(MODELS "qwen2", &first);
+    MOVES(stream(&d, 0, 100));
+    a = first;
+    stream(&a, 4, 100);
+    const uint32_t others[][2] = {{0, 100}, {5, 100}, {4, 101}};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        b = first;
+        stream(&b, others[i][0], others[i][1]);
+        assert_true(moves(&a, &b));
+    }
+    b = first;
+    stream(&b, 4, 100);
+    assert_false(moves(&a, &b));
 }
 
 /* RoPE is what results: two ways to say the same frequencies are one model. */
@@ -213,8 +241,9 @@ static void vectors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sizes_and_layers), cmocka_unit_test(windows_by_layer), cmocka_unit_test(frequencies),
-        cmocka_unit_test(experts),          cmocka_unit_test(weights_and_ends), cmocka_unit_test(vectors),
+        cmocka_unit_test(sizes_and_layers), cmocka_unit_test(windows_by_layer), cmocka_unit_test(streaming),
+        cmocka_unit_test(frequencies),      cmocka_unit_test(experts),          cmocka_unit_test(weights_and_ends),
+        cmocka_unit_test(vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,6 +124,7 @@ struct model {
     const char *name, *form;
     uint32_t n_vocab;
     uint32_t window; /* window of all layers; 0: some layers have no window */
+    uint32_t attention_window, sinks; /* options of the engine */
     const char *activations, *cache; /* NULL: the default */
     const char *quantization; /* NULL, or the format that the weights are quantized to when they are loaded */
     bool no_policies; /* another model of the same form was scheduled by all of them */
@@ -268,6 +269,8 @@ static struct client *open_way(const struct model *model, const struct way *way,
     o.prefix_cache_eviction = way->eviction;
     o.steps->policy_options.n_tenants = N_TENANTS;
     o.max_model_len = max_model_len;
+    o.attention_window = model->attention_window;
+    o.attention_sinks = model->sinks;
     if (way->drafting)
         o.steps->speculative.method = way->drafting->method;
     o.steps->speculative.max_cached_bytes = 1u << 20;
@@ -281,6 +284,7 @@ static struct client *open_way(const struct model *model, const struct way *way,
         struct kv_config kv = {.block_tokens = way->block_size, .n_groups = 1};
         kv.groups[0].window = o.steps->speculative.method == DRAFT_MODEL ? 0
                                                                          : model->window; /* its group has no window */
+        kv.groups[0].sinks = kv.groups[0].window ? model->sinks : 0;
         o.num_kv_blocks += kv_blocks_needed(&kv, 0, o.max_model_len, way->budget * (TEST_OVERLAP_DEPTH + 1));
     }
 #ifdef TEST_RANKS /* against the answers of one process */
@@ -406,6 +410,8 @@ static void check_guesses(const struct model *model, struct workload *w, struct 
         if (way.drafting->method == DRAFT_MODEL) /* computes on one rank, and is refused */
             continue;
 #endif
+        if (way.drafting->method == DRAFT_MODEL && model->attention_window) /* is refused */
+            continue;
         check_way(model, &way, w, want, &seen);
         assert_true(seen.drafts > 0 || way.k == 0); /* one that weighs what drafts are worth may find: nothing */
         if (way.drafting->watch)
@@ -496,6 +502,34 @@ static void mistral_window(void **state)
     (void)state;
     check_model(&(struct model){.name = "mistral", .form = "lane", .n_vocab = 320, .window = 24});
 }
+
+#ifndef TEST_DEVICE
+/* Attention sinks that end within a block, and a window that most prompts leave behind. */
+static void qwen2_sinks(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "qwen2",
+                                .form = "lane",
+                                .n_vocab = 320,
+                                .window = 24,
+                                .attention_window = 24,
+                                .sinks = 11,
+                                .no_policies = true});
+}
+
+/* Layers with a window of their own keep it: two KV groups, of which one has sinks. */
+static void window_and_sinks(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "qwen2_window",
+                                .form = "lane",
+                                .n_vocab = 320,
+                                .cache = "int8",
+                                .attention_window = 40,
+                                .sinks = 4,
+                                .no_policies = true});
+}
+#endif
 
 static void qwen3(void **state)
 {
@@ -685,8 +719,8 @@ int main(void)
 #endif
     struct CMUnitTest tests[] = {
 #ifdef TEST_DEVICE
-        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma),
-        cmocka_unit_test(qwen3_mma),     cmocka_unit_test(qwen2_moe_mma),
+        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma), cmocka_unit_test(qwen3_mma),
+        cmocka_unit_test(qwen2_moe_mma),
 #else
         cmocka_unit_test(qwen3_tile),
         cmocka_unit_test(qwen3_f16_tile),
@@ -712,9 +746,11 @@ int main(void)
         cmocka_unit_test(qwen3_f16_mma),
 #endif
         cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
-        cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
-        cmocka_unit_test(gemma3),        cmocka_unit_test(granite),
-        cmocka_unit_test(qwen3_moe),
+#ifndef TEST_DEVICE /* refused there */
+        cmocka_unit_test(qwen2_sinks),   cmocka_unit_test(window_and_sinks),
+#endif
+        cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),     cmocka_unit_test(gemma3),
+        cmocka_unit_test(granite),       cmocka_unit_test(qwen3_moe),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
         cmocka_unit_test(olmo2),         cmocka_unit_test(gpt_oss),
 #endif

@@ -11,6 +11,7 @@
  * kernels_test [--backend ref] [--case SUBSTRING] [--part I/N: each Nth case] [--exact: tensor cores add as the page says, so
  * the mma form is compared bit for bit on hardware too]; `quire bench kernels` times the same table. With QUIRE_ISOLATE=1 a
  * case that dies takes no other with it. */
+#include "kernels/planner.h"
 #include "kernels/cases/op_run.h"
 #include "kernels/open.h"
 #include "tests/isolate_print.h"
@@ -245,6 +246,10 @@ static bool check_isolation(struct k_backend *b, const struct op_case *c, struct
         return true;
     float *at = &d->x[(uint64_t)token * d->x_width], saved = *at;
     *at = NAN;
+    float *second = d->sink_q ? &d->sink_q[(uint64_t)token * c->n_q_heads * c->head_dim] : NULL;
+    const float saved_second = second ? *second : 0;
+    if (second) /* both come from the same q */
+        *second = NAN;
     struct op_output out;
     const bool has_run = run(b, c, d, &(struct op_variant){0}, &out);
     bool ok = has_run && same_output(c, want, &out, token, "a NaN elsewhere");
@@ -256,6 +261,8 @@ static bool check_isolation(struct k_backend *b, const struct op_case *c, struct
     }
     op_output_free(&out);
     *at = saved;
+    if (second)
+        *second = saved_second;
     return ok;
 }
 
@@ -326,7 +333,8 @@ static bool check_case(const struct backends *all, const struct op_case *c, bool
     struct k_backend *const *b = all->b[c->form];
     /* A backend without experts takes no format of theirs. */
     const bool lacks_experts = b[0] && c->moe && !b[0]->ops->supports(b[0], K_OP_MOE_GEMM, c->form, op_format(c, 0));
-    if (!b[0] || lacks_experts ||
+    const bool lacks_sinks = b[0] && c->sinks > 0 && !b[0]->ops->planner->has_attention_sinks;
+    if (!b[0] || lacks_experts || lacks_sinks ||
         ((op_is_gemm(c) || c->op == K_OP_EMBED || op_has_cache(c)) &&
          !b[0]->ops->supports(b[0], c->op, c->form, op_format(c, 0)))) {
         printf("%-60s not supported\n", op_name(c));

@@ -411,8 +411,9 @@ static void check_angles(const struct op_case *c, const struct op_data *d, const
     double scale = c->scale != 0 ? c->scale : 1;
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         for (uint64_t i = 0; i < c->n_cols; i++) {
-            double angle = (double)d->ids[t] * d->vector[i];
-            double tolerance = scale * (2 * U * angle + U + 0x1p-44);
+            double p = c->most_position && d->ids[t] > c->most_position ? c->most_position : d->ids[t];
+            double angle = p * d->vector[i];
+            double tolerance = scale * ((c->exact ? 0 : 2 * U * angle) + U + 0x1p-44);
             tolerance += c->scale != 0 ? U * scale : 0;
             uint64_t at = (t * c->n_cols + i) * 2;
             judge(v, t, 2 * i, output(a, at), scale * cos(angle), tolerance);
@@ -453,13 +454,14 @@ static void check_bytes(const struct op_case *c, const struct op_array *array, u
 /* Two terms, one of which is a rounded product, and one rounded fma; factors from the head norm. The cache rounds K and
  * V once more. */
 static void check_rope_head(const struct op_case *c, const struct op_data *d, const struct op_output *out, uint64_t t,
-                            uint32_t h, struct verdict *v)
+                            uint32_t h, bool for_sinks, struct verdict *v)
 {
+    const float *cos_sin = for_sinks ? d->sink_cos_sin : d->cos_sin;
     uint32_t n = c->head_dim, n_rotated = n - c->n_fixed, half = n_rotated / 2,
              heads = c->n_q_heads + 2 * c->n_kv_heads;
     bool is_q = h < c->n_q_heads, is_v = h >= c->n_q_heads + c->n_kv_heads;
     const float *x = d->x + (t * heads + h) * n, *norm = is_q ? d->q_norm : d->k_norm;
-    const struct op_array *array = &out->arrays[is_q ? 0 : is_v ? 2 : 1];
+    const struct op_array *array = &out->arrays[for_sinks ? 3 : is_q ? 0 : is_v ? 2 : 1];
     uint64_t at = is_q ? (t * c->n_q_heads + h) * n : (t * c->n_kv_heads + (h - c->n_q_heads) % c->n_kv_heads) * n;
     double rs = norm && !is_v ? norm_factor(x, NULL, n) : 1;
     double relative = norm && !is_v ? norm_relative(n) : 0, wants[256], tolerances[256];
@@ -467,8 +469,8 @@ static void check_rope_head(const struct op_case *c, const struct op_data *d, co
         const bool is_fixed = i >= n_rotated;
         uint32_t j = is_fixed ? 0 : i % half;
         double a = is_fixed ? x[i] : x[j], b = is_fixed ? 0 : x[j + half];
-        double cosine = is_fixed ? 1 : d->cos_sin[t * n_rotated + 2 * j];
-        double sine = is_fixed ? 0 : d->cos_sin[t * n_rotated + 2 * j + 1];
+        double cosine = is_fixed ? 1 : cos_sin[t * n_rotated + 2 * j];
+        double sine = is_fixed ? 0 : cos_sin[t * n_rotated + 2 * j + 1];
         if (norm && !is_v && is_fixed) {
             a *= rs * norm[i];
         } else if (norm && !is_v) {
@@ -504,7 +506,10 @@ static void check_rope_kv(const struct op_case *c, const struct op_data *d, cons
 {
     for (uint64_t t = 0; t < out->n_tokens; t++)
         for (uint32_t h = 0; h < (op_is_fill(c, t) ? c->n_q_heads : c->n_q_heads + 2 * c->n_kv_heads); h++)
-            check_rope_head(c, d, out, t, h, v);
+            check_rope_head(c, d, out, t, h, false, v);
+    for (uint64_t t = 0; t < out->n_tokens; t++)
+        for (uint32_t h = 0; h < (c->sinks > 0 ? c->n_q_heads : 0); h++)
+            check_rope_head(c, d, out, t, h, true, v);
 }
 
 /* The weight of position j is exp(s_j - m), then a product of exp(m - m')s from the m of its tile to the last one; the
@@ -519,7 +524,8 @@ static void check_rope_kv(const struct op_case *c, const struct op_data *d, cons
  * before they are summed, in 16 additions per lane and 2 for the lanes, and multiplied: MMA for 16 positions, some of
  * which may be in half of one. Errors of scores in the hundreds are not small, hence expm1. A softcap does not move two
  * scores further apart, and has its own error: 2 u of its argument, 5.4 u of tanh (kernels/math/) and u for the
- * product by the cap. A sink is one more split, with an exact score.
+ * product by the cap. A sink's logit is one more split, with an exact score, and the positions of attention sinks are
+ * one more, too.
  */
 static void check_attention_head(const struct op_case *c, const struct op_data *d, const struct op_array *out,
                                  uint32_t t, uint32_t h, struct verdict *v)
@@ -528,8 +534,10 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
     if (c->whole)
         position = c->seqs[seq].position + c->seqs[seq].n_tokens - 1;
     uint32_t lowest = c->window && position >= c->window ? position - c->window + 1 : 0;
-    uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads), count = position - lowest + 1;
-    const float *q = d->x + (uint64_t)t * d->x_width + h * n;
+    lowest = lowest > c->sinks ? lowest : c->sinks;
+    const uint32_t n_sinks = c->sinks < position + 1 ? c->sinks : position + 1; /* readable */
+    uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads),
+             count = n_sinks + (position + 1 > lowest ? position + 1 - lowest : 0);
     bool is_mma = c->form == K_FORM_MMA && c->dtype == K_F16;
     double scale = 1.0f / sqrtf((float)n), m = -INFINITY, l = 0, l_error = 0,
            sink = d->vector ? d->vector[h] : -INFINITY;
@@ -537,7 +545,10 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
     if (!s)
         abort();
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t at = ((uint64_t)(d->kv_start[seq] + lowest + i) * c->n_kv_heads + kv_head) * n;
+        const float *q = i < n_sinks ? d->sink_q + ((uint64_t)t * c->n_q_heads + h) * n
+                                     : d->x + (uint64_t)t * d->x_width + h * n;
+        uint32_t j = i < n_sinks ? i : lowest + i - n_sinks;
+        uint64_t at = ((uint64_t)(d->kv_start[seq] + j) * c->n_kv_heads + kv_head) * n;
         double dot = 0, magnitude = 0, keys = 0, queries = 0;
         for (uint32_t k = 0; k < n; k++) {
             double key = page_key(c, d, at + k);
@@ -556,7 +567,8 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
         m = fmax(m, s[i]);
     }
     double above = fmax(sink - m, 0); /* the sink's contribution to the last m */
-    double splits = position / 512 - lowest / 512 + 1 + (d->vector != NULL), in_split = fmin(count, 512);
+    double splits = (position < lowest ? 0 : position / 512 - lowest / 512 + 1) + (d->vector != NULL) + (n_sinks > 0),
+           in_split = fmin(count, 512);
     double n_o = (is_mma ? MMA / 16.0 * in_split + 6 : in_split) + 8 + 2 * splits,
            n_l = (is_mma ? 26 : 16) + 2 * splits;
     double tiny = is_mma ? F16_TINY : TINY_EXP;
@@ -575,7 +587,8 @@ static void check_attention_head(const struct op_case *c, const struct op_data *
     for (uint32_t k = 0; k < n; k++) {
         double o = 0, o_error = 0;
         for (uint32_t i = 0; i < count; i++) {
-            uint64_t at = ((uint64_t)(d->kv_start[seq] + lowest + i) * c->n_kv_heads + kv_head) * n;
+            uint32_t j = i < n_sinks ? i : lowest + i - n_sinks;
+            uint64_t at = ((uint64_t)(d->kv_start[seq] + j) * c->n_kv_heads + kv_head) * n;
             double value = page_value(c, d, at + k);
             o += s[i] * value;
             o_error += fabs(value) * (s[i] * (error[i] + gamma_n(n_o)) + tiny);

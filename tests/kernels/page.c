@@ -126,10 +126,10 @@ static double factorial(int n)
     return n <= 1 ? 1.0 : n * factorial(n - 1);
 }
 
-void page_sincos(float x, float *s_out, float *c_out)
+void page_sincos(double x, float *s_out, float *c_out)
 {
-    double k = rint((double)x * 0x1.45f306dc9c883p-1);
-    double r = fma(k, -0x1.921fb54442d18p+0, (double)x);
+    double k = rint(x * 0x1.45f306dc9c883p-1);
+    double r = fma(k, -0x1.921fb54442d18p+0, x);
     r = fma(k, -0x1.1a62633145c07p-54, r);
     double r2 = r * r;
     double s = 1 / factorial(13), c = -1 / factorial(14);
@@ -411,8 +411,9 @@ static void page_angles(const struct op_case *c, const struct op_data *d, float 
 {
     for (uint64_t t = 0; t < c->n_tokens; t++) {
         for (uint64_t i = 0; i < c->n_cols; i++) {
-            float angle = (float)d->ids[t] * d->vector[i], s, co;
-            page_sincos(angle, &s, &co);
+            const uint32_t p = c->most_position && d->ids[t] > c->most_position ? c->most_position : d->ids[t];
+            float angle = (float)p * d->vector[i], s, co;
+            page_sincos(c->exact ? (double)p * (double)d->vector[i] : (double)angle, &s, &co);
             float *pair = out + (t * c->n_cols + i) * 2;
             pair[0] = c->scale != 0 ? co * c->scale : co;
             pair[1] = c->scale != 0 ? s * c->scale : s;
@@ -462,6 +463,12 @@ static void page_rope_kv(const struct op_case *c, const struct op_data *d, struc
             memcpy(result, normed, n * sizeof *result);
             page_rotate(normed, d->cos_sin + t * (n - c->n_fixed), result, n - c->n_fixed);
             uint32_t kv_head = (h - c->n_q_heads) % c->n_kv_heads;
+            if (is_q && c->sinks > 0) {
+                float second[256];
+                memcpy(second, normed, n * sizeof *second);
+                page_rotate(normed, d->sink_cos_sin + t * (n - c->n_fixed), second, n - c->n_fixed);
+                page_store(&out->arrays[3], t, h, c->n_q_heads, K_F32, second, n);
+            }
             if (is_q)
                 page_store(&out->arrays[0], t, h, c->n_q_heads, K_F32, result, n);
             else
@@ -670,8 +677,9 @@ struct page_state {
     bool used;
 };
 
+/* of_sinks: the split of the sinks, whose queries are their own. */
 static void page_attend_split(const struct op_case *c, const struct op_data *d, uint64_t kv_row, uint32_t kv_head,
-                              const float *q, uint32_t split, uint32_t position, struct page_state *st)
+                              const float *q, bool of_sinks, uint32_t split, uint32_t position, struct page_state *st)
 {
     uint32_t n = c->head_dim;
     float scale = 1.0f / sqrtf((float)n);
@@ -681,7 +689,8 @@ static void page_attend_split(const struct op_case *c, const struct op_data *d, 
         bool any = false, readable[64];
         for (uint32_t i = 0; i < 64; i++) {
             uint32_t j = tile + i;
-            readable[i] = j <= position && (c->window == 0 || j + c->window > position);
+            readable[i] = j <= position &&
+                          (of_sinks ? j < c->sinks : j >= c->sinks && (c->window == 0 || j + c->window > position));
             if (!readable[i])
                 continue;
             any = true;
@@ -741,8 +750,12 @@ static void page_attention(const struct op_case *c, const struct op_data *d, flo
             const float *q = d->x + (uint64_t)t * d->x_width + h * n;
             uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads);
             struct page_state all = {0}, next;
+            if (c->sinks > 0) {
+                const float *sink_q = d->sink_q + ((uint64_t)t * c->n_q_heads + h) * n;
+                page_attend_split(c, d, d->kv_start[seq], kv_head, sink_q, true, 0, position, &all);
+            }
             for (uint32_t split = 0; split <= position; split += 512) {
-                page_attend_split(c, d, d->kv_start[seq], kv_head, q, split, position, &next);
+                page_attend_split(c, d, d->kv_start[seq], kv_head, q, false, split, position, &next);
                 if (next.used)
                     page_merge(&all, &next, n);
             }

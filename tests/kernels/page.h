@@ -15,7 +15,7 @@ float page_exp(float x);
 float page_exp_half(float x); /* for x <= 0 or NaN, rounded to f16: p of attention in the mma form */
 float page_tanh(float x);
 float page_softcap(float score, float cap); /* returns the score if cap is 0 */
-void page_sincos(float x, float *s, float *c);
+void page_sincos(double x, float *s, float *c);
 double page_log(double x);
 void page_philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 

@@ -346,6 +346,7 @@ static struct kv_config random_config(void)
     for (uint32_t g = 0; g < c.n_groups; g++) {
         c.groups[g].n_blocks = 4 + below(most - 4);
         c.groups[g].window = g > 0 || below(4) == 0 ? 1 + below(20) : 0;
+        c.groups[g].sinks = c.groups[g].window && below(2) ? below(12) : 0;
         if (c.prefix_caching && below(4) > 0)
             c.groups[g].n_host_blocks = 1 + below(MODEL_BLOCKS / 2);
     }

@@ -260,6 +260,51 @@ static void test_blocks_needed(void **state)
             }
 }
 
+/* Sinks add the blocks that hold them, and never more than all. */
+static void test_blocks_needed_with_sinks(void **state)
+{
+    (void)state;
+    struct kv_config config = {.block_tokens = 4, .n_groups = 1};
+    config.groups[0].window = 9;
+    uint32_t alone = kv_blocks_needed(&config, 0, 1000, 5);
+    config.groups[0].sinks = 5;
+    assert_int_equal(kv_blocks_needed(&config, 0, 1000, 5), alone + 2);
+    assert_int_equal(kv_blocks_needed(&config, 0, 13, 5), 4);
+}
+
+/* A table that runs on holds the sinks and the window, and a prefix is found while both are cached. */
+static void test_sinks_stay(void **state)
+{
+    (void)state;
+    struct kv_config config = {.block_tokens = 4, .n_groups = 1, .prefix_caching = true};
+    struct kv_cache *cache;
+    config.groups[0].n_blocks = 8;
+    config.groups[0].window = 8;
+    config.groups[0].sinks = 5;
+    assert_int_equal(kv_cache_create(&config, &cache, NULL), QUIRE_OK);
+    struct kv_table *a = open_table(cache), *b = open_table(cache);
+    for (uint32_t n = 0; n < 96; n++) {
+        struct key256 hash = hash_of(100 + n / 4);
+        assert_int_equal(kv_table_reserve(a, n, n + 1), QUIRE_OK);
+        if (n % 4 == 3)
+            kv_table_publish(a, n / 4, &hash);
+        assert_true(kv_table_held(a, 0) <= kv_blocks_needed(&config, 0, 96, 1));
+        assert_int_not_equal(block_at(a, 0, n < 4 ? 0 : 1), KV_NO_BLOCK);
+    }
+    assert_int_equal(kv_table_held(a, 0), 2 + 2); /* the last step, of position 95, read from 88 on */
+    assert_int_equal(match(b, 24, 100, 96), 96);
+    assert_int_equal(kv_table_held(b, 0), 2 + 2);
+    assert_int_equal(block_at(b, 0, 1), block_at(a, 0, 1));
+    assert_int_equal(block_at(b, 0, 2), KV_NO_BLOCK);
+    assert_int_equal(kv_table_shared(b, 0), 4);
+    kv_table_destroy(a);
+    assert_int_equal(kv_cache_usage(cache, 0).n_free, 4);
+    kv_table_destroy(b);
+    assert_int_equal(kv_cache_usage(cache, 0).n_free, 8);
+    assert_sound(cache);
+    kv_cache_destroy(cache);
+}
+
 static void test_no_prefix_caching(void **state)
 {
     (void)state;
@@ -290,6 +335,8 @@ int main(void)
         cmocka_unit_test(test_match_backs_off_to_what_all_groups_hold),
         cmocka_unit_test(test_share),
         cmocka_unit_test(test_blocks_needed),
+        cmocka_unit_test(test_blocks_needed_with_sinks),
+        cmocka_unit_test(test_sinks_stay),
         cmocka_unit_test(test_no_prefix_caching),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,18 +27,20 @@ static void remove_at(uint32_t *list, uint32_t *n, uint32_t at)
     --*n;
 }
 
-static uint32_t first_needed(const struct model *m, uint32_t g, uint32_t position)
+/* Returns whether a position >= `position` can read a position of block i. */
+static bool is_needed(const struct model *m, uint32_t g, uint32_t position, uint32_t i)
 {
-    uint32_t window = m->config.groups[g].window;
+    uint32_t bt = m->config.block_tokens, window = m->config.groups[g].window, sinks = m->config.groups[g].sinks;
     if (window == 0)
-        return 0;
+        return true;
     if (m->wrong == WRONG_WINDOW && window > 1)
         window--;
-    uint32_t block = 0;
-    /* `position` needs block `block` if it reads the block's last position. */
-    while ((block + 1) * m->config.block_tokens - 1 + window <= position)
-        block++;
-    return block;
+    if (m->wrong == WRONG_SINKS && sinks > 0)
+        sinks--;
+    for (uint32_t p = i * bt; p < (i + 1) * bt; p++)
+        if (p < sinks || p + window > position)
+            return true;
+    return false;
 }
 
 /* ---- where names are ---- */
@@ -172,7 +174,9 @@ static uint32_t take(struct model *m, struct model_group *group)
 
 static void trim(struct model *m, struct model_table *t, uint32_t g, uint32_t n_computed)
 {
-    for (uint32_t i = 0; i < first_needed(m, g, n_computed) && i < t->n[g]; i++) {
+    for (uint32_t i = 0; i < t->n[g]; i++) {
+        if (is_needed(m, g, n_computed, i))
+            continue;
         if (t->entries[g][i] != KV_NO_BLOCK)
             unref(m, &m->groups[g], t->entries[g][i]);
         t->entries[g][i] = KV_NO_BLOCK;
@@ -200,8 +204,8 @@ static uint32_t longest(const struct model *m, int chain, uint32_t limit, bool h
     for (uint32_t n = limit;; n--) {
         bool all = true;
         for (uint32_t g = 0; g < m->config.n_groups; g++)
-            for (uint32_t i = first_needed(m, g, n * m->config.block_tokens); i < n; i++)
-                all &= find(m, g, chain + (int)i) != KV_NO_BLOCK ||
+            for (uint32_t i = 0; i < n; i++)
+                all &= !is_needed(m, g, n * m->config.block_tokens, i) || find(m, g, chain + (int)i) != KV_NO_BLOCK ||
                        (host_too && find_host(&m->groups[g], chain + (int)i) != KV_NO_BLOCK);
         if (all)
             return n;
@@ -224,7 +228,7 @@ uint32_t model_match(struct model *m, struct model_table *t, int chain, uint32_t
         for (t->n[g] = 0; t->n[g] < n; t->n[g]++) {
             uint32_t i = t->n[g];
             t->entries[g][i] = KV_NO_BLOCK;
-            if (i < first_needed(m, g, n * bt))
+            if (!is_needed(m, g, n * bt, i))
                 continue;
             t->entries[g][i] = find(m, g, chain + (int)i);
             if (m->wrong != WRONG_HIT)
@@ -256,7 +260,7 @@ static int check_load(const struct model *m, const struct model_table *t, int ch
         uint32_t n_taken = 0, n_left = 0;
         for (uint32_t i = 0; i < n; i++) {
             bool held = i < t->n[g] && t->entries[g][i] != KV_NO_BLOCK;
-            if (i < first_needed(m, g, n * m->config.block_tokens)) {
+            if (!is_needed(m, g, n * m->config.block_tokens, i)) {
                 n_left += held && group->refs[t->entries[g][i]] == 1;
                 continue;
             }
@@ -302,7 +306,7 @@ int model_load(struct model *m, struct model_table *t, int chain, uint32_t n_tok
             uint32_t block = find(m, g, chain + (int)i);
             host_blocks[g][i] = KV_NO_BLOCK;
             t->entries[g][t->n[g]++] = KV_NO_BLOCK;
-            if (i < first_needed(m, g, n * m->config.block_tokens))
+            if (!is_needed(m, g, n * m->config.block_tokens, i))
                 continue;
             t->entries[g][i] = block;
             if (block != KV_NO_BLOCK) {
@@ -366,13 +370,13 @@ int model_share(struct model *m, const struct model_table *from, uint32_t n_bloc
         if (from->n[g] < n_blocks)
             return QUIRE_NOT_FOUND;
     for (uint32_t g = 0; g < m->config.n_groups; g++)
-        for (uint32_t i = first_needed(m, g, position); i < n_blocks; i++)
-            if (from->entries[g][i] == KV_NO_BLOCK)
+        for (uint32_t i = 0; i < n_blocks; i++)
+            if (is_needed(m, g, position, i) && from->entries[g][i] == KV_NO_BLOCK)
                 return QUIRE_NOT_FOUND;
     for (uint32_t g = 0; g < m->config.n_groups; g++)
         for (to->n[g] = 0; to->n[g] < n_blocks; to->n[g]++) {
             uint32_t i = to->n[g];
-            bool needed = i >= first_needed(m, g, position) || m->wrong == WRONG_SHARE;
+            bool needed = is_needed(m, g, position, i) || m->wrong == WRONG_SHARE;
             to->entries[g][i] = needed ? from->entries[g][i] : KV_NO_BLOCK;
             if (to->entries[g][i] != KV_NO_BLOCK)
                 ref(&m->groups[g], to->entries[g][i]);

@@ -15,6 +15,7 @@ enum wrong_rule {
     WRONG_NOTHING = 0,
     WRONG_FREE_ORDER, /* a sequence's head is released before its tail */
     WRONG_WINDOW,     /* a window is one position too short */
+    WRONG_SINKS,      /* the block that holds only the last sink is released */
     WRONG_HIT,        /* a hit does not take a reference */
     WRONG_NAME,       /* a name moves to the block that was named last */
     WRONG_BLANK,      /* blank blocks queue up behind cached ones */

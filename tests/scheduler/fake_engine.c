@@ -526,7 +526,9 @@ static bool execute_kv(struct fake_engine *e, const struct fake_launch *launch, 
         uint32_t window = e->config.kv.groups[g].window;
         uint32_t from = window && row->first >= window ? row->first - window + 1 : 0;
         uint64_t word_before = 0;
-        for (uint32_t p = from; p < row->first + row->count; p++) {
+        for (uint32_t p = 0; p < row->first + row->count; p++) {
+            if (p >= e->config.kv.groups[g].sinks && p < from)
+                continue;
             uint32_t block = launch->blocks[i][g][p / bt];
             if (block >= e->config.kv.groups[g].n_blocks)
                 return fail(e, "sequence %u: group %u: position %u has no block", row->seq, g, p);
@@ -849,8 +851,9 @@ static bool check_launched(struct fake_engine *e)
                 uint32_t n, window = e->config.kv.groups[g].window;
                 const uint32_t *blocks = sched_blocks(e->sched, row->seq, g, &n);
                 uint32_t from = window && row->first >= window ? row->first - window + 1 : 0;
-                for (uint32_t b = from / bt; b <= (row->first + row->count - 1) / bt; b++)
-                    if (b >= n || blocks[b] != e->launched[l].blocks[i][g][b])
+                for (uint32_t b = 0; b <= (row->first + row->count - 1) / bt; b++)
+                    if ((b * bt < e->config.kv.groups[g].sinks || b >= from / bt) &&
+                        (b >= n || blocks[b] != e->launched[l].blocks[i][g][b]))
                         return fail(e, "sequence %u: a block went away under a launched step", row->seq);
             }
         }

@@ -147,6 +147,7 @@ static struct sched_config random_config(struct fake_random *random)
     for (uint32_t g = 0; g < c.kv.n_groups; g++) {
         uint32_t longest = (c.max_model_len + c.kv.block_tokens - 1) / c.kv.block_tokens;
         c.kv.groups[g].window = g > 0 || fake_chance(random, 20) ? 1 + fake_below(random, 40) : 0;
+        c.kv.groups[g].sinks = c.kv.groups[g].window && fake_chance(random, 40) ? fake_below(random, 20) : 0;
         /* From too small for the longest request to enough for several; half of the time too small. */
         c.kv.groups[g].n_blocks = 1 + longest / 2 + fake_below(random, starved ? longest : longest * 4);
         if (c.kv.groups[g].window && fake_chance(random, 40))
