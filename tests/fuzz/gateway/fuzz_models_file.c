@@ -24,7 +24,15 @@ static void check(const struct gateway_config *config)
         struct route_choice choice;
         if (models_file_find(config, m->name, strlen(m->name)) != m)
             abort();
-        if (!route_choose(config, m->name, strlen(m->name), "t", "What is it?", 11, &latencies, &choice) ||
+        const struct route_question q = {.asked = m->name,
+                                         .n_asked = strlen(m->name),
+                                         .tenant = "t",
+                                         .prompt = "What is it?",
+                                         .n_prompt = 11,
+                                         .user = "u",
+                                         .n_user = 1};
+        if (!route_choose(config, &q, &latencies, &choice) ||
+            (choice.arm != ROUTE_NO_ARM && choice.arm >= config->models[choice.experiment].route.experiment->n_arms) ||
             choice.model >= config->n_models || config->models[choice.model].n_targets == 0)
             abort();
         for (uint32_t j = 0; j < m->n_fallback; j++)
