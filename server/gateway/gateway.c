@@ -7,6 +7,7 @@
 #include "server/gateway/pass.h"
 #include "server/gateway/probe.h"
 #include "server/gateway/relay/shared.h"
+#include "server/gateway/trials.h"
 #include "server/http/local_listener.h"
 
 #include <stdlib.h>
@@ -112,6 +113,7 @@ int gateway_open(struct event_base *base, const struct gateway_options *options,
                   "every client that reaches %s port %u may use the models, because no key is required: use --api-key, "
                   "--tenants or quire keys, or leave --host at 127.0.0.1",
                   options->host ? options->host : "0.0.0.0", http_server_port(g->http));
+    trials_log(NULL, g->pool);
     *out = g;
     return QUIRE_OK;
 }
@@ -150,6 +152,7 @@ int gateway_use(struct gateway *g, const struct gateway_config *config, struct q
     int status = pool_open(config, g->pool, &pool, err);
     if (status != QUIRE_OK)
         return status;
+    trials_log(g->pool, pool);
     probes_end(g); /* they belong to the old pool's targets */
     pool_release(g->pool);
     g->pool = pool;

@@ -178,11 +178,43 @@ static void false_alarms(void **state)
 {
     static const struct world worlds[] = {
         {.name = "independent requests", .n_requests = 2000, .sigma = 0.5, .p_error = 0.02, .weight = 1},
-        {.name = "40 users, correlated", .n_requests = 2000, .n_users = 40, .user_effect = 0.5, .sigma = 0.5, .p_error = 0.02, .weight = 1},
-        {.name = "200 users, correlated, some busy", .n_requests = 2000, .n_users = 200, .user_effect = 0.5, .heavy = 0.8, .sigma = 0.5, .p_error = 0.02, .weight = 1},
-        {.name = "1000 users, heavy tails (lognormal 2)", .n_requests = 3000, .n_users = 1000, .user_effect = 0.5, .heavy = 0.5, .sigma = 2, .p_error = 0.01, .weight = 1},
-        {.name = "heavy tails (Pareto 1.8: no variance)", .n_requests = 3000, .n_users = 1000, .user_effect = 0.3, .pareto = 1.8, .p_error = 0.005, .weight = 1},
-        {.name = "1 of 10 requests, rare errors, heavy tails", .n_requests = 5000, .n_users = 2000, .user_effect = 0.5, .sigma = 1.5, .p_error = 0.002, .weight = 9},
+        {.name = "40 users, correlated",
+         .n_requests = 2000,
+         .n_users = 40,
+         .user_effect = 0.5,
+         .sigma = 0.5,
+         .p_error = 0.02,
+         .weight = 1},
+        {.name = "200 users, correlated, some busy",
+         .n_requests = 2000,
+         .n_users = 200,
+         .user_effect = 0.5,
+         .heavy = 0.8,
+         .sigma = 0.5,
+         .p_error = 0.02,
+         .weight = 1},
+        {.name = "1000 users, heavy tails (lognormal 2)",
+         .n_requests = 3000,
+         .n_users = 1000,
+         .user_effect = 0.5,
+         .heavy = 0.5,
+         .sigma = 2,
+         .p_error = 0.01,
+         .weight = 1},
+        {.name = "heavy tails (Pareto 1.8: no variance)",
+         .n_requests = 3000,
+         .n_users = 1000,
+         .user_effect = 0.3,
+         .pareto = 1.8,
+         .p_error = 0.005,
+         .weight = 1},
+        {.name = "1 of 10 requests, rare errors, heavy tails",
+         .n_requests = 5000,
+         .n_users = 2000,
+         .user_effect = 0.5,
+         .sigma = 1.5,
+         .p_error = 0.002,
+         .weight = 9},
     };
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
@@ -190,7 +222,8 @@ static void false_alarms(void **state)
         assert_in_range(c.latency, 0, ALPHA * N_EXPERIMENTS);
         assert_in_range(c.errors, 0, ALPHA * N_EXPERIMENTS);
         assert_in_range(c.any, 0, ALPHA * N_EXPERIMENTS);
-        if (worlds[i].n_users > 0 && worlds[i].user_effect >= 0.5 && worlds[i].sigma <= 0.5) /* what the method is for */
+        if (worlds[i].n_users > 0 && worlds[i].user_effect >= 0.5 &&
+            worlds[i].sigma <= 0.5) /* what the method is for */
             assert_true(c.naive > 4 * ALPHA * N_EXPERIMENTS);
     }
 }
@@ -198,9 +231,26 @@ static void false_alarms(void **state)
 static void real_differences(void **state)
 {
     static const struct world worlds[] = {
-        {.name = "independent requests, 10 % slower", .n_requests = 4000, .sigma = 0.5, .p_error = 0.02, .weight = 1, .effect = 0.1},
-        {.name = "1000 users, 20 % slower", .n_requests = 10000, .n_users = 1000, .user_effect = 0.3, .sigma = 0.5, .p_error = 0.02, .weight = 1, .effect = 0.2},
-        {.name = "errors 2 % against 6 %", .n_requests = 4000, .sigma = 0.5, .p_error = 0.02, .weight = 1, .error_effect = 0.04},
+        {.name = "independent requests, 10 % slower",
+         .n_requests = 4000,
+         .sigma = 0.5,
+         .p_error = 0.02,
+         .weight = 1,
+         .effect = 0.1},
+        {.name = "1000 users, 20 % slower",
+         .n_requests = 10000,
+         .n_users = 1000,
+         .user_effect = 0.3,
+         .sigma = 0.5,
+         .p_error = 0.02,
+         .weight = 1,
+         .effect = 0.2},
+        {.name = "errors 2 % against 6 %",
+         .n_requests = 4000,
+         .sigma = 0.5,
+         .p_error = 0.02,
+         .weight = 1,
+         .error_effect = 0.04},
     };
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
@@ -212,7 +262,8 @@ static void real_differences(void **state)
 static void too_few(void **state)
 {
     static const struct world few = {.n_requests = 150, .sigma = 0.5, .weight = 1};
-    static const struct world one_user = {.n_requests = 3000, .n_users = 8, .heavy = 3, .user_effect = 1, .sigma = 0.1, .weight = 1};
+    static const struct world one_user = {
+        .n_requests = 3000, .n_users = 8, .heavy = 3, .user_effect = 1, .sigma = 0.1, .weight = 1};
     (void)state;
     assert_int_equal(simulate(&few, 50).any, 0);
     assert_int_equal(simulate(&one_user, 50).any, 0);
@@ -243,7 +294,8 @@ static void sums(void **state)
     assert_true(m[GATEWAY_LATENCY].all.n == 3 && m[GATEWAY_LATENCY].all.sum == (uint64_t)3 << 40);
     trial_squares_text(m[GATEWAY_LATENCY].squares, squares); /* 3 × 2^80 */
     assert_string_equal(squares, "3626777458843887524118528");
-    assert_true(m[GATEWAY_TTFT].all.n == 0 && m[GATEWAY_CACHE_HITS].all.sum == 3 && m[GATEWAY_COST].buckets[5].sum == 21);
+    assert_true(m[GATEWAY_TTFT].all.n == 0 && m[GATEWAY_CACHE_HITS].all.sum == 3 &&
+                m[GATEWAY_COST].buckets[5].sum == 21);
     assert_true(m[GATEWAY_ERRORS].all.n == 4 && m[GATEWAY_ERRORS].buckets[255].sum == 1);
     /* Sums stop at what JSON can carry. */
     o = (struct trial_outcome){.status = 200, .cost = UINT64_MAX};
@@ -258,7 +310,7 @@ static void sums(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(too_few), cmocka_unit_test(real_differences),
-                                       cmocka_unit_test(false_alarms)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(too_few),
+                                       cmocka_unit_test(real_differences), cmocka_unit_test(false_alarms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -317,7 +317,8 @@ static void files_that_are_wrong(void **state)
         {ONE("aliases: [x]") "  b: {targets: [{model: m}], aliases: [x]}\n", "is also a name or alias of model"},
         {ONE("aliases: x"), "aliases: must be a list"},
         /* routes */
-        {TWO("  c: {route: speed}\n"), "f.yaml:4:14: model c: route: \"speed\" must be complexity, latency or experiment"},
+        {TWO("  c: {route: speed}\n"),
+         "f.yaml:4:14: model c: route: \"speed\" must be complexity, latency or experiment"},
         {TWO("  c: {route: complexity, simple: a, moderate: b}\n"), "model c: complex: is missing"},
         {TWO("  c: {route: complexity, simple: a, moderate: b, complex: d}\n"),
          "f.yaml:4:59: model c: complex: \"d\" is not a model of this file"},
@@ -355,7 +356,8 @@ static void files_that_are_wrong(void **state)
          "f.yaml:4:70: model c: arm y: weight: must be a whole number from 1 to 1000"},
         {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: b, weight: -5}}}\n"),
          "f.yaml:4:70: model c: arm y: weight: must be a whole number from 1 to 1000"},
-        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: b, weight: 0.5}}}\n"), "arm y: weight: must be"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: b, weight: 0.5}}}\n"),
+         "arm y: weight: must be"},
         {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: b, wieght: 5}}}\n"),
          "arm y: \"wieght\" is not a field here; did you mean \"weight\"?"},
         {TWO("  c: {route: experiment, arms: {x: {model: a}, x: {model: b}}}\n"),
@@ -499,10 +501,13 @@ static void a_file_on_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_published_example), cmocka_unit_test(every_field),
+        cmocka_unit_test(the_published_example),
+        cmocka_unit_test(every_field),
         cmocka_unit_test(an_experiment),
-        cmocka_unit_test(prices_are_exact),      cmocka_unit_test(files_that_are_wrong),
-        cmocka_unit_test(files_that_are_huge),   cmocka_unit_test(key_files),
+        cmocka_unit_test(prices_are_exact),
+        cmocka_unit_test(files_that_are_wrong),
+        cmocka_unit_test(files_that_are_huge),
+        cmocka_unit_test(key_files),
         cmocka_unit_test(a_file_on_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

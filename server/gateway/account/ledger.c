@@ -127,6 +127,11 @@ const char *ledger_tenant_name(const struct ledger_account *a)
     return a->tenant->name;
 }
 
+const char *ledger_key_id(const struct ledger_account *a)
+{
+    return a->key ? a->key->row.id : NULL;
+}
+
 /* ---- requests ------------------------------------------------------------------------------- */
 
 bool ledger_admit(struct ledger *l, struct ledger_account *a, int64_t now_s, const char **warning, struct api_error *e)

@@ -162,11 +162,11 @@ bool variables_warn(const struct gateway_config *config, uint32_t model, uint32_
     struct buffer names = {0};
     const uint32_t n = variables_differ(config, model, arm, &names);
     if (n > 1)
-        snprintf(out, VARIABLES_WARNING_BYTES,
-                 "model %.128s: arm %.128s: %u variables differ from arm %.128s: %.250s; a difference in the results has "
-                 "no single cause",
-                 config->models[model].name, e->arms[arm].name, n, e->arms[0].name,
-                 buffer_text(&names) ? names.data : "");
+        snprintf(
+            out, VARIABLES_WARNING_BYTES,
+            "model %.128s: arm %.128s: %u variables differ from arm %.128s: %.250s; a difference in the results has "
+            "no single cause",
+            config->models[model].name, e->arms[arm].name, n, e->arms[0].name, buffer_text(&names) ? names.data : "");
     buffer_free(&names);
     return n > 1;
 }

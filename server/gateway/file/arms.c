@@ -44,10 +44,11 @@ static int read_metric(const struct fields *f, const struct yaml_node *map, stru
             e->has_metric = true;
             return QUIRE_OK;
         }
-    return fields_wrong(f, yaml_get(map, "metric"), "metric",
-                        "\"%.*s\" must be errors, cancelled, ttft, latency, output_tokens, cached_tokens, cache_hits or "
-                        "cost",
-                        yaml_shown(name), name);
+    return fields_wrong(
+        f, yaml_get(map, "metric"), "metric",
+        "\"%.*s\" must be errors, cancelled, ttft, latency, output_tokens, cached_tokens, cache_hits or "
+        "cost",
+        yaml_shown(name), name);
 }
 
 static int read_arm(const struct fields *f, const struct yaml_node *node, const struct gateway_config *config,

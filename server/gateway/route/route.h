@@ -54,7 +54,8 @@ struct route_choice {
     uint32_t experiment; /* the model that is an experiment, if the request belongs to one */
     uint32_t arm;        /* of it; ROUTE_NO_ARM: the request belongs to no experiment */
     uint32_t bucket;     /* of the request's unit (assign.h) */
-    char why[96]; /* "name", "alias", "override", "complexity: simple (9 words, \"what is\")", "latency: 120 ms", "arm: new" */
+    char why
+        [96]; /* "name", "alias", "override", "complexity: simple (9 words, \"what is\")", "latency: 120 ms", "arm: new" */
 };
 /* Returns false if no model has the name. */
 bool route_choose(const struct gateway_config *config, const struct route_question *q,
