@@ -90,7 +90,8 @@ static int check_buckets(const char *name, const struct trial_sums *s, struct qu
     return QUIRE_OK;
 }
 
-static int read_metric(const json_t *metrics, enum gateway_metric which, struct trial_sums *out, struct quire_error *err)
+static int read_metric(const json_t *metrics, enum gateway_metric which, struct trial_sums *out,
+                       struct quire_error *err)
 {
     const json_t *metric = json_object_get(metrics, gateway_metrics[which].name);
     int status;
@@ -152,9 +153,8 @@ static int read_experiment(const json_t *json, struct ab_experiment *e, struct q
     e->warnings = json_array();
     if (!e->trial || !e->warnings)
         return no_memory(err);
-    json_array_foreach(warnings, i, text)
-        if (json_is_string(text))
-            json_array_append_new(e->warnings, json_string(json_string_value(text)));
+    json_array_foreach(warnings, i, text) if (json_is_string(text))
+        json_array_append_new(e->warnings, json_string(json_string_value(text)));
     int status = read_head(json, e, err);
     for (i = 0; i < n && status == QUIRE_OK; i++)
         status = read_arm(json_array_get(arms, i), e, i, err);

@@ -25,10 +25,9 @@ static const struct {
     const char *unit;
     double scale;
 } shown[GATEWAY_N_METRICS] = {
-    [GATEWAY_ERRORS] = {"%", 100},         [GATEWAY_CANCELLED] = {"%", 100},
-    [GATEWAY_TTFT] = {"ms", 1e-3},         [GATEWAY_LATENCY] = {"ms", 1e-3},
-    [GATEWAY_OUTPUT_TOKENS] = {"tokens", 1}, [GATEWAY_CACHED_TOKENS] = {"tokens", 1},
-    [GATEWAY_CACHE_HITS] = {"%", 100},     [GATEWAY_COST] = {"$", 1e-12},
+    [GATEWAY_ERRORS] = {"%", 100},     [GATEWAY_CANCELLED] = {"%", 100},        [GATEWAY_TTFT] = {"ms", 1e-3},
+    [GATEWAY_LATENCY] = {"ms", 1e-3},  [GATEWAY_OUTPUT_TOKENS] = {"tokens", 1}, [GATEWAY_CACHED_TOKENS] = {"tokens", 1},
+    [GATEWAY_CACHE_HITS] = {"%", 100}, [GATEWAY_COST] = {"$", 1e-12},
 };
 
 static struct row compare(const struct ab_experiment *e, const struct ab_settings *s, enum gateway_metric metric,
@@ -129,8 +128,8 @@ static void print_row(const struct ab_experiment *e, const struct row *row, cons
 void ab_report_print(const struct ab_experiment *e, const struct ab_settings *s)
 {
     print_head(e);
-    printf("\n%-24s %-16s %11s %11s %10s  %-26s %9s\n", "  metric", "arm", "control", "arm", "difference", "interval of it",
-           "p");
+    printf("\n%-24s %-16s %11s %11s %10s  %-26s %9s\n", "  metric", "arm", "control", "arm", "difference",
+           "interval of it", "p");
     for (int chosen = 1; chosen >= 0; chosen--)
         for (int metric = 0; metric < GATEWAY_N_METRICS; metric++)
             for (uint32_t arm = 1; arm < e->trial->n_arms; arm++) {
@@ -139,10 +138,11 @@ void ab_report_print(const struct ab_experiment *e, const struct ab_settings *s)
                     print_row(e, &row, s);
             }
     const bool has_metric = s->metric || e->has_metric;
-    printf("\nTest: " TEST "; p is corrected for %s%u comparisons.\nFalse alarms: at most %g %% for %s, however often you "
-           "look.\n\n",
-           has_metric ? "all other metrics: " : "", (GATEWAY_N_METRICS - has_metric) * (e->trial->n_arms - 1),
-           100 * s->alpha, has_metric ? "the metric with *, and as much for all others together" : "all metrics together");
+    printf(
+        "\nTest: " TEST "; p is corrected for %s%u comparisons.\nFalse alarms: at most %g %% for %s, however often you "
+        "look.\n\n",
+        has_metric ? "all other metrics: " : "", (GATEWAY_N_METRICS - has_metric) * (e->trial->n_arms - 1),
+        100 * s->alpha, has_metric ? "the metric with *, and as much for all others together" : "all metrics together");
 }
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
@@ -157,10 +157,10 @@ static json_t *row_json(const struct ab_experiment *e, const struct row *row, co
 {
     const double scale = shown[row->metric].scale;
     const struct compare_result *r = &row->r;
-    json_t *json = json_pack("{s:s, s:s, s:s, s:b, s:i, s:s, s:o, s:o}", "metric", gateway_metrics[row->metric].name, "unit",
-                             shown[row->metric].unit, "arm", e->trial->arms[row->arm].name, "is_chosen", row->is_chosen,
-                             "n_comparisons", (int)row->n_comparisons, "state", state_of(row, s), "control",
-                             side_json(&r->control, scale), "arm_values", side_json(&r->arm, scale));
+    json_t *json = json_pack("{s:s, s:s, s:s, s:b, s:i, s:s, s:o, s:o}", "metric", gateway_metrics[row->metric].name,
+                             "unit", shown[row->metric].unit, "arm", e->trial->arms[row->arm].name, "is_chosen",
+                             row->is_chosen, "n_comparisons", (int)row->n_comparisons, "state", state_of(row, s),
+                             "control", side_json(&r->control, scale), "arm_values", side_json(&r->arm, scale));
     if (json && r->is_valid)
         json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "difference", scale * r->difference,
                                                "standard_error", scale * r->error, "low", scale * r->low, "high",
@@ -172,16 +172,16 @@ json_t *ab_report_json(const struct ab_experiment *e, const struct ab_settings *
 {
     json_t *arms = json_array(), *rows = json_array();
     for (uint32_t k = 0; k < e->trial->n_arms; k++)
-        json_array_append_new(arms, json_pack("{s:s, s:s, s:I, s:I}", "arm", e->trial->arms[k].name, "model", e->models[k],
-                                              "weight", (json_int_t)e->weights[k], "requests",
+        json_array_append_new(arms, json_pack("{s:s, s:s, s:I, s:I}", "arm", e->trial->arms[k].name, "model",
+                                              e->models[k], "weight", (json_int_t)e->weights[k], "requests",
                                               (json_int_t)e->trial->arms[k].n_requests));
     for (int metric = 0; metric < GATEWAY_N_METRICS; metric++)
         for (uint32_t arm = 1; arm < e->trial->n_arms; arm++) {
             const struct row row = compare(e, s, (enum gateway_metric)metric, arm);
             json_array_append_new(rows, row_json(e, &row, s));
         }
-    return json_pack("{s:s, s:s, s:s, s:I, s:f, s:s, s:I, s:O, s:o, s:o}", "experiment", e->name, "run", e->trial->run, "by",
-                     e->by_request ? "request" : "user", "since", (json_int_t)e->trial->since_s, "alpha", s->alpha, "test",
-                     TEST, "requests_of_other_runs", (json_int_t)e->n_other, "warnings", e->warnings, "arms", arms,
-                     "comparisons", rows);
+    return json_pack("{s:s, s:s, s:s, s:I, s:f, s:s, s:I, s:O, s:o, s:o}", "experiment", e->name, "run", e->trial->run,
+                     "by", e->by_request ? "request" : "user", "since", (json_int_t)e->trial->since_s, "alpha",
+                     s->alpha, "test", TEST, "requests_of_other_runs", (json_int_t)e->n_other, "warnings", e->warnings,
+                     "arms", arms, "comparisons", rows);
 }

@@ -21,10 +21,11 @@ static void log_begin(const struct pool *p, size_t i, const struct trial *before
     if (before == p->models[i].trial)
         return;
     if (before)
-        quire_log(QUIRE_LOG_WARN, "gateway",
-                  "experiment %s begins anew as run %s, because its arms have changed; the statistics of %llu requests of run "
-                  "%s are dropped",
-                  m->name, p->models[i].trial->run, (unsigned long long)trial_requests(before), before->run);
+        quire_log(
+            QUIRE_LOG_WARN, "gateway",
+            "experiment %s begins anew as run %s, because its arms have changed; the statistics of %llu requests of run "
+            "%s are dropped",
+            m->name, p->models[i].trial->run, (unsigned long long)trial_requests(before), before->run);
     else
         quire_log(QUIRE_LOG_INFO, "gateway", "experiment %s: run %s, %u arms", m->name, p->models[i].trial->run,
                   m->route.experiment->n_arms);

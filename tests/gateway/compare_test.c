@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#define N_EXPERIMENTS 1000
+static int n_experiments = 100; /* the wide test: 1,000 */
 #define N_LOOKS 5
 #define ALPHA 0.05
 
@@ -218,13 +218,13 @@ static void false_alarms(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
-        const struct counts c = simulate(&worlds[i], N_EXPERIMENTS);
-        assert_in_range(c.latency, 0, ALPHA * N_EXPERIMENTS);
-        assert_in_range(c.errors, 0, ALPHA * N_EXPERIMENTS);
-        assert_in_range(c.any, 0, ALPHA * N_EXPERIMENTS);
+        const struct counts c = simulate(&worlds[i], n_experiments);
+        assert_in_range(c.latency, 0, ALPHA * n_experiments);
+        assert_in_range(c.errors, 0, ALPHA * n_experiments);
+        assert_in_range(c.any, 0, ALPHA * n_experiments);
         if (worlds[i].n_users > 0 && worlds[i].user_effect >= 0.5 &&
             worlds[i].sigma <= 0.5) /* what the method is for */
-            assert_true(c.naive > 4 * ALPHA * N_EXPERIMENTS);
+            assert_true(c.naive > 4 * ALPHA * n_experiments);
     }
 }
 
@@ -254,16 +254,21 @@ static void real_differences(void **state)
     };
     (void)state;
     for (size_t i = 0; i < sizeof worlds / sizeof *worlds; i++) {
-        const struct counts c = simulate(&worlds[i], 200);
-        assert_true((worlds[i].effect > 0 ? c.latency : c.errors) >= 0.8 * 200);
+        const struct counts c = simulate(&worlds[i], n_experiments / 2);
+        assert_true((worlds[i].effect > 0 ? c.latency : c.errors) >= 0.8 * (n_experiments / 2));
     }
 }
 
 static void too_few(void **state)
 {
-    static const struct world few = {.n_requests = 150, .sigma = 0.5, .weight = 1};
-    static const struct world one_user = {
-        .n_requests = 3000, .n_users = 8, .heavy = 3, .user_effect = 1, .sigma = 0.1, .weight = 1};
+    static const struct world few = {.name = "150 requests", .n_requests = 150, .sigma = 0.5, .weight = 1};
+    static const struct world one_user = {.name = "8 users, one of them busy",
+                                          .n_requests = 3000,
+                                          .n_users = 8,
+                                          .heavy = 3,
+                                          .user_effect = 1,
+                                          .sigma = 0.1,
+                                          .weight = 1};
     (void)state;
     assert_int_equal(simulate(&few, 50).any, 0);
     assert_int_equal(simulate(&one_user, 50).any, 0);
@@ -308,8 +313,10 @@ static void sums(void **state)
     trial_release(t);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        n_experiments = atoi(argv[1]);
     const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(too_few),
                                        cmocka_unit_test(real_differences), cmocka_unit_test(false_alarms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
