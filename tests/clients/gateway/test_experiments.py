@@ -114,7 +114,7 @@ def requests_of(experiment):
     return [arm["requests"] for arm in experiment["arms"]]
 
 
-def many(server, n, users=60, **fields):
+def many(server, n, users=61, **fields):
     def one(i):
         return chat(server, f"question {i}", model="chat", user=f"u{i % users}", stream=i % 4 > 0, **fields).status
 
@@ -156,6 +156,7 @@ SCALE = {"errors": 100, "cancelled": 100, "ttft": 1e-3, "latency": 1e-3, "output
 def check_report(report, experiment):
     """Every number of the report, from the statistics of the gateway."""
     control = experiment["arms"][0]
+    assert all("p" in row for row in report["comparisons"]), report["comparisons"]
     assert [row["metric"] for row in report["comparisons"]] == list(SCALE)
     for row in report["comparisons"]:
         left, right = control["metrics"][row["metric"]], experiment["arms"][1]["metrics"][row["metric"]]
@@ -177,22 +178,22 @@ def check_report(report, experiment):
 
 
 def test_report(start, tmp_path):
-    """The gateway's statistics, those of its log, and a second implementation agree; the slower arm is found."""
+    """The gateway's statistics, those of its log, and a second implementation agree; the arm with longer answers is found."""
     with upstreams(2) as (a, b):
-        b.delay = 0.004
+        b.words = 9
         b.mode = lambda n: "400" if n % 20 == 7 else "good"
-        server = gateway(start, tmp_path, lines(a, b, "metric: latency, ", weights=[("control", 1), ("new", 1)]), "--log-requests", "--log-format", "json")
+        server = gateway(start, tmp_path, lines(a, b, "metric: output_tokens, ", weights=[("control", 1), ("new", 1)]), "--log-requests", "--log-format", "json")
         statuses = many(server, 400)
         assert set(statuses) == {200, 400}
         rig.wait_until(lambda: len(logged(server)) == statuses.count(200))
         experiment, = statistics(server)
         assert sum(requests_of(experiment)) == statuses.count(200)  # a client's error says nothing about an arm
-        assert experiment["by"] == "user" and experiment["metric"] == "latency" and len(experiment["run"]) == 16
+        assert experiment["by"] == "user" and experiment["metric"] == "output_tokens" and len(experiment["run"]) == 16
         shown = quire("ab", "report", "--url", server.url, "--json")
         report, = json.loads(shown.stdout)["experiments"]
         check_report(report, experiment)
         states = {row["metric"]: row["state"] for row in report["comparisons"]}
-        assert states["latency"] == "difference" and states["errors"] == states["cost"] == states["cache_hits"] == "no_difference"
+        assert states["output_tokens"] == states["cost"] == "difference" and states["errors"] == states["cache_hits"] == states["cached_tokens"] == "no_difference"
         assert report["warnings"] == [] and experiment["warnings"] == []
         # The log has the same to the last digit, as JSON and as text.
         log = tmp_path / "log"
@@ -204,7 +205,7 @@ def test_report(start, tmp_path):
             assert abs(again.pop("since") - report["since"]) <= 1
             assert again == {key: value for key, value in report.items() if key != "since"}
         table = quire("ab", "report", "--url", server.url + "/v1")
-        assert table.returncode == 0 and "* latency, ms" in table.stdout and "HIGHER than the control" in table.stdout
+        assert table.returncode == 0 and "* output_tokens, tokens" in table.stdout and "HIGHER than the control" in table.stdout
         metrics = rig.metrics(server)
         for arm in experiment["arms"]:
             label = f'{{experiment="chat",arm="{arm["arm"]}"'
