@@ -35,6 +35,13 @@ static void on_bury(evutil_socket_t fd, short what, void *context)
     relay_bury(context);
 }
 
+static void on_save(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    trials_save(context);
+}
+
 static void on_probe(evutil_socket_t fd, short what, void *context)
 {
     (void)fd;
@@ -75,7 +82,8 @@ static int open_parts(struct gateway *g, const struct gateway_config *config, st
     g->tick = evtimer_new(g->base, on_tick, g);
     g->bury = evtimer_new(g->base, on_bury, g);
     g->probe = evtimer_new(g->base, on_probe, g);
-    if (!g->tick || !g->bury || !g->probe)
+    g->save = evtimer_new(g->base, on_save, g);
+    if (!g->tick || !g->bury || !g->probe || !g->save)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     int status = pool_open(config, NULL, &g->pool, err);
     if (status == QUIRE_OK)
@@ -114,6 +122,7 @@ int gateway_open(struct event_base *base, const struct gateway_options *options,
                   "--tenants or quire keys, or leave --host at 127.0.0.1",
                   options->host ? options->host : "0.0.0.0", http_server_port(g->http));
     trials_log(NULL, g->pool);
+    trials_restore(g);
     *out = g;
     return QUIRE_OK;
 }
@@ -127,6 +136,7 @@ void gateway_close(struct gateway *g)
     local_listener_close(g->inside_listener);
     http_server_close(g->inside);
     relay_bury(g);
+    trials_save(g);
     if (g->pool)
         probes_end(g);
     shared_close(g->shared);
@@ -134,6 +144,8 @@ void gateway_close(struct gateway *g)
     pool_release(g->pool);
     if (g->tick)
         event_free(g->tick);
+    if (g->save)
+        event_free(g->save);
     if (g->bury)
         event_free(g->bury);
     if (g->probe)
@@ -152,6 +164,7 @@ int gateway_use(struct gateway *g, const struct gateway_config *config, struct q
     int status = pool_open(config, g->pool, &pool, err);
     if (status != QUIRE_OK)
         return status;
+    trials_save(g);
     trials_log(g->pool, pool);
     probes_end(g); /* they belong to the old pool's targets */
     pool_release(g->pool);

@@ -2,7 +2,8 @@
 
 #include "base/log.h"
 #include "server/front/output/json_out.h"
-#include "server/gateway/experiment/trial.h"
+#include "server/gateway/account/ledger_state.h"
+#include "server/gateway/experiment/trial_bytes.h"
 
 #include <string.h>
 
@@ -43,6 +44,44 @@ void trials_log(const struct pool *before, const struct pool *after)
         if (before->models[i].trial && !find(after, before->config->models[i].name))
             quire_log(QUIRE_LOG_WARN, "gateway", "experiment %s has ended; the statistics of %llu requests are dropped",
                       before->config->models[i].name, (unsigned long long)trial_requests(before->models[i].trial));
+}
+
+/* ---- the ledger ----------------------------------------------------------------------------- */
+
+void trials_restore(struct gateway *g)
+{
+    for (size_t i = 0; i < g->pool->config->n_models; i++) {
+        struct trial *t = g->pool->models[i].trial;
+        const char *name = g->pool->config->models[i].name;
+        struct buffer bytes = {0};
+        if (!t || !ledger_take_state(g->options.ledger, name, &bytes))
+            continue;
+        if (trial_from_bytes(t, bytes.data, bytes.n))
+            quire_log(QUIRE_LOG_INFO, "gateway", "experiment %s continues with the %llu requests of the ledger", name,
+                      (unsigned long long)trial_requests(t));
+        else
+            quire_log(
+                QUIRE_LOG_WARN, "gateway",
+                "experiment %s begins anew as run %s: the ledger has the statistics of other arms, which are dropped",
+                name, t->run);
+        t->n_saved = trial_requests(t);
+        buffer_free(&bytes);
+    }
+}
+
+void trials_save(struct gateway *g)
+{
+    for (size_t i = 0; g->pool && i < g->pool->config->n_models; i++) {
+        struct trial *t = g->pool->models[i].trial;
+        struct buffer bytes = {0};
+        if (!t || trial_requests(t) == t->n_saved)
+            continue;
+        trial_to_bytes(t, &bytes);
+        if (!bytes.failed)
+            ledger_put_state(g->options.ledger, g->pool->config->models[i].name, bytes.data, bytes.n);
+        t->n_saved = trial_requests(t);
+        buffer_free(&bytes);
+    }
 }
 
 /* ---- GET /gateway/experiments --------------------------------------------------------------- */

@@ -1,6 +1,7 @@
 /* The test of experiments: false alarms and power over simulated experiments with five looks each. The formulas are
  * compared with a second implementation in tests/clients/gateway/test_experiments.py. */
 #include "server/gateway/experiment/compare.h"
+#include "server/gateway/experiment/trial_bytes.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -274,6 +275,41 @@ static void too_few(void **state)
     assert_int_equal(simulate(&one_user, 50).any, 0);
 }
 
+/* What was written is read; anything else is refused, and changes nothing. */
+static void bytes(void **state)
+{
+    static const struct world w = {.name = "", .n_requests = 500, .sigma = 0.5, .weight = 1};
+    struct trial *t = trial_of_arms(2), *other = trial_of_arms(2), *three = trial_of_arms(3);
+    struct buffer o = {0}, again = {0};
+    (void)state;
+    for (uint32_t i = 0; i < w.n_requests; i++)
+        one_request(&w, NULL, t);
+    t->arms[1].metrics[GATEWAY_COST].squares = ~(trial_u128)7;
+    trial_to_bytes(t, &o);
+    assert_true(trial_from_bytes(other, o.data, o.n));
+    trial_to_bytes(other, &again);
+    assert_true(again.n == o.n && memcmp(again.data, o.data, o.n) == 0);
+    assert_true(other->since_s == 1 && other->arms[1].metrics[GATEWAY_COST].squares == ~(trial_u128)7);
+    assert_false(trial_from_bytes(three, o.data, o.n));
+    assert_false(trial_from_bytes(other, o.data, o.n - 1));
+    assert_false(trial_from_bytes(other, o.data, 0));
+    for (size_t at = 0; at < 600; at++) { /* the head, and the numbers of the first metrics */
+        o.data[at] ^= 0x55;
+        const bool taken = trial_from_bytes(other, o.data, o.n);
+        const bool is_free = at >= 24 && (at < 32 || (at >= 40 && at < 48) || (at >= 56 && at < 80));
+        const bool is_sum_of_bucket = at >= 80 && (at - 80) % 16 >= 8;
+        assert_true(!taken || is_free || is_sum_of_bucket); /* since, n_requests, sums: any number */
+        o.data[at] ^= 0x55;
+    }
+    strcpy(other->run, "0123456789abcdef");
+    assert_false(trial_from_bytes(other, o.data, o.n));
+    buffer_free(&o);
+    buffer_free(&again);
+    trial_release(t);
+    trial_release(other);
+    trial_release(three);
+}
+
 /* Counted by hand. */
 static void sums(void **state)
 {
@@ -317,7 +353,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         n_experiments = atoi(argv[1]);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(too_few),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sums), cmocka_unit_test(bytes), cmocka_unit_test(too_few),
                                        cmocka_unit_test(real_differences), cmocka_unit_test(false_alarms)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -37,15 +37,9 @@ static void known_arms(void **state)
         const char *unit, *of_two, *of_three;
         uint32_t bucket;
     } rows[] = {
-        {"alice", "control", "a", 217},
-        {"bob", "control", "a", 134},
-        {"carol", "control", "b", 75},
-        {"dave", "control", "c", 190},
-        {"erin", "control", "a", 223},
-        {"frank", "control", "b", 91},
-        {"", "control", "b", 1},
-        {"user-12345", "new", "b", 76},
-        {"u17", "control", "c", 83},
+        {"alice", "control", "a", 217}, {"bob", "control", "a", 134},   {"carol", "control", "b", 75},
+        {"dave", "control", "c", 190},  {"erin", "control", "a", 223},  {"frank", "control", "b", 91},
+        {"", "control", "b", 1},        {"user-12345", "new", "b", 76}, {"u17", "control", "c", 83},
         {"u42", "new", "c", 35},
     };
     const struct gateway_experiment first = of(two, 2), second = of(three, 3);
@@ -173,7 +167,9 @@ static void runs(void **state)
     } rows[] = {
         {ARMS SAME, true},
         {"models:\n  x: {route: experiment, metric: cost, arms: {one: {model: a}, two: {model: b}}}\n" SAME, true},
-        {ARMS "  a: {targets: [{model: m, name: z}], avg_latency_ms: 7}\n  b: {targets: [{model: n}]}\n  c: {targets: [{model: o}]}\n", true},
+        {ARMS
+         "  a: {targets: [{model: m, name: z}], avg_latency_ms: 7}\n  b: {targets: [{model: n}]}\n  c: {targets: [{model: o}]}\n",
+         true},
         {"models:\n  y: {route: experiment, arms: {one: {model: a}, two: {model: b}}}\n" SAME, false},
         {"models:\n  x: {route: experiment, by: request, arms: {one: {model: a}, two: {model: b}}}\n" SAME, false},
         {"models:\n  x: {route: experiment, arms: {one: {model: a, weight: 2}, two: {model: b}}}\n" SAME, false},
@@ -182,7 +178,9 @@ static void runs(void **state)
         {"models:\n  x: {route: experiment, arms: {one: {model: a}, two: {model: a}}}\n" SAME, false},
         {ARMS "  a: {targets: [{model: m}]}\n  b: {targets: [{model: n, options: {x: 1}}]}\n", false},
         {ARMS "  a: {targets: [{model: m}], max_tokens: 5}\n  b: {targets: [{model: n}]}\n", false},
-        {ARMS "  a: {targets: [{model: m}], fallback: [c]}\n  b: {targets: [{model: n}]}\n  c: {targets: [{model: o}]}\n", false},
+        {ARMS
+         "  a: {targets: [{model: m}], fallback: [c]}\n  b: {targets: [{model: n}]}\n  c: {targets: [{model: o}]}\n",
+         false},
     };
     char first[VARIABLES_RUN_BYTES], run[VARIABLES_RUN_BYTES], changed[VARIABLES_RUN_BYTES];
     (void)state;
@@ -195,8 +193,9 @@ static void runs(void **state)
     }
     assert_int_equal(strlen(first), 16);
     /* A change behind a route and a fallback is a change of the arm. */
-    const struct gateway_config *c = config_of(ARMS "  a: {route: latency, among: [d]}\n  b: {targets: [{model: n}]}\n"
-                                                    "  d: {targets: [{model: m}], fallback: [e]}\n  e: {targets: [{model: o}]}\n");
+    const struct gateway_config *c = config_of(
+        ARMS "  a: {route: latency, among: [d]}\n  b: {targets: [{model: n}]}\n"
+             "  d: {targets: [{model: m}], fallback: [e]}\n  e: {targets: [{model: o}]}\n");
     variables_run(c, 0, run);
     models_file_release(c);
     c = config_of(ARMS "  a: {route: latency, among: [d]}\n  b: {targets: [{model: n}]}\n"
@@ -209,6 +208,7 @@ static void runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(known_arms), cmocka_unit_test(weights),
-                                       cmocka_unit_test(independence), cmocka_unit_test(variables), cmocka_unit_test(runs)};
+                                       cmocka_unit_test(independence), cmocka_unit_test(variables),
+                                       cmocka_unit_test(runs)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,6 +39,7 @@ struct trial {
     uint32_t n_arms;
     struct trial_arm *arms; /* owned */
     unsigned n_holders;
+    uint64_t n_saved; /* its owner's: requests that are written */
 };
 
 /* A request that has ended. */

@@ -105,8 +105,10 @@ static void count_arm(const struct relay *r, struct bill *b)
     const bool has_answer = r->body->api < RELAY_COUNT_TOKENS || r->body->api == RELAY_EMBEDDINGS;
     const bool is_own_limit = b->status == 429 && r->n_attempts == 0;
     b->is_counted = p->trial && has_answer && !is_own_limit && trial_read(&o, p->bucket, &request);
-    if (b->is_counted)
-        trial_add(p->trial, p->arm, &request, (int64_t)time(NULL));
+    if (!b->is_counted)
+        return;
+    trial_add(p->trial, p->arm, &request, (int64_t)time(NULL));
+    gateway_wants_save(r->g);
 }
 
 static void write_log(const struct relay *r, const struct bill *b, const struct api_error *e)

@@ -1,10 +1,13 @@
 """Experiments of a gateway: assignment, statistics, quire ab report. The references here know only the documents."""
 
 import concurrent.futures
+import contextlib
 import hashlib
 import json
 import math
+import shutil
 import signal
+import sqlite3
 import subprocess
 
 import pytest
@@ -295,6 +298,36 @@ def test_reload(start, tmp_path):
         assert none.returncode == 1 and "there is no experiment" in none.stderr
 
 
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_restart(start, tmp_path, how):
+    """With a ledger the statistics survive; a killed process may lose the last second."""
+    with upstreams(2) as (a, b):
+        server = gateway(start, tmp_path, lines(a, b), "--ledger", tmp_path / "accounts.db")
+        many(server, 30)
+        before, = statistics(server)
+        if how == signal.SIGKILL:
+            rig.wait_until(lambda: saved(tmp_path) == 30)
+        server.stop(how)
+        server = start("serve", "--models", tmp_path / "models.yaml", "--port", "0", "--ledger", tmp_path / "accounts.db")
+        assert "experiment chat continues with the 30 requests of the ledger" in server.output()
+        assert statistics(server) == [before]
+        server.stop()
+        write(tmp_path, lines(a, b, weights=[("control", 1), ("new", 1)]))
+        server = start("serve", "--models", tmp_path / "models.yaml", "--port", "0", "--ledger", tmp_path / "accounts.db")
+        assert "the ledger has the statistics of other arms, which are dropped" in server.output()
+        assert requests_of(statistics(server)[0]) == [0, 0]
+
+
+def saved(tmp_path):
+    """Requests in the ledger. SQLite's lock is the gateway's: a copy of the files is read."""
+    for name in ("accounts.db", "accounts.db-wal"):
+        shutil.copy(tmp_path / name, tmp_path / ("copy" + name[8:]))
+    with contextlib.closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
+        rows = copy.execute("SELECT value FROM state").fetchall()
+    at, size = 40, 8 * (1 + 8 * (4 + 512))
+    return sum(int.from_bytes(value[begin : begin + 8], "little") for value, in rows for begin in range(at, len(value), size))
+
+
 def test_two_variables(start, tmp_path):
     with upstreams(2) as (a, b):
         says = "model chat: arm new: 2 variables differ from arm control: url, max_tokens; a difference in the results has no single cause"
@@ -311,7 +344,7 @@ def test_two_variables(start, tmp_path):
 
 
 def test_wrong_commands(tmp_path):
-    for arguments, code, says in [([], 2, "the action is missing"), (["reprot"], 2, "unknown action"), (["report", "--log", "x"], 2, "belong together"),
+    for arguments, code, says in [([], 2, "the action is missing"), (["show"], 2, "unknown action"), (["report", "--log", "x"], 2, "belong together"),
                                   (["report", "--metric", "speed"], 2, "--metric must be"), (["report", "--alpha", "2"], 2, "--alpha"),
                                   (["report", "--log", "x", "--models", "/nonexistent"], 1, "/nonexistent"), (["report", "--url", "http://127.0.0.1:1"], 1, "127.0.0.1")]:
         shown = quire("ab", *arguments)
