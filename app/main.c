@@ -28,6 +28,7 @@ static const struct {
     {"cache", command_cache, "pin prefixes in a running server's cache, fill it, or read its statistics"},
     {"check", command_check, "check the models file of a gateway"},
     {"route", command_route, "print how a gateway's route reads a prompt"},
+    {"ab", command_ab, "report whether the arms of an experiment differ by more than noise"},
     {"keys", command_keys, "issue, rotate, revoke and list the keys of a running gateway"},
     {"eval", command_eval, "measure what a model knows, and what quantization costs"},
     {"bench", command_bench, "measure an engine, a server or the kernels"},

@@ -79,7 +79,9 @@ MODULES = {
                      " server/front/api/api_error. server/front/api/ui_page. server/front/api/cors. server/front/api/foreign. server/front/output/json_out. server/front/tools/",
     # The gateway. Its lower modules know neither a request nor a connection; the rest joins them.
     "server/gateway/file/": "base/",
-    "server/gateway/route/": "base/ server/gateway/file/",
+    "server/gateway/experiment/assign.": "base/ server/gateway/file/",
+    "server/gateway/experiment/": "base/ server/gateway/file/ server/gateway/experiment/assign.",
+    "server/gateway/route/": "base/ server/gateway/file/ server/gateway/experiment/assign.",
     "server/gateway/target/": "base/",
     "server/gateway/remote/": "base/",
     "server/gateway/account/": "base/ server/http/ server/front/api/api_error. server/front/output/json_out. server/gateway/file/",
@@ -88,7 +90,7 @@ MODULES = {
     "server/gateway/batcher/": "base/ text/ server/front/output/json_out. server/gateway/upstream_json.",
     "server/gateway/": "base/ request/ text/ server/http/ server/wire/ server/front/tenant/ server/front/api/api_error. server/front/api/ui_page. server/front/api/cors. server/front/api/foreign."
                        " server/front/output/json_out."
-                       " server/gateway/file/ server/gateway/route/ server/gateway/target/ server/gateway/remote/ server/gateway/account/"
+                       " server/gateway/file/ server/gateway/experiment/ server/gateway/experiment/assign. server/gateway/route/ server/gateway/target/ server/gateway/remote/ server/gateway/account/"
                        " server/gateway/upstream_json. server/gateway/messages/ server/gateway/batcher/",
     # Work in bulk: run/ runs the lines of one batch, the rest keeps batches and has their routes.
     "server/bulk/run/": "base/ text/ server/front/output/json_out. server/gateway/remote/",
@@ -111,7 +113,7 @@ MODULES = {
     "app/gateway/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/http/ server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h"
                     " server/cache/stats_rows.h server/cache/latency.h server/cache/vector_stream.h server/cache/redis/url.h server/similar/"
                     " server/front/observe/cache_metrics.h server/front/api/api_error. server/front/api/cors. server/front/output/json_out."
-                    " server/gateway/gateway.h server/gateway/file/ server/gateway/account/ server/gateway/route/"
+                    " server/gateway/gateway.h server/gateway/file/ server/gateway/experiment/ server/gateway/experiment/assign. server/gateway/account/ server/gateway/route/"
                     " app/serve/ app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
     "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " engine/model/describe.h server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",

@@ -2,6 +2,7 @@
 #include "app/command/command.h"
 #include "app/command/commands.h"
 #include "app/gateway/models_summary.h"
+#include "server/gateway/experiment/variables.h"
 
 #include <stdio.h>
 
@@ -23,6 +24,17 @@ static void warn_of_tokenizers(const char *path, const struct gateway_config *co
     }
 }
 
+static void warn_of_variables(const char *path, const struct gateway_config *config)
+{
+    char warning[VARIABLES_WARNING_BYTES];
+    for (uint32_t i = 0; i < config->n_models; i++) {
+        const struct gateway_experiment *e = config->models[i].route.experiment;
+        for (uint32_t k = 1; e && k < e->n_arms; k++)
+            if (variables_warn(config, i, k, warning))
+                fprintf(stderr, "quire: warning: %s:%u:%u: %s\n", path, e->arms[k].line, e->arms[k].column, warning);
+    }
+}
+
 int command_check(int argc, char **argv)
 {
     const char *path = NULL;
@@ -39,7 +51,8 @@ int command_check(int argc, char **argv)
         .usage = "quire check FILE [options]",
         .about =
             "Checks the file of `quire serve --models FILE` and prints its models, targets, routes and prices. An error\n"
-            "names the line, the column and the field. Environment variables and key files that the file names are\n"
+            "names the line, the column and the field. Arms of an experiment that differ in more than one variable are a\n"
+            "warning. Environment variables and key files that the file names are\n"
             "read, too. Nothing is started, and no target is contacted.",
         .examples = "examples:\n  quire check models.yaml\n  quire check models.yaml --json",
         .options = rows,
@@ -53,6 +66,7 @@ int command_check(int argc, char **argv)
         return command_fail(1, err.text);
     code = 0;
     warn_of_tokenizers(path, config);
+    warn_of_variables(path, config);
     if (json)
         code = command_print_json(models_summary_json(config));
     else

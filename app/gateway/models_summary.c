@@ -1,6 +1,7 @@
 #include "app/gateway/models_summary.h"
 
 #include "server/gateway/account/ledger.h"
+#include "server/gateway/experiment/variables.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,6 +44,23 @@ static void print_names(const char *what, const struct gateway_config *config, c
     putchar('\n');
 }
 
+static void print_experiment(const struct gateway_config *config, const struct gateway_model *m)
+{
+    const struct gateway_experiment *e = m->route.experiment;
+    const uint32_t model = (uint32_t)(m - config->models);
+    char run[VARIABLES_RUN_BYTES];
+    variables_run(config, model, run);
+    printf("  route  experiment by %s, metric %s, run %s\n", e->by_request ? "request" : "user",
+           e->has_metric ? gateway_metrics[e->metric].name : "not chosen", run);
+    for (uint32_t i = 0; i < e->n_arms; i++) {
+        struct buffer names = {0};
+        const uint32_t n = variables_differ(config, model, i, &names);
+        printf("  arm    %s: %s, weight %u%s%s\n", e->arms[i].name, config->models[e->arms[i].model].name,
+               e->arms[i].weight, n > 0 ? "; differs in " : "", n > 0 && buffer_text(&names) ? names.data : "");
+        buffer_free(&names);
+    }
+}
+
 static void print_model(const struct gateway_config *config, const struct gateway_model *m)
 {
     char in[LEDGER_MONEY_BYTES], cached[LEDGER_MONEY_BYTES], out[LEDGER_MONEY_BYTES];
@@ -55,6 +73,8 @@ static void print_model(const struct gateway_config *config, const struct gatewa
                config->models[m->route.moderate].name, config->models[m->route.complex].name);
     if (m->route.kind == GATEWAY_ROUTE_LATENCY)
         print_names("route  latency: the fastest of", config, m->route.among, m->route.n_among);
+    if (m->route.kind == GATEWAY_ROUTE_EXPERIMENT)
+        print_experiment(config, m);
     for (size_t i = 0; i < m->n_targets; i++)
         print_target(&m->targets[i]);
     if (m->price.is_set)
@@ -103,6 +123,17 @@ static json_t *target_json(const struct gateway_target *t)
                      "max_concurrent", (int)t->max_concurrent, "options", texts_json(t->options, t->n_options));
 }
 
+static json_t *experiment_json(const struct gateway_config *config, const struct gateway_route *r)
+{
+    const struct gateway_experiment *e = r->experiment;
+    json_t *arms = json_array();
+    for (uint32_t i = 0; i < e->n_arms; i++)
+        json_array_append_new(arms, json_pack("{s:s, s:s, s:i}", "arm", e->arms[i].name, "model",
+                                              config->models[e->arms[i].model].name, "weight", (int)e->arms[i].weight));
+    return json_pack("{s:s, s:s, s:s?, s:o}", "rule", "experiment", "by", e->by_request ? "request" : "user", "metric",
+                     e->has_metric ? gateway_metrics[e->metric].name : NULL, "arms", arms);
+}
+
 static json_t *route_json(const struct gateway_config *config, const struct gateway_route *r)
 {
     if (r->kind == GATEWAY_ROUTE_COMPLEXITY)
@@ -110,7 +141,7 @@ static json_t *route_json(const struct gateway_config *config, const struct gate
                          "moderate", config->models[r->moderate].name, "complex", config->models[r->complex].name);
     if (r->kind == GATEWAY_ROUTE_LATENCY)
         return json_pack("{s:s, s:o}", "rule", "latency", "among", names_json(config, r->among, r->n_among));
-    return json_null();
+    return r->kind == GATEWAY_ROUTE_EXPERIMENT ? experiment_json(config, r) : json_null();
 }
 
 /* Decimal texts: a JSON number would pass through binary fractions. */

@@ -10,6 +10,7 @@
 #include "server/gateway/lists.h"
 #include "server/gateway/pass.h"
 #include "server/gateway/relay/relay.h"
+#include "server/gateway/trials.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static const struct own_route own_routes[] = {
     {"/v1/models", list_models, false, false},
     {"/metrics", list_metrics, false, true},
     {"/gateway/targets", list_targets, false, false},
+    {"/gateway/experiments", list_experiments, false, false},
     {"/v1/models/", list_model, false, false}, /* longer paths: a name may have slashes */
 };
 

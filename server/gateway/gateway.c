@@ -7,6 +7,7 @@
 #include "server/gateway/pass.h"
 #include "server/gateway/probe.h"
 #include "server/gateway/relay/shared.h"
+#include "server/gateway/trials.h"
 #include "server/http/local_listener.h"
 
 #include <stdlib.h>
@@ -32,6 +33,13 @@ static void on_bury(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     relay_bury(context);
+}
+
+static void on_save(evutil_socket_t fd, short what, void *context)
+{
+    (void)fd;
+    (void)what;
+    trials_save(context);
 }
 
 static void on_probe(evutil_socket_t fd, short what, void *context)
@@ -74,7 +82,8 @@ static int open_parts(struct gateway *g, const struct gateway_config *config, st
     g->tick = evtimer_new(g->base, on_tick, g);
     g->bury = evtimer_new(g->base, on_bury, g);
     g->probe = evtimer_new(g->base, on_probe, g);
-    if (!g->tick || !g->bury || !g->probe)
+    g->save = evtimer_new(g->base, on_save, g);
+    if (!g->tick || !g->bury || !g->probe || !g->save)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     int status = pool_open(config, NULL, &g->pool, err);
     if (status == QUIRE_OK)
@@ -112,6 +121,8 @@ int gateway_open(struct event_base *base, const struct gateway_options *options,
                   "every client that reaches %s port %u may use the models, because no key is required: use --api-key, "
                   "--tenants or quire keys, or leave --host at 127.0.0.1",
                   options->host ? options->host : "0.0.0.0", http_server_port(g->http));
+    trials_log(NULL, g->pool);
+    trials_restore(g);
     *out = g;
     return QUIRE_OK;
 }
@@ -125,6 +136,7 @@ void gateway_close(struct gateway *g)
     local_listener_close(g->inside_listener);
     http_server_close(g->inside);
     relay_bury(g);
+    trials_save(g);
     if (g->pool)
         probes_end(g);
     shared_close(g->shared);
@@ -132,6 +144,8 @@ void gateway_close(struct gateway *g)
     pool_release(g->pool);
     if (g->tick)
         event_free(g->tick);
+    if (g->save)
+        event_free(g->save);
     if (g->bury)
         event_free(g->bury);
     if (g->probe)
@@ -150,6 +164,8 @@ int gateway_use(struct gateway *g, const struct gateway_config *config, struct q
     int status = pool_open(config, g->pool, &pool, err);
     if (status != QUIRE_OK)
         return status;
+    trials_save(g);
+    trials_log(g->pool, pool);
     probes_end(g); /* they belong to the old pool's targets */
     pool_release(g->pool);
     g->pool = pool;

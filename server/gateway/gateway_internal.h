@@ -31,6 +31,7 @@ struct gateway {
     struct event *tick; /* for relays */
     uint64_t tick_ms; /* when; 0: not set */
     struct event *probe; /* while a breaker is not closed */
+    struct event *save; /* writes statistics to the ledger */
     struct event *bury; /* frees `ended`, outside the callbacks in which they ended */
     int64_t created;
     uint64_t reply_bytes; /* of whole replies that are being received, or that their clients have not taken yet */
@@ -40,6 +41,8 @@ struct gateway {
 /* ---- tick.c ---- */
 /* Looks for targets to probe soon: a target has failed. */
 void gateway_wants_probe(struct gateway *g);
+/* Writes the statistics of experiments to the ledger soon: a request was counted. */
+void gateway_wants_save(struct gateway *g);
 /* Calls relay_tick() in so many milliseconds, if no earlier call is due. */
 void gateway_wants_tick(struct gateway *g, uint32_t ms);
 

@@ -1,4 +1,5 @@
 #include "server/front/output/json_out.h"
+#include "server/gateway/experiment/trial.h"
 #include "server/gateway/lists.h"
 
 #include <stdarg.h>
@@ -134,6 +135,103 @@ static void put_targets(struct buffer *o, const struct pool *p)
     put_of_targets(o, p, "breaker_opened_total", "", opened);
 }
 
+/* ---- by arm --------------------------------------------------------------------------------- */
+
+/* A row for each arm of each experiment. */
+static void put_of_arms(struct buffer *o, const struct pool *p, const char *name, const char *label,
+                        uint64_t (*value)(const struct trial_arm *a))
+{
+    for (size_t i = 0; i < p->config->n_models; i++) {
+        const struct trial *t = p->models[i].trial;
+        for (uint32_t k = 0; t && k < t->n_arms; k++)
+            row(o, "quire:gateway_experiment_%s{experiment=\"%s\",arm=\"%s\"%s} %llu\n", name,
+                p->config->models[i].name, t->arms[k].name, label, (unsigned long long)value(&t->arms[k]));
+    }
+}
+
+static void put_arm_seconds(struct buffer *o, const struct pool *p, const char *name, const char *help,
+                            enum gateway_metric metric)
+{
+    char full[64];
+    snprintf(full, sizeof full, "experiment_%s", name);
+    family(o, full, "summary", help);
+    for (size_t i = 0; i < p->config->n_models; i++) {
+        const struct trial *t = p->models[i].trial;
+        for (uint32_t k = 0; t && k < t->n_arms; k++) {
+            const struct trial_cell *c = &t->arms[k].metrics[metric].all;
+            row(o, "quire:gateway_%s_sum{experiment=\"%s\",arm=\"%s\"} %.6f\n", full, p->config->models[i].name,
+                t->arms[k].name, (double)c->sum / 1e6);
+            row(o, "quire:gateway_%s_count{experiment=\"%s\",arm=\"%s\"} %llu\n", full, p->config->models[i].name,
+                t->arms[k].name, (unsigned long long)c->n);
+        }
+    }
+}
+
+static void put_arm_cost(struct buffer *o, const struct pool *p)
+{
+    char money[LEDGER_MONEY_BYTES];
+    family(o, "experiment_cost_dollars_total", "counter", "Cost of an arm's requests.");
+    for (size_t i = 0; i < p->config->n_models; i++) {
+        const struct trial *t = p->models[i].trial;
+        for (uint32_t k = 0; t && k < t->n_arms; k++) {
+            ledger_money(t->arms[k].metrics[GATEWAY_COST].all.sum, money);
+            row(o, "quire:gateway_experiment_cost_dollars_total{experiment=\"%s\",arm=\"%s\"} %s\n",
+                p->config->models[i].name, t->arms[k].name, money);
+        }
+    }
+}
+
+static uint64_t arm_ok(const struct trial_arm *a)
+{
+    return a->metrics[GATEWAY_LATENCY].all.n;
+}
+static uint64_t arm_errors(const struct trial_arm *a)
+{
+    return a->metrics[GATEWAY_ERRORS].all.sum;
+}
+static uint64_t arm_cancelled(const struct trial_arm *a)
+{
+    return a->metrics[GATEWAY_CANCELLED].all.sum;
+}
+static uint64_t arm_output(const struct trial_arm *a)
+{
+    return a->metrics[GATEWAY_OUTPUT_TOKENS].all.sum;
+}
+static uint64_t arm_cached(const struct trial_arm *a)
+{
+    return a->metrics[GATEWAY_CACHED_TOKENS].all.sum;
+}
+static uint64_t arm_hits(const struct trial_arm *a)
+{
+    return a->metrics[GATEWAY_CACHE_HITS].all.sum;
+}
+
+static void put_arms(struct buffer *o, const struct pool *p)
+{
+    family(o, "experiment_requests_total", "counter", "Requests of an arm that have ended, by result.");
+    put_of_arms(o, p, "requests_total", ",result=\"ok\"", arm_ok);
+    put_of_arms(o, p, "requests_total", ",result=\"error\"", arm_errors);
+    put_of_arms(o, p, "requests_total", ",result=\"cancelled\"", arm_cancelled);
+    put_arm_seconds(o, p, "ttft_seconds", "Time to the first token of an arm's streams.", GATEWAY_TTFT);
+    put_arm_seconds(o, p, "latency_seconds", "Time of an arm's answered requests.", GATEWAY_LATENCY);
+    family(o, "experiment_generated_tokens_total", "counter", "Tokens of an arm's answers.");
+    put_of_arms(o, p, "generated_tokens_total", "", arm_output);
+    family(o, "experiment_cached_prompt_tokens_total", "counter",
+           "Prompt tokens of an arm's requests that a target had cached.");
+    put_of_arms(o, p, "cached_prompt_tokens_total", "", arm_cached);
+    family(o, "experiment_cache_hits_total", "counter", "Requests of an arm that a response cache answered.");
+    put_of_arms(o, p, "cache_hits_total", "", arm_hits);
+    put_arm_cost(o, p);
+}
+
+static bool has_experiments(const struct pool *p)
+{
+    for (size_t i = 0; i < p->config->n_models; i++)
+        if (p->models[i].trial)
+            return true;
+    return false;
+}
+
 void list_metrics(struct gateway *g, struct http_exchange *x)
 {
     const struct pool *p = g->pool;
@@ -154,6 +252,8 @@ void list_metrics(struct gateway *g, struct http_exchange *x)
     put_money(&o, p, "saved_dollars_total", "Cost that cached answers have saved.",
               offsetof(struct pool_counts, saved));
     put_targets(&o, p);
+    if (has_experiments(p))
+        put_arms(&o, p);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
 }

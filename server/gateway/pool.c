@@ -1,5 +1,7 @@
 #include "server/gateway/pool.h"
 
+#include "server/gateway/experiment/trial.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,6 +96,19 @@ static void release_counts(struct pool_counts *c)
     free(c);
 }
 
+/* ---- experiments ---------------------------------------------------------------------------- */
+
+/* Its statistics continue while its run is the same. */
+static struct trial *open_trial(const struct gateway_config *config, size_t model, const struct pool *before)
+{
+    char run[VARIABLES_RUN_BYTES];
+    variables_run(config, (uint32_t)model, run);
+    for (size_t i = 0; before && i < before->config->n_models; i++)
+        if (before->models[i].trial && strcmp(before->models[i].trial->run, run) == 0)
+            return trial_hold(before->models[i].trial);
+    return trial_new(config, (uint32_t)model);
+}
+
 void pool_count(struct pool_counts *c, enum pool_result result, double seconds)
 {
     c->n_requests[result]++;
@@ -138,6 +153,10 @@ int pool_open(const struct gateway_config *config, const struct pool *before, st
     for (size_t i = 0; good && i < config->n_models; i++) {
         p->models[i].model = &config->models[i];
         good = open_model(&p->models[i], before);
+        if (!good || config->models[i].route.kind != GATEWAY_ROUTE_EXPERIMENT)
+            continue;
+        p->models[i].trial = open_trial(config, i, before);
+        good = p->models[i].trial != NULL;
     }
     if (good)
         return QUIRE_OK;
@@ -163,6 +182,7 @@ void pool_release(struct pool *p)
         free(m->targets);
         free(m->states);
         release_counts(m->counts);
+        trial_release(m->trial);
     }
     free(p->models);
     models_file_release(p->config);

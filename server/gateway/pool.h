@@ -1,7 +1,8 @@
 /* The targets of a configuration while it is in use: their states, and each model's counters. Loop's thread.
  *
  * A pool belongs to one configuration and is reference-counted: a relay holds the pool with which it began. Targets and
- * counters outlive a reload: the next pool takes over those of the same model, kind, place and name. So a request of the
+ * counters outlive a reload: the next pool takes over those of the same model, kind, place and name, and the statistics of an
+ * experiment whose run is the same (variables.h). So a request of the
  * old configuration counts at the same target as those of the new one.
  */
 #ifndef QUIRE_GATEWAY_POOL_H
@@ -15,6 +16,7 @@
 #include <stdint.h>
 
 struct remote_call;
+struct trial;
 
 struct pool_target {
     struct target_state state;
@@ -48,6 +50,7 @@ struct pool_model {
     const struct target_state **states; /* the same, for target_choose() */
     uint32_t turn;
     struct pool_counts *counts;
+    struct trial *trial; /* of an experiment, held; else NULL */
 };
 
 struct pool {

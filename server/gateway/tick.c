@@ -2,12 +2,20 @@
 #include "server/gateway/gateway_internal.h"
 
 #define PROBE_MS 500
+#define SAVE_S 1
 
 void gateway_wants_probe(struct gateway *g)
 {
     const struct timeval tv = {.tv_usec = PROBE_MS * 1000};
     if (!evtimer_pending(g->probe, NULL))
         event_add(g->probe, &tv);
+}
+
+void gateway_wants_save(struct gateway *g)
+{
+    const struct timeval tv = {.tv_sec = SAVE_S};
+    if (!evtimer_pending(g->save, NULL))
+        event_add(g->save, &tv);
 }
 
 void gateway_wants_tick(struct gateway *g, uint32_t ms)

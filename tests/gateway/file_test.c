@@ -141,6 +141,30 @@ static void every_field(void **state)
     models_file_release(c);
 }
 
+static void an_experiment(void **state)
+{
+    (void)state;
+    const struct gateway_config *c = accepted(
+        "models:\n"
+        "  chat:\n"
+        "    route: experiment\n"
+        "    by: request\n"
+        "    metric: ttft\n"
+        "    arms: {control: {model: a, weight: 9}, new: {model: l}}\n"
+        "  aa: {route: experiment, arms: {one: {model: a}, two: {model: a}}}\n" /* the same model twice is a test of the test */
+        "  a: {targets: [{model: m}]}\n"
+        "  l: {route: latency, among: [a]}\n");
+    const struct gateway_experiment *e = c->models[0].route.experiment, *aa = c->models[1].route.experiment;
+    assert_int_equal(c->models[0].route.kind, GATEWAY_ROUTE_EXPERIMENT);
+    assert_true(e->by_request && e->has_metric && e->metric == GATEWAY_TTFT && e->n_arms == 2);
+    assert_string_equal(e->arms[0].name, "control");
+    assert_true(e->arms[0].model == 2 && e->arms[0].weight == 9 && e->arms[1].model == 3 && e->arms[1].weight == 1);
+    assert_true(e->arms[1].line == 6 && e->arms[1].column == 57);
+    assert_true(!aa->by_request && !aa->has_metric && aa->arms[1].model == 2);
+    assert_null(c->models[3].route.experiment);
+    models_file_release(c);
+}
+
 static void prices_are_exact(void **state)
 {
     static const struct {
@@ -293,7 +317,8 @@ static void files_that_are_wrong(void **state)
         {ONE("aliases: [x]") "  b: {targets: [{model: m}], aliases: [x]}\n", "is also a name or alias of model"},
         {ONE("aliases: x"), "aliases: must be a list"},
         /* routes */
-        {TWO("  c: {route: speed}\n"), "f.yaml:4:14: model c: route: \"speed\" must be complexity or latency"},
+        {TWO("  c: {route: speed}\n"),
+         "f.yaml:4:14: model c: route: \"speed\" must be complexity, latency or experiment"},
         {TWO("  c: {route: complexity, simple: a, moderate: b}\n"), "model c: complex: is missing"},
         {TWO("  c: {route: complexity, simple: a, moderate: b, complex: d}\n"),
          "f.yaml:4:59: model c: complex: \"d\" is not a model of this file"},
@@ -318,6 +343,44 @@ static void files_that_are_wrong(void **state)
          "f.yaml:4:14: model c: route: leads back to a model: c -> d -> c"},
         {TWO("  c: {route: latency, among: [d]}\n  d: {route: latency, among: [a], fallback: [d]}\n"),
          "f.yaml:5:45: model d: fallback: leads back to a model: d -> d"},
+        /* experiments */
+        {TWO("  c: {route: experiment}\n"), "f.yaml:4:14: model c: arms: is missing"},
+        {TWO("  c: {route: experiment, arms: [a, b]}\n"), "f.yaml:4:32: model c: arms: must be a mapping of 2 to 16"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}}}\n"), "model c: arms: must be a mapping of 2 to 16"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: d}}}\n"),
+         "f.yaml:4:59: model c: arm y: model: \"d\" is not a model of this file"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {weight: 2}}}\n"),
+         "f.yaml:4:51: model c: arm y: model: is missing"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: b}}\n"), "f.yaml:4:51: model c: arm y: must be"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: b, weight: 0}}}\n"),
+         "f.yaml:4:70: model c: arm y: weight: must be a whole number from 1 to 1000"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: b, weight: -5}}}\n"),
+         "f.yaml:4:70: model c: arm y: weight: must be a whole number from 1 to 1000"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: b, weight: 0.5}}}\n"),
+         "arm y: weight: must be"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: b, weights: 5}}}\n"),
+         "arm y: \"weights\" is not a field here; did you mean \"weight\"?"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, x: {model: b}}}\n"),
+         "f.yaml:4:48: \"x\" stands here a second time"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, 'y z': {model: b}}}\n"),
+         "f.yaml:4:48: model c: arms: \"y z\" must be a name"},
+        {TWO("  c: {route: experiment, by: tenant, arms: {x: {model: a}, y: {model: b}}}\n"),
+         "f.yaml:4:30: model c: by: \"tenant\" must be user or request"},
+        {TWO("  c: {route: experiment, metric: speed, arms: {x: {model: a}, y: {model: b}}}\n"),
+         "f.yaml:4:34: model c: metric: \"speed\" must be errors, cancelled, ttft"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: c}}}\n"),
+         "f.yaml:4:14: model c: route: leads back to a model: c -> c"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: d}}}\n  d: {route: latency, among: [c]}\n"),
+         "leads back to a model: c -> d -> c"},
+        {TWO("  c: {route: experiment, arms: {x: {model: a}, y: {model: d}}}\n"
+             "  d: {route: latency, among: [a, e]}\n  e: {route: experiment, arms: {x: {model: a}, y: {model: b}}}\n"),
+         "f.yaml:4:59: model c: arm y: model: \"d\" is or leads to an experiment"},
+        {TWO("  c: {route: experiment, max_tokens: 5, arms: {x: {model: a}, y: {model: b}}}\n"),
+         "max_tokens: does not go with route"},
+        {TWO("  c: {route: experiment, among: [a], arms: {x: {model: a}, y: {model: b}}}\n"),
+         "among: goes with route: latency"},
+        {TWO("  c: {route: latency, among: [a], by: user}\n"), "f.yaml:4:39: model c: by: goes with route: experiment"},
+        {ONE("arms: {x: {model: a}, y: {model: a}}"), "arms: goes with route: experiment"},
         /* overrides */
         {SMALL "overrides: 1\n", "f.yaml:3:12: overrides: must be a mapping of tenants"},
         {SMALL "overrides: {acme: small}\n", "overrides: acme: must be a mapping of models"},
@@ -438,9 +501,13 @@ static void a_file_on_disk(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_published_example), cmocka_unit_test(every_field),
-        cmocka_unit_test(prices_are_exact),      cmocka_unit_test(files_that_are_wrong),
-        cmocka_unit_test(files_that_are_huge),   cmocka_unit_test(key_files),
+        cmocka_unit_test(the_published_example),
+        cmocka_unit_test(every_field),
+        cmocka_unit_test(an_experiment),
+        cmocka_unit_test(prices_are_exact),
+        cmocka_unit_test(files_that_are_wrong),
+        cmocka_unit_test(files_that_are_huge),
+        cmocka_unit_test(key_files),
         cmocka_unit_test(a_file_on_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

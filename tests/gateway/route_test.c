@@ -62,8 +62,12 @@ static void choices(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct route_latencies latencies = {latency, (void *)rows[i].measured};
         struct route_choice choice;
-        const bool found = route_choose(c, rows[i].asked, rows[i].asked ? strlen(rows[i].asked) : 0, rows[i].tenant,
-                                        rows[i].prompt, strlen(rows[i].prompt), &latencies, &choice);
+        const struct route_question q = {.asked = rows[i].asked,
+                                         .n_asked = rows[i].asked ? strlen(rows[i].asked) : 0,
+                                         .tenant = rows[i].tenant,
+                                         .prompt = rows[i].prompt,
+                                         .n_prompt = strlen(rows[i].prompt)};
+        const bool found = route_choose(c, &q, &latencies, &choice);
         assert_int_equal(found, rows[i].chosen != NULL);
         if (!found)
             continue;

@@ -56,6 +56,8 @@ static int load(struct ledger *l, struct ledger_db *db, struct quire_error *err)
     if (code == SQLITE_OK)
         code = ledger_db_spent(db, today, load_spent, l);
     if (code == SQLITE_OK)
+        code = ledger_db_states(db, ledger_state_load, l);
+    if (code == SQLITE_OK)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_IO, "--ledger: cannot be loaded: %s",
                       code == SQLITE_ABORT ? "it has too many or invalid keys, or memory is exhausted"
@@ -69,6 +71,7 @@ int ledger_open(struct event_base *base, const char *path, struct ledger **out, 
     *out = NULL;
     if (!l)
         return quire_fail(err, QUIRE_NO_MEMORY, "--ledger: out of memory");
+    l->has_file = path != NULL;
     quire_random(&l->accounts.compare_key, sizeof l->accounts.compare_key);
     int status = ledger_db_open(&db, path, err);
     if (status == QUIRE_OK)
@@ -90,6 +93,7 @@ void ledger_close(struct ledger *l)
         return;
     ledger_writer_stop(l->writer);
     accounts_free(&l->accounts);
+    ledger_states_free(l);
     free(l);
 }
 
@@ -125,6 +129,11 @@ struct ledger_account *ledger_tenant(struct ledger *l, const char *name)
 const char *ledger_tenant_name(const struct ledger_account *a)
 {
     return a->tenant->name;
+}
+
+const char *ledger_key_id(const struct ledger_account *a)
+{
+    return a->key ? a->key->row.id : NULL;
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */

@@ -42,6 +42,8 @@ struct ledger_account *ledger_find(struct ledger *l, const char *key, int64_t no
 /* For requests without a key, and for tenants of --tenants. NULL: no memory, or 65,536 names. */
 struct ledger_account *ledger_tenant(struct ledger *l, const char *tenant);
 const char *ledger_tenant_name(const struct ledger_account *a);
+/* The id of its key; NULL: it has no key of the ledger. */
+const char *ledger_key_id(const struct ledger_account *a);
 
 /* Whether its budgets (organisation, tenant, day) allow a request now. False: a 429 in e with the time of renewal. At 80 %
  * of a budget, *warning is a sentence for the header x-quire-budget-warning; else NULL. */

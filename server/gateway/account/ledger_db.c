@@ -21,6 +21,7 @@ static const char schema[] =
     "CREATE TABLE IF NOT EXISTS usage(day INTEGER, organisation TEXT, tenant TEXT, key TEXT, model TEXT, layer TEXT,"
     " requests INTEGER NOT NULL, input INTEGER NOT NULL, cached_input INTEGER NOT NULL, output INTEGER NOT NULL,"
     " cost INTEGER NOT NULL, saved INTEGER NOT NULL, PRIMARY KEY(day, organisation, tenant, key, model, layer)) WITHOUT ROWID;"
+    "CREATE TABLE IF NOT EXISTS state(name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;" /* older versions ignore it */
     "COMMIT;";
 
 #define MOST "9223372036854775807" /* SQLite's largest integer: beyond it sums become floating-point numbers */
@@ -48,6 +49,9 @@ static const char *const texts[LEDGER_N_STATEMENTS] = {
         "SELECT day, organisation, tenant, key, model, layer, requests, input, cached_input, output, cost, saved"
         " FROM usage WHERE day BETWEEN ?1 AND ?2 AND (?3 = '' OR organisation = ?3) AND (?4 = '' OR tenant = ?4)"
         " AND (?5 = '' OR key = ?5) ORDER BY day, organisation, tenant, key, model, layer",
+    [LEDGER_PUT_STATE] = "INSERT OR REPLACE INTO state VALUES(?1, ?2)",
+    [LEDGER_STATES] =
+        "SELECT name, value FROM state WHERE length(CAST(name AS BLOB)) <= 128 AND length(value) <= 1048576",
 };
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -216,6 +220,14 @@ int ledger_db_add_usage(struct ledger_db *d, const struct ledger_usage_row *row)
     return finish(used);
 }
 
+int ledger_db_put_state(struct ledger_db *d, const char *name, const void *bytes, size_t n)
+{
+    sqlite3_stmt *s = d->statements[LEDGER_PUT_STATE];
+    bind_text(s, 1, name);
+    sqlite3_bind_blob64(s, 2, bytes, n, SQLITE_STATIC);
+    return finish(s);
+}
+
 /* ---- reading -------------------------------------------------------------------------------- */
 
 /* A damaged file may hold anything: a text that is too long is cut, a hash of another length is zero. */
@@ -330,4 +342,21 @@ int ledger_db_usage(struct ledger_db *d, const struct ledger_question *question,
     bind_text(s, 4, question->tenant);
     bind_text(s, 5, question->key);
     return read_usage(s, each, context);
+}
+
+int ledger_db_states(struct ledger_db *d, bool (*each)(void *context, const char *name, const void *bytes, size_t n),
+                     void *context)
+{
+    sqlite3_stmt *s = d->statements[LEDGER_STATES];
+    int code;
+    while ((code = sqlite3_step(s)) == SQLITE_ROW) {
+        const char *name = (const char *)sqlite3_column_text(s, 0);
+        const void *bytes = sqlite3_column_blob(s, 1);
+        if (!each(context, name ? name : "", bytes ? bytes : "", (size_t)sqlite3_column_bytes(s, 1))) {
+            code = SQLITE_ABORT;
+            break;
+        }
+    }
+    rewind_statement(s);
+    return code == SQLITE_DONE ? SQLITE_OK : code;
 }

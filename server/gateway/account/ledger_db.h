@@ -1,4 +1,4 @@
-/* The SQLite file of a ledger: keys, budgets, usage. Blocks on the disk; one thread at a time. A second process cannot open
+/* The SQLite file of a ledger: keys, budgets, usage, and named values. Blocks on the disk; one thread at a time. A second process cannot open
  * the file: it would not see what the first one spends.
  */
 #ifndef QUIRE_GATEWAY_LEDGER_DB_H
@@ -25,6 +25,8 @@ enum ledger_statement {
     LEDGER_BUDGETS,
     LEDGER_SPENT,
     LEDGER_USAGE,
+    LEDGER_PUT_STATE,
+    LEDGER_STATES,
     LEDGER_N_STATEMENTS
 };
 
@@ -70,6 +72,7 @@ int ledger_db_end(struct ledger_db *d, int code);
 int ledger_db_put_key(struct ledger_db *d, const struct ledger_key_row *key);
 int ledger_db_put_budget(struct ledger_db *d, enum payer_kind kind, const char *name, bool has_budget, uint64_t budget);
 int ledger_db_add_usage(struct ledger_db *d, const struct ledger_usage_row *row);
+int ledger_db_put_state(struct ledger_db *d, const char *name, const void *bytes, size_t n);
 
 /* Calls `each` for every row; it returns false to stop. */
 int ledger_db_keys(struct ledger_db *d, bool (*each)(void *context, const struct ledger_key_row *key), void *context);
@@ -81,5 +84,8 @@ int ledger_db_spent(struct ledger_db *d, int64_t day, bool (*each)(void *context
                     void *context);
 int ledger_db_usage(struct ledger_db *d, const struct ledger_question *question,
                     bool (*each)(void *context, const struct ledger_usage_row *row), void *context);
+/* Named values (ledger_state.h); those with longer names or more than 1 MiB are left out. */
+int ledger_db_states(struct ledger_db *d, bool (*each)(void *context, const char *name, const void *bytes, size_t n),
+                     void *context);
 
 #endif

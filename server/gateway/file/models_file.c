@@ -1,6 +1,7 @@
 #include "server/gateway/file/models_file.h"
 
 #include "base/file.h"
+#include "server/gateway/file/arms.h"
 #include "server/gateway/file/fields.h"
 #include "server/gateway/file/models_parse.h"
 #include "server/gateway/file/routes.h"
@@ -32,6 +33,9 @@ static const char *const known[] = {"aliases",
                                     "moderate",
                                     "complex",
                                     "among",
+                                    "arms",
+                                    "by",
+                                    "metric",
                                     "fallback",
                                     "price_per_1k",
                                     "cost_per_1k_input",
@@ -208,6 +212,8 @@ static int read_tree(struct fields *f, const struct yaml_node *root, struct gate
     f->where[0] = '\0';
     if (status == QUIRE_OK)
         status = routes_check_circles(f, maps, config);
+    if (status == QUIRE_OK)
+        status = arms_check(f, maps, config);
     return status == QUIRE_OK ? routes_read_overrides(f, root, config) : status;
 }
 

@@ -10,6 +10,7 @@
 #define QUIRE_GATEWAY_MODELS_FILE_H
 
 #include "base/status.h"
+#include "server/gateway/file/experiment.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -47,13 +48,19 @@ struct gateway_target {
 };
 
 /* How a model that stands for others chooses one. */
-enum gateway_route_kind { GATEWAY_ROUTE_NONE, GATEWAY_ROUTE_COMPLEXITY, GATEWAY_ROUTE_LATENCY };
+enum gateway_route_kind {
+    GATEWAY_ROUTE_NONE,
+    GATEWAY_ROUTE_COMPLEXITY,
+    GATEWAY_ROUTE_LATENCY,
+    GATEWAY_ROUTE_EXPERIMENT
+};
 
 struct gateway_route {
     enum gateway_route_kind kind;
     uint32_t simple, moderate, complex; /* for COMPLEXITY: indices of models */
     uint32_t among[GATEWAY_MAX_FALLBACKS]; /* for LATENCY: the models; the fastest at the moment is selected */
     uint32_t n_among;
+    const struct gateway_experiment *experiment; /* for EXPERIMENT; else NULL */
 };
 
 /* Requests of several clients that an upstream takes as one (`batch:`): completions and embeddings. */

@@ -1,25 +1,15 @@
 #include "server/gateway/file/routes.h"
 
+#include "server/gateway/file/arms.h"
+#include "server/gateway/file/reference.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define MAX_OVERRIDES 4096
+#define MAX_SUCCESSORS (2 * GATEWAY_MAX_FALLBACKS + GATEWAY_MAX_ARMS + 3)
 
 /* ---- references ----------------------------------------------------------------------------- */
-
-static int read_reference(const struct fields *f, const struct yaml_node *node, const char *field,
-                          const struct gateway_config *config, uint32_t *out)
-{
-    const char *name;
-    const int status = fields_text_of(f, node, field, &name);
-    if (status != QUIRE_OK)
-        return status;
-    const struct gateway_model *model = models_file_find(config, name, node->n);
-    if (!model)
-        return fields_wrong(f, node, field, "\"%.*s\" is not a model of this file", yaml_shown(name), name);
-    *out = (uint32_t)(model - config->models);
-    return QUIRE_OK;
-}
 
 static int read_references(const struct fields *f, const struct yaml_node *map, const char *field,
                            const struct gateway_config *config, uint32_t out[GATEWAY_MAX_FALLBACKS], uint32_t *n_out)
@@ -28,7 +18,7 @@ static int read_references(const struct fields *f, const struct yaml_node *map, 
     int status = fields_list(f, map, field, GATEWAY_MAX_FALLBACKS, &list);
     uint32_t n = 0;
     for (const struct yaml_node *node = list ? list->first : NULL; node && status == QUIRE_OK; node = node->next) {
-        status = read_reference(f, node, field, config, &out[n]);
+        status = reference_read(f, node, field, config, &out[n]);
         for (uint32_t i = 0; i < n && status == QUIRE_OK; i++)
             if (out[i] == out[n])
                 status = fields_wrong(f, node, field, "\"%s\" stands here twice", node->text);
@@ -61,9 +51,25 @@ static int read_complexity(const struct fields *f, const struct yaml_node *map, 
             return fields_wrong(f, yaml_get(map, "route"), names[i],
                                 "is missing: the route has a model for each of "
                                 "simple, moderate and complex");
-        const int status = read_reference(f, node, names[i], config, out[i]);
+        const int status = reference_read(f, node, names[i], config, out[i]);
         if (status != QUIRE_OK)
             return status;
+    }
+    return QUIRE_OK;
+}
+
+static int read_kind(const struct fields *f, const struct yaml_node *map, const struct gateway_config *config,
+                     struct gateway_route *route)
+{
+    switch (route->kind) {
+    case GATEWAY_ROUTE_COMPLEXITY: return read_complexity(f, map, config, route);
+    case GATEWAY_ROUTE_EXPERIMENT: return arms_read(f, map, config, route);
+    case GATEWAY_ROUTE_LATENCY:
+        if (!yaml_get(map, "among"))
+            return fields_wrong(f, yaml_get(map, "route"), "among",
+                                "is missing: the models that the route chooses from");
+        return read_references(f, map, "among", config, route->among, &route->n_among);
+    case GATEWAY_ROUTE_NONE: break;
     }
     return QUIRE_OK;
 }
@@ -71,8 +77,16 @@ static int read_complexity(const struct fields *f, const struct yaml_node *map, 
 static int read_route(const struct fields *f, const struct yaml_node *map, const struct gateway_config *config,
                       struct gateway_model *model)
 {
-    static const char *const of_complexity[] = {"simple", "moderate", "complex", NULL}, *const of_latency[] = {"among",
-                                                                                                               NULL};
+    static const struct {
+        const char *name;
+        enum gateway_route_kind kind;
+        const char *own[4]; /* fields of this route alone */
+        const char *why;
+    } kinds[] = {
+        {"complexity", GATEWAY_ROUTE_COMPLEXITY, {"simple", "moderate", "complex"}, "goes with route: complexity"},
+        {"latency", GATEWAY_ROUTE_LATENCY, {"among"}, "goes with route: latency"},
+        {"experiment", GATEWAY_ROUTE_EXPERIMENT, {"arms", "by", "metric"}, "goes with route: experiment"},
+    };
     static const char *const of_models[] = {"targets",
                                             "tokenizer",
                                             "price_per_1k",
@@ -86,25 +100,18 @@ static int read_route(const struct fields *f, const struct yaml_node *map, const
     int status = fields_text(f, map, "route", &kind);
     if (status != QUIRE_OK)
         return status;
-    const bool is_complexity = kind && strcmp(kind, "complexity") == 0,
-               is_latency = kind && strcmp(kind, "latency") == 0;
-    if (kind && !is_complexity && !is_latency)
-        return fields_wrong(f, yaml_get(map, "route"), "route", "\"%.*s\" must be complexity or latency",
+    for (size_t i = 0; kind && i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(kinds[i].name, kind) == 0)
+            model->route.kind = kinds[i].kind;
+    if (kind && model->route.kind == GATEWAY_ROUTE_NONE)
+        return fields_wrong(f, yaml_get(map, "route"), "route", "\"%.*s\" must be complexity, latency or experiment",
                             yaml_shown(kind), kind);
     if (kind && (status = refuse(f, map, of_models, "does not go with route: the models that it chooses have it")))
         return status;
-    if (!is_complexity && (status = refuse(f, map, of_complexity, "goes with route: complexity")))
-        return status;
-    if (!is_latency && (status = refuse(f, map, of_latency, "goes with route: latency")))
-        return status;
-    model->route.kind = is_complexity ? GATEWAY_ROUTE_COMPLEXITY
-                        : is_latency  ? GATEWAY_ROUTE_LATENCY
-                                      : GATEWAY_ROUTE_NONE;
-    if (is_complexity)
-        return read_complexity(f, map, config, &model->route);
-    if (is_latency && !yaml_get(map, "among"))
-        return fields_wrong(f, yaml_get(map, "route"), "among", "is missing: the models that the route chooses from");
-    return read_references(f, map, "among", config, model->route.among, &model->route.n_among);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i].kind != model->route.kind && (status = refuse(f, map, kinds[i].own, kinds[i].why)))
+            return status;
+    return read_kind(f, map, config, &model->route);
 }
 
 int routes_read(const struct fields *f, const struct yaml_node *map, const struct gateway_config *config,
@@ -125,7 +132,7 @@ struct walk {
 };
 
 /* The models that one may stand for. */
-static size_t successors(const struct gateway_model *m, uint32_t out[2 * GATEWAY_MAX_FALLBACKS + 3])
+static size_t successors(const struct gateway_model *m, uint32_t out[MAX_SUCCESSORS])
 {
     size_t n = 0;
     if (m->route.kind == GATEWAY_ROUTE_COMPLEXITY) {
@@ -135,6 +142,8 @@ static size_t successors(const struct gateway_model *m, uint32_t out[2 * GATEWAY
     }
     for (uint32_t i = 0; i < m->route.n_among; i++)
         out[n++] = m->route.among[i];
+    for (uint32_t i = 0; m->route.experiment && i < m->route.experiment->n_arms; i++)
+        out[n++] = m->route.experiment->arms[i].model;
     for (uint32_t i = 0; i < m->n_fallback; i++)
         out[n++] = m->fallback[i];
     return n;
@@ -143,7 +152,7 @@ static size_t successors(const struct gateway_model *m, uint32_t out[2 * GATEWAY
 /* True: the path ends with a circle. As deep as there are models. */
 static bool walk(struct walk *w, uint32_t model)
 {
-    uint32_t next[2 * GATEWAY_MAX_FALLBACKS + 3];
+    uint32_t next[MAX_SUCCESSORS];
     bool is_circle = false;
     for (size_t i = 0; i < w->n; i++)
         is_circle |= w->path[i] == model;
@@ -217,9 +226,9 @@ static int read_tenant(struct fields *f, const struct yaml_node *tenant, const s
         out[*n].asked = arena_text(f->arena, node->key, strlen(node->key));
         if (!out[*n].tenant || !out[*n].asked)
             return fields_no_memory(f);
-        status = read_reference(f, &asked, NULL, config, &known);
+        status = reference_read(f, &asked, NULL, config, &known);
         if (status == QUIRE_OK)
-            status = read_reference(f, node, node->key, config, &out[*n].model);
+            status = reference_read(f, node, node->key, config, &out[*n].model);
     }
     return status;
 }

@@ -7,7 +7,7 @@
 #include "server/gateway/file/fields.h"
 #include "server/gateway/file/models_file.h"
 
-/* Reads route, simple, moderate, complex, among and fallback of a model's mapping into *model. */
+/* Reads route, simple, moderate, complex, among, arms, by, metric and fallback of a model's mapping into *model. */
 int routes_read(const struct fields *f, const struct yaml_node *map, const struct gateway_config *config,
                 struct gateway_model *model);
 /* Refuses a model that stands for itself, by routes and fallbacks. maps: of the models, in order. */

@@ -85,13 +85,36 @@ struct bill {
     struct ledger_usage usage;
     uint64_t cost, saved;
     double seconds;
+    uint64_t total_us, ttft_us; /* ttft_us 0: not a stream, or no token */
     int status;
+    bool is_counted; /* by the experiment */
 };
+
+/* A request counts at its arm whichever model answered in the end. Limits and budgets of the payer do not. */
+static void count_arm(const struct relay *r, struct bill *b)
+{
+    const struct relay_part *p = &r->part;
+    const struct trial_outcome o = {.status = b->status,
+                                    .total_us = b->total_us,
+                                    .ttft_us = b->ttft_us,
+                                    .output = b->usage.output,
+                                    .cached_input = b->usage.cached_input,
+                                    .cost = b->cost,
+                                    .from_cache = b->usage.from_cache};
+    struct trial_request request;
+    const bool has_answer = r->body->api < RELAY_COUNT_TOKENS || r->body->api == RELAY_EMBEDDINGS;
+    const bool is_own_limit = b->status == 429 && r->n_attempts == 0;
+    b->is_counted = p->trial && has_answer && !is_own_limit && trial_read(&o, p->bucket, &request);
+    if (!b->is_counted)
+        return;
+    trial_add(p->trial, p->arm, &request, (int64_t)time(NULL));
+    gateway_wants_save(r->g);
+}
 
 static void write_log(const struct relay *r, const struct bill *b, const struct api_error *e)
 {
     char money[LEDGER_MONEY_BYTES];
-    struct quire_log_field fields[16];
+    struct quire_log_field fields[24];
     size_t n = 0;
     const struct gateway_model *model = r->candidates.n > 0 ? candidates_model(r)->model : NULL;
     ledger_money(b->cost, money);
@@ -117,12 +140,23 @@ static void write_log(const struct relay *r, const struct bill *b, const struct 
         TEXT("target", r->shown->name);
     if (r->candidates.why[0])
         TEXT("why", r->candidates.why);
+    if (r->part.trial) {
+        TEXT("experiment", r->pool->config->models[r->part.experiment].name);
+        TEXT("arm", r->part.trial->arms[r->part.arm].name);
+        TEXT("run", r->part.trial->run);
+    }
+    if (b->is_counted)
+        NUMBER("bucket", r->part.bucket);
+    if (b->usage.from_cache)
+        TEXT("cache", b->usage.cache_layer);
     NUMBER("attempts", r->n_attempts);
     NUMBER("prompt_tokens", b->usage.input);
     NUMBER("cached_tokens", b->usage.cached_input);
     NUMBER("generated_tokens", b->usage.output);
     TEXT("cost", money);
-    NUMBER("total_ms", b->seconds * 1000);
+    if (b->ttft_us > 0)
+        NUMBER("ttft_ms", (double)b->ttft_us / 1000);
+    NUMBER("total_ms", (double)b->total_us / 1000);
 #undef TEXT
 #undef NUMBER
     quire_log_fields(QUIRE_LOG_INFO, "gateway", fields, n, b->status ? "request" : "request; the client has gone");
@@ -149,8 +183,10 @@ static void count_target(struct pool_target *t, const struct bill *b)
 
 void bill_end(struct relay *r, const struct attempt *a, int status, const struct api_error *e)
 {
-    struct bill b = {
-        .usage = usage_of(r, a), .seconds = (double)(quire_now_us() - r->begun_us) / 1e6, .status = status};
+    struct bill b = {.usage = usage_of(r, a), .total_us = quire_now_us() - r->begun_us, .status = status};
+    b.seconds = (double)b.total_us / 1e6;
+    if (r->body->is_stream && r->part.first_us > r->begun_us)
+        b.ttft_us = r->part.first_us - r->begun_us;
     struct pool_counts *counts = r->candidates.n > 0 ? candidates_model(r)->counts : NULL;
     if (counts) {
         const struct gateway_model *model = candidates_model(r)->model;
@@ -174,6 +210,7 @@ void bill_end(struct relay *r, const struct attempt *a, int status, const struct
                           (int64_t)time(NULL));
     }
     end_limits(r, &b);
+    count_arm(r, &b);
     if (r->g->options.log_requests)
         write_log(r, &b, e);
 }

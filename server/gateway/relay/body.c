@@ -80,6 +80,25 @@ static void read_prompt(struct relay_body *b, const struct quire_doc *doc)
     b->n_prompt = o.n;
 }
 
+/* The first of `user`, `metadata.user_id` and `safety_identifier` that is a string with a character. */
+static void read_user(struct relay_body *b, const struct quire_doc *doc)
+{
+    const struct quire_value metadata = quire_doc_field(doc, "metadata");
+    const struct quire_value places[] = {
+        quire_doc_field(doc, "user"),
+        quire_value_kind(metadata) == QUIRE_OBJECT ? quire_value_member(metadata, "user_id")
+                                                   : (struct quire_value){NULL, 0},
+        quire_doc_field(doc, "safety_identifier"),
+    };
+    for (size_t i = 0; i < sizeof places / sizeof *places && b->n_user == 0; i++) {
+        free(b->user);
+        b->user = NULL;
+        if (quire_value_kind(places[i]) == QUIRE_STRING &&
+            quire_value_text(places[i], &b->user, &b->n_user, NULL) != QUIRE_OK)
+            b->n_user = 0;
+    }
+}
+
 static uint64_t integer(struct quire_value v)
 {
     bool negative;
@@ -169,8 +188,10 @@ bool relay_body_read(struct relay_body *b, enum relay_api api, char *text, size_
         b->is_empty = quire_value_count(root) == 0;
         good = read_fields(b, doc, e);
     }
-    if (good && with_prompt)
+    if (good && with_prompt) {
         read_prompt(b, doc);
+        read_user(b, doc);
+    }
     quire_doc_close(doc);
     return good;
 }
@@ -180,6 +201,7 @@ void relay_body_free(struct relay_body *b)
     free(b->text);
     free(b->asked);
     free(b->prompt);
+    free(b->user);
     *b = (struct relay_body){0};
 }
 

@@ -46,6 +46,8 @@ struct relay_body {
     size_t n_asked;
     char *prompt; /* the text of the last user message, owned; NULL: none, or nobody asked for it */
     size_t n_prompt;
+    char *user; /* who asks, owned; NULL: the body does not say, or nobody asked for it */
+    size_t n_user;
     bool is_stream, wants_usage; /* wants_usage: of a stream, the client said include_usage */
     struct body_limit limits[2]; /* a chat has two names for one limit, and the target may read either */
     uint64_t n_max_tokens; /* the larger limit; 0: not set */
@@ -53,7 +55,8 @@ struct relay_body {
     uint64_t n_choices;
 };
 
-/* Takes text (malloc'd, also on failure; NULL: no body). with_prompt: also reads the prompt. Returns false with a 400. */
+/* Takes text (malloc'd, also on failure; NULL: no body). with_prompt: also reads the prompt and the user,
+ * for routes. Returns false with a 400. */
 bool relay_body_read(struct relay_body *b, enum relay_api api, char *text, size_t n, bool with_prompt,
                      struct api_error *e);
 void relay_body_free(struct relay_body *b);

@@ -17,8 +17,14 @@ static struct route_choice choose(const struct relay *r, const char *name, size_
 {
     struct route_choice choice = {0};
     const struct route_latencies latencies = {pool_latency_ms, r->pool};
-    *found = route_choose(r->pool->config, name, n, tenant, r->body->prompt ? r->body->prompt : "", r->body->n_prompt,
-                          &latencies, &choice);
+    struct route_question q = {.asked = name,
+                               .n_asked = n,
+                               .tenant = tenant,
+                               .prompt = r->body->prompt,
+                               .n_prompt = r->body->n_prompt,
+                               .request_id = r->request_id};
+    q.user = unit_of(r, &q.n_user);
+    *found = route_choose(r->pool->config, &q, &latencies, &choice);
     return choice;
 }
 
@@ -61,6 +67,11 @@ bool candidates_find(struct relay *r, struct api_error *e)
                                             ? models_file_find(config, r->body->asked, r->body->n_asked)
                                             : &config->models[0];
     memcpy(r->candidates.why, choice.why, sizeof r->candidates.why);
+    if (choice.arm != ROUTE_NO_ARM)
+        r->part = (struct relay_part){.trial = r->pool->models[choice.experiment].trial,
+                                      .experiment = choice.experiment,
+                                      .arm = choice.arm,
+                                      .bucket = choice.bucket};
     add(&r->candidates, choice.model);
     add_fallbacks(r, &config->models[choice.model]);
     if (asked)

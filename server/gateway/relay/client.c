@@ -29,6 +29,11 @@ static void put_headers(struct relay *r)
         clean(route);
         http_add_header(r->x, "x-quire-route", route);
     }
+    if (r->part.trial) {
+        snprintf(route, sizeof route, "experiment=%.128s; arm=%.128s", r->pool->config->models[r->part.experiment].name,
+                 r->part.trial->arms[r->part.arm].name);
+        http_add_header(r->x, "x-quire-experiment", route); /* names: no character has to be replaced */
+    }
     if (r->budget_warning[0])
         http_add_header(r->x, "x-quire-budget-warning", r->budget_warning);
     if (api_is_anthropic(path))

@@ -197,6 +197,8 @@ static void on_attempt_end(void *context, struct attempt_end *end)
 static void on_attempt_text(void *context, const char *bytes, size_t n)
 {
     struct relay *r = context;
+    if (r->part.first_us == 0)
+        r->part.first_us = quire_now_us();
     client_text(r, bytes, n);
     if (r->reply.is_paused || http_stream_has_space(r->x))
         return;

@@ -3,6 +3,7 @@
 #define QUIRE_GATEWAY_RELAY_INTERNAL_H
 
 #include "server/front/tenant/tenants.h"
+#include "server/gateway/experiment/trial.h"
 #include "server/gateway/gateway_internal.h"
 #include "server/gateway/relay/attempt.h"
 #include "server/gateway/relay/body.h"
@@ -14,6 +15,13 @@ struct candidates {
     uint32_t models[RELAY_MAX_CANDIDATES]; /* indices, with targets */
     uint32_t n, at;
     char why[96]; /* why the first one was chosen */
+};
+
+/* The request's part in an experiment. */
+struct relay_part {
+    struct trial *trial; /* of the relay's pool; NULL: it belongs to no experiment */
+    uint32_t experiment, arm, bucket; /* route.h */
+    uint64_t first_us; /* when the first token came; 0: not yet */
 };
 
 /* The attempt that runs: its place at the target. */
@@ -45,6 +53,7 @@ struct relay {
     char request_id[72];
     struct relay_body *body; /* owned */
     struct candidates candidates;
+    struct relay_part part;
     uint64_t tried; /* of the current candidate's targets */
     struct relay_try now;
     struct relay_reply reply;
@@ -55,6 +64,10 @@ struct relay {
     uint64_t begun_us;
     TAILQ_ENTRY(relay) link;
 };
+
+/* ---- unit.c ---- */
+/* Who asks, for experiments by user: n bytes; *n is 0 if nobody is known. */
+const char *unit_of(const struct relay *r, size_t *n);
 
 /* ---- candidates.c ---- */
 /* Fills r->candidates. Returns false with a 404 that lists the models. */

@@ -1,4 +1,5 @@
-/* Chooses the model that answers a request, by name, alias, a tenant's override, or a rule over its prompt. Pure: no clock, no
+/* Chooses the model that answers a request, by name, alias, a tenant's override, a rule over its prompt,
+ * or the arm of an experiment. Pure: no clock, no
  * state. `quire route explain` prints the same decision.
  *
  * The rule of complexity: a prompt is split at white space into words, and compared in lower case. Fewer than 50 words
@@ -34,14 +35,30 @@ struct route_latencies {
     void *context;
 };
 
+/* What the choice depends on. Texts may be NULL where n is 0. */
+struct route_question {
+    const char *asked; /* "" means the first model */
+    size_t n_asked;
+    const char *tenant; /* a name, or NULL */
+    const char *prompt; /* the text of the last user message; used by rules only */
+    size_t n_prompt;
+    const char *user; /* who asks, for experiments by user; "" means that nobody is known: the request decides */
+    size_t n_user;
+    const char *request_id; /* NULL: "" */
+};
+
+#define ROUTE_NO_ARM UINT32_MAX
+
 struct route_choice {
     uint32_t model; /* has targets */
-    char why[96]; /* "name", "alias", "override", "complexity: simple (9 words, \"what is\")", "latency: 120 ms" */
+    uint32_t experiment; /* the model that is an experiment, if the request belongs to one */
+    uint32_t arm;        /* of it; ROUTE_NO_ARM: the request belongs to no experiment */
+    uint32_t bucket;     /* of the request's unit (assign.h) */
+    char why
+        [96]; /* "name", "alias", "override", "complexity: simple (9 words, \"what is\")", "latency: 120 ms", "arm: new" */
 };
-/* asked: NULL or "" means the first model. prompt: the text of the last user message; used by rules only. tenant: a name,
- * or NULL. Returns false if no model has the name. */
-bool route_choose(const struct gateway_config *config, const char *asked, size_t n_asked, const char *tenant,
-                  const char *prompt, size_t n_prompt, const struct route_latencies *latencies,
-                  struct route_choice *out);
+/* Returns false if no model has the name. */
+bool route_choose(const struct gateway_config *config, const struct route_question *q,
+                  const struct route_latencies *latencies, struct route_choice *out);
 
 #endif

@@ -31,7 +31,7 @@ def check(tmp_path):
 
 
 def documented():
-    for page in ("docs/reference/models-file.md", "docs/guides/gateway.md"):
+    for page in ("docs/reference/models-file.md", "docs/guides/gateway.md", "docs/guides/experiments.md"):
         path = ROOT / page
         for text in re.findall(r"```yaml\n(.*?)```", path.read_text() if path.exists() else "", re.DOTALL):
             if "models:" in text:
@@ -83,6 +83,12 @@ REFUSED = {  # the schema refuses these, too
     "route and targets": A % ", route: latency, among: [a]",
     "price of a route": A % "" + "  b: {route: latency, among: [a], max_tokens: 1}\n",
     "fields of two routes": A % "" + "  b: {route: latency, among: [a], simple: a}\n",
+    "one arm": A % "" + "  b: {route: experiment, arms: {x: {model: a}}}\n",
+    "weight of an arm": A % "" + "  b: {route: experiment, arms: {x: {model: a}, y: {model: a, weight: 0}}}\n",
+    "arm without a model": A % "" + "  b: {route: experiment, arms: {x: {model: a}, y: {weight: 1}}}\n",
+    "arms of another route": A % "" + "  b: {route: latency, among: [a], arms: {x: {model: a}, y: {model: a}}}\n",
+    "metric without an experiment": A % ", metric: cost",
+    "unknown metric": A % "" + "  b: {route: experiment, metric: speed, arms: {x: {model: a}, y: {model: a}}}\n",
     "name": "models: {'a b': {targets: [{model: m}]}}\n",
     "batch": A % ", batch: {max_wait_ms: 1}",
     "root": "model: {}\n",
@@ -91,6 +97,10 @@ ONLY_CODE = {  # no schema can say this
     "unknown model": A % ", fallback: [b]",
     "circle": A % ", fallback: [a]",
     "circle through a route": A % ", fallback: [b]" + "  b: {route: latency, among: [a]}\n",
+    "unknown model of an arm": A % "" + "  b: {route: experiment, arms: {x: {model: a}, y: {model: c}}}\n",
+    "circle through an experiment": A % ", fallback: [b]" + "  b: {route: experiment, arms: {x: {model: a}, y: {model: a}}}\n",
+    "experiment in an experiment": A % "" + "  b: {route: experiment, arms: {x: {model: a}, y: {model: c}}}\n  c: {route: experiment, arms: {x: {model: a}, y: {model: a}}}\n",
+    "arm twice": A % "" + "  b: {route: experiment, arms: {x: {model: a}, x: {model: a}}}\n",
     "alias twice": A % ", aliases: [a]",
     "key twice": A % "" + "  a: {targets: [{model: n}]}\n",
     "too exact": A % ", price_per_1k: {input: 0.0000000001, output: 0}",
