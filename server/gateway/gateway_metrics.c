@@ -1,5 +1,6 @@
 #include "server/front/output/json_out.h"
 #include "server/gateway/lists.h"
+#include "server/http/more_routes.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -154,6 +155,8 @@ void list_metrics(struct gateway *g, struct http_exchange *x)
     put_money(&o, p, "saved_dollars_total", "Cost that cached answers have saved.",
               offsetof(struct pool_counts, saved));
     put_targets(&o, p);
+    if (g->options.more)
+        g->options.more->put_metrics(g->options.more->context, &o);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
 }
