@@ -114,6 +114,8 @@ void http_body_freed(struct http_exchange *x);
  * reply, which rejects the rest. No call follows on_gone, which such an exchange also gets if its body is invalid. */
 void http_stream_body(struct http_exchange *x, void (*on_part)(void *context, const char *bytes, size_t n_bytes),
                       void *context);
+/* What http_stream_body() got as context; NULL: the body is kept. */
+void *http_body_context(const struct http_exchange *x);
 /* Stops reading such a body, or continues. */
 void http_pause_body(struct http_exchange *x, bool pause);
 /* Whether the connection is one that http_server_adopt() took, so that its client is a part of this process. */

@@ -54,6 +54,11 @@ void http_stream_body(struct http_exchange *x, void (*on_part)(void *context, co
     x->part_context = context;
 }
 
+void *http_body_context(const struct http_exchange *x)
+{
+    return x->part_context;
+}
+
 void http_pause_body(struct http_exchange *x, bool pause)
 {
     struct bufferevent *bev = x->connection->bev;
