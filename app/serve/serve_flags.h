@@ -3,6 +3,7 @@
 #define QUIRE_APP_SERVE_SERVE_FLAGS_H
 
 #include "text/quire_chat.h"
+#include "app/bulk/bulk_flags.h"
 #include "app/companion/companion.h"
 #include "app/command/cli.h"
 #include "app/serve/cache_flags.h"
@@ -48,10 +49,11 @@ struct serve_flags {
     struct watching *watching;
     struct cache_flags *cache;
     struct companion_flags *companion;
+    struct bulk_settings *bulk; /* NULL: a target of a gateway, which has no batches of its own */
     char **engine_argv; /* arguments of the engine's process if it is separate; the owner frees the array */
 };
 
-#define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + COMPANION_FLAGS_MAX + 64)
+#define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + COMPANION_FLAGS_MAX + BULK_FLAGS_MAX + 64)
 
 /* The rows of the listener and its keys, and those of its connections: a gateway has them, too. */
 size_t serve_http_flags(struct serve_flags *f, struct cli_option *out);

@@ -2,6 +2,7 @@
 
 #include "app/companion/companion.h"
 #include "base/log.h"
+#include "server/bulk/bulk.h"
 #include "server/cache/redis/url.h"
 #include "server/cache/similar.h"
 #include "server/front/front_model.h"
@@ -121,6 +122,8 @@ int serve_open_front(struct serve *s, const struct sampling_defaults *sampling, 
         .idle_timeout_ms = 1000 * s->flags->http->idle_timeout_s,
         .write_timeout_ms = 1000 * s->flags->http->write_timeout_s,
         .responses = s->flags->says->responses,
+        .more = s->bulk ? bulk_routes(s->bulk) : NULL,
+        .max_streamed_bytes = s->bulk ? BULK_MAX_UPLOAD_BYTES : 0,
     };
     if (!s->within)
         serve_allow_descriptors(s->flags->http->max_connections);

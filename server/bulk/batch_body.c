@@ -34,8 +34,7 @@ static bool read_endpoint(const json_t *o, struct bulk_batch *b, struct api_erro
             snprintf(b->url, sizeof b->url, "%s", url);
             return true;
         }
-    return api_bad(e, "endpoint",
-                   "must be /v1/chat/completions, /v1/completions, /v1/embeddings or /v1/responses");
+    return api_bad(e, "endpoint", "must be /v1/chat/completions, /v1/completions, /v1/embeddings or /v1/responses");
 }
 
 /* "24h", "30m", "7d", "90s" */
@@ -101,10 +100,9 @@ bool batch_body_read(const char *body, size_t n, struct bulk_batch *out, struct 
         return api_fail(e, 413, NULL, "request_too_large", "the body has more than %d bytes", MAX_BODY);
     if (quire_json_parse(body ? body : "", n, 8, "the body", &o, &err) != QUIRE_OK)
         return api_fail(e, 400, NULL, "invalid_json", "%s", err.text);
-    const bool good = json_is_object(o)
-                          ? read_input(o, out, e) && read_endpoint(o, out, e) && read_window(o, out, e) &&
-                                read_metadata(o, out, e) && read_output_expiry(o, out, e)
-                          : api_fail(e, 400, NULL, "invalid_json", "the body must be a JSON object");
+    const bool good = json_is_object(o) ? read_input(o, out, e) && read_endpoint(o, out, e) && read_window(o, out, e) &&
+                                              read_metadata(o, out, e) && read_output_expiry(o, out, e)
+                                        : api_fail(e, 400, NULL, "invalid_json", "the body must be a JSON object");
     json_decref(o);
     out->at[BULK_VALIDATING] = (int64_t)time(NULL);
     return good;

@@ -4,6 +4,7 @@
 #include "server/bulk/batch_body.h"
 #include "server/bulk/call.h"
 #include "server/bulk/download.h"
+#include "server/bulk/page.h"
 #include "server/bulk/replies.h"
 #include "server/front/output/json_out.h"
 
@@ -46,7 +47,8 @@ void batches_create(struct bulk *b, struct http_exchange *x, struct bulk_call *c
     const char *body = http_body(x, &n);
     bool good = batch_body_read(body, n, &c->batch, &e);
     if (good && runner_n_active(b, c->tenant) >= MAX_ACTIVE) {
-        good = api_fail(&e, 429, NULL, "too_many_batches", "%u batches have not ended: wait, or cancel some", MAX_ACTIVE);
+        good = api_fail(&e, 429, NULL, "too_many_batches", "%u batches have not ended: wait, or cancel some",
+                        MAX_ACTIVE);
         e.retry_ms = 10000;
     }
     if (!good) {
@@ -86,14 +88,14 @@ static void list_done(struct bulk_call *c)
 void batches_list(struct bulk *b, struct http_exchange *x, struct bulk_call *c)
 {
     (void)b;
-    if (routes_read_page(x, c, USUAL, MAX_BATCHES))
+    if (page_read(x, c, USUAL, MAX_BATCHES))
         bulk_call_run(c, list_work, list_done);
 }
 
 void messages_list(struct bulk *b, struct http_exchange *x, struct bulk_call *c)
 {
     (void)b;
-    if (routes_read_page(x, c, USUAL, MAX_MESSAGE_BATCHES))
+    if (page_read(x, c, USUAL, MAX_MESSAGE_BATCHES))
         bulk_call_run(c, list_work, list_done);
 }
 

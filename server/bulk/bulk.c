@@ -63,9 +63,8 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 static int open_store(struct bulk *b, struct quire_error *err)
 {
     const uint64_t most = b->settings->max_bytes;
-    const struct bulk_store_options o = {.dir = b->settings->dir,
-                                         .max_bytes = most,
-                                         .max_tenant_bytes = tenants_ask_key(b->tenants) ? most / 4 : 0};
+    const struct bulk_store_options o = {
+        .dir = b->settings->dir, .max_bytes = most, .max_tenant_bytes = tenants_ask_key(b->tenants) ? most / 4 : 0};
     int status = bulk_store_open(&o, &b->store, err);
     if (status == QUIRE_OK)
         status = remote_open(b->base, &b->remote, err);
@@ -137,8 +136,9 @@ uint32_t bulk_stop(struct bulk *b)
     b->stopping = true;
     const uint32_t n = runner_stop(b);
     if (n > 0)
-        quire_log(QUIRE_LOG_INFO, "batch", "%u batches have not ended; their results are saved after %llu ms, and the "
-                                           "next start continues them",
+        quire_log(QUIRE_LOG_INFO, "batch",
+                  "%u batches have not ended; their results are saved after %llu ms, and the "
+                  "next start continues them",
                   n, (unsigned long long)(quire_now_ms() - begun_ms));
     return n;
 }

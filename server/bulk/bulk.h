@@ -25,16 +25,16 @@ struct tenants;
 
 /* Values of the command line. */
 struct bulk_settings {
-    const char *dir;      /* NULL: no batches; their routes reply 404 */
-    uint64_t max_bytes;   /* of all files. With keys, a tenant has a quarter */
+    const char *dir; /* NULL: no batches; their routes reply 404 */
+    uint64_t max_bytes; /* of all files. With keys, a tenant has a quarter */
     uint32_t concurrency; /* running lines of a tenant, unless the tenants' file sets another number */
-    uint32_t per_minute;  /* lines that a batch begins in a minute; 0: no limit */
-    const char *notice;   /* a file or a URL that announces the end of this machine; NULL: none */
+    uint32_t per_minute; /* lines that a batch begins in a minute; 0: no limit */
+    const char *notice; /* a file or a URL that announces the end of this machine; NULL: none */
 };
 
 struct bulk_options {
     const struct bulk_settings *settings; /* borrowed, as its texts */
-    struct tenants *tenants;              /* outlives the bulk */
+    struct tenants *tenants; /* outlives the bulk */
     /* The notice has come: the process should end as after SIGTERM. From the loop, once. */
     void (*on_notice)(void *context);
     void *context;

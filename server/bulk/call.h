@@ -13,7 +13,7 @@ struct bulk_call {
     struct bulk *bulk;
     struct http_exchange *x; /* NULL: the client has gone */
     char tenant[BULK_TENANT_BYTES];
-    char id[BULK_ID_BYTES];    /* of the path */
+    char id[BULK_ID_BYTES]; /* of the path */
     char other[BULK_ID_BYTES]; /* of the query: after or before */
     struct bulk_page page;
     void (*work)(struct bulk_call *c); /* sets status and err */

@@ -12,7 +12,7 @@ struct bulk_disk;
 
 enum bulk_lane {
     BULK_SHORT, /* milliseconds; the only lane that uses the store */
-    BULK_LONG,  /* seconds */
+    BULK_LONG, /* seconds */
     BULK_N_LANES,
 };
 
@@ -20,7 +20,7 @@ enum bulk_lane {
 struct bulk_job {
     void (*work)(struct bulk_job *job); /* on a thread */
     void (*done)(struct bulk_job *job); /* on the loop; owns the job again */
-    struct bulk_job *next;              /* private */
+    struct bulk_job *next; /* private */
 };
 
 int bulk_disk_open(struct event_base *base, struct bulk_disk **out, struct quire_error *err);

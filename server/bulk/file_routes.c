@@ -3,6 +3,7 @@
 
 #include "server/bulk/call.h"
 #include "server/bulk/download.h"
+#include "server/bulk/page.h"
 #include "server/bulk/replies.h"
 #include "server/front/output/json_out.h"
 
@@ -32,7 +33,7 @@ static void list_done(struct bulk_call *c)
 void files_list(struct bulk *b, struct http_exchange *x, struct bulk_call *c)
 {
     (void)b;
-    if (routes_read_page(x, c, MAX_FILES, MAX_FILES))
+    if (page_read(x, c, MAX_FILES, MAX_FILES))
         bulk_call_run(c, list_work, list_done);
 }
 

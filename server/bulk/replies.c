@@ -80,7 +80,8 @@ static void put_errors(struct buffer *o, const char *why)
         json_out_raw(o, ",\"errors\":null");
         return;
     }
-    json_out_raw(o, ",\"errors\":{\"object\":\"list\",\"data\":[{\"code\":\"invalid_input\",\"line\":null,\"message\":");
+    json_out_raw(o,
+                 ",\"errors\":{\"object\":\"list\",\"data\":[{\"code\":\"invalid_input\",\"line\":null,\"message\":");
     json_out_text(o, why);
     json_out_raw(o, ",\"param\":null}]}");
 }
@@ -155,7 +156,9 @@ static void put_anthropic(struct buffer *o, const struct bulk_batch *b)
     const bool is_cancelled = b->state == BULK_CANCELLING || b->end == BULK_STOPPED;
     put_text(o, "{\"id\":", b->id);
     put_text(o, ",\"type\":\"message_batch\",\"processing_status\":",
-             has_ended ? "ended" : is_cancelled ? "canceling" : "in_progress");
+             has_ended      ? "ended"
+             : is_cancelled ? "canceling"
+                            : "in_progress");
     put_number(o, ",\"request_counts\":{\"processing\":", c->n_lines - c->n_done);
     put_number(o, ",\"succeeded\":", c->n[BULK_SUCCEEDED]);
     put_number(o, ",\"errored\":", c->n[BULK_ERRORED]);

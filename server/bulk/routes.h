@@ -27,7 +27,4 @@ void messages_list(struct bulk *b, struct http_exchange *x, struct bulk_call *c)
 void messages_remove(struct bulk *b, struct http_exchange *x, struct bulk_call *c);
 void messages_results(struct bulk *b, struct http_exchange *x, struct bulk_call *c);
 
-/* Reads the fields of a list from the query. False: an error was sent, and c is freed. most: of limit. */
-bool routes_read_page(struct http_exchange *x, struct bulk_call *c, uint32_t usual, uint32_t most);
-
 #endif

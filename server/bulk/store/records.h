@@ -54,7 +54,8 @@ struct bulk_batch {
     enum bulk_state end; /* once it is finalizing: the state that follows */
     uint32_t window_s;   /* from its creation to its expiry */
     uint32_t output_ttl_s; /* 0: its output does not expire */
-    int64_t at[BULK_N_STATES]; /* when it entered a state, in seconds since 1970; 0: never. [BULK_VALIDATING]: creation */
+    int64_t
+        at[BULK_N_STATES]; /* when it entered a state, in seconds since 1970; 0: never. [BULK_VALIDATING]: creation */
     struct bulk_counts counts;
     char *metadata; /* a JSON object; NULL: none. malloc'd, as why */
     char *why;      /* of BULK_FAILED: the message */

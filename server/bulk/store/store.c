@@ -110,10 +110,11 @@ static int use_schema(struct bulk_store *s, struct quire_error *err)
     if ((version != 0 || application != 0) && application != APPLICATION)
         return quire_fail(err, QUIRE_INVALID, "--batch-dir: %s/batches.sqlite is not a store of batches", s->dir);
     if (version < 0 || version > VERSION)
-        return quire_fail(err, QUIRE_INVALID,
-                          "--batch-dir: %s/batches.sqlite has version %lld, and this program reads up to %d: use a newer "
-                          "quire, or another directory",
-                          s->dir, (long long)version, VERSION);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--batch-dir: %s/batches.sqlite has version %lld, and this program reads up to %d: use a newer "
+            "quire, or another directory",
+            s->dir, (long long)version, VERSION);
     if (version == VERSION)
         return QUIRE_OK;
     code = store_exec(s, "BEGIN IMMEDIATE");

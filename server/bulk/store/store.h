@@ -44,9 +44,9 @@ int bulk_store_drop_file(struct bulk_store *s, const char *id, struct quire_erro
 int bulk_store_remove_file(struct bulk_store *s, const char *tenant, const char *id, struct quire_error *err);
 
 struct bulk_page {
-    const char *after;  /* an id: the next ones; NULL: from the start */
+    const char *after; /* an id: the next ones; NULL: from the start */
     const char *before; /* an id: those before it; NULL. At most one of the two */
-    bool ascending;     /* the oldest first */
+    bool ascending; /* the oldest first */
     uint32_t limit;
     int purpose; /* of files: enum bulk_purpose; -1: BULK_INPUT and BULK_OUTPUT */
     int dialect; /* of batches: enum bulk_dialect */

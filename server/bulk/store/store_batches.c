@@ -207,10 +207,11 @@ int bulk_store_list_batches(struct bulk_store *s, const char *tenant, const stru
     *has_more = false;
     if (other && !(from = place_of(s, tenant, other, &code)) && code == SQLITE_OK)
         return not_found(other, err);
-    store_prepare(
-        &q, s,
-        upward ? "SELECT " COLUMNS " FROM batches WHERE tenant = ? AND seq > ? AND dialect = ? ORDER BY seq LIMIT ?"
-               : "SELECT " COLUMNS " FROM batches WHERE tenant = ? AND seq < ? AND dialect = ? ORDER BY seq DESC LIMIT ?");
+    store_prepare(&q, s,
+                  upward ? "SELECT " COLUMNS
+                           " FROM batches WHERE tenant = ? AND seq > ? AND dialect = ? ORDER BY seq LIMIT ?"
+                         : "SELECT " COLUMNS
+                           " FROM batches WHERE tenant = ? AND seq < ? AND dialect = ? ORDER BY seq DESC LIMIT ?");
     store_bind_text(&q, tenant);
     store_bind(&q, from);
     store_bind(&q, page->dialect);

@@ -120,8 +120,7 @@ int bulk_store_find_file(struct bulk_store *s, const char *tenant, const char *i
     struct store_query q;
     if (!bulk_is_id(id, BULK_FILE_ID))
         return not_found(id, err);
-    store_prepare(&q, s,
-                  "SELECT " COLUMNS " FROM files WHERE id = ? AND tenant = ? AND (expires = 0 OR expires > ?)");
+    store_prepare(&q, s, "SELECT " COLUMNS " FROM files WHERE id = ? AND tenant = ? AND (expires = 0 OR expires > ?)");
     store_bind_text(&q, id);
     store_bind_text(&q, tenant);
     store_bind(&q, (int64_t)time(NULL));
@@ -199,7 +198,7 @@ int bulk_store_list_files(struct bulk_store *s, const char *tenant, const struct
 int bulk_store_expire(struct bulk_store *s, int64_t now_s, struct quire_error *err)
 {
     struct store_query q;
-    char (*ids)[BULK_ID_BYTES] = calloc(MAX_PURGED, sizeof *ids);
+    char(*ids)[BULK_ID_BYTES] = calloc(MAX_PURGED, sizeof *ids);
     size_t n = 0;
     if (!ids)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");

@@ -21,7 +21,8 @@ struct store_query {
 };
 
 void store_prepare(struct store_query *q, struct bulk_store *s, const char *sql);
-void store_bind_text(struct store_query *q, const char *text); /* NULL is allowed; must stay until the query has ended */
+void store_bind_text(struct store_query *q,
+                     const char *text); /* NULL is allowed; must stay until the query has ended */
 void store_bind(struct store_query *q, int64_t value);
 /* Whether there is a row; its columns are read in order. */
 bool store_next(struct store_query *q);

@@ -69,7 +69,8 @@ int multipart_open(const char *content_type, const struct multipart_events *even
     char boundary[MAX_BOUNDARY + 2];
     *out = NULL;
     if (!content_type || strncasecmp(content_type, form, sizeof form - 1) != 0)
-        return quire_fail(err, QUIRE_INVALID, "Content-Type: must be multipart/form-data, with the fields purpose and file");
+        return quire_fail(err, QUIRE_INVALID,
+                          "Content-Type: must be multipart/form-data, with the fields purpose and file");
     if (!parameter(content_type, "boundary", boundary, sizeof boundary) || !boundary[0] ||
         strlen(boundary) > MAX_BOUNDARY)
         return quire_fail(err, QUIRE_INVALID, "Content-Type: needs a boundary of 1 to %d characters", MAX_BOUNDARY);

@@ -60,7 +60,8 @@ static void free_upload(struct upload *u)
 static int disk_failed(struct upload *u)
 {
     const bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-    return quire_fail(&u->err, is_full ? QUIRE_UNAVAILABLE : QUIRE_IO, "the file cannot be stored: %s", strerror(errno));
+    return quire_fail(&u->err, is_full ? QUIRE_UNAVAILABLE : QUIRE_IO, "the file cannot be stored: %s",
+                      strerror(errno));
 }
 
 static int write_all(struct upload *u)
