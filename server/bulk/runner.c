@@ -211,12 +211,11 @@ static bool must_end(const struct active *a)
 static int begin(struct active *a, struct quire_error *err)
 {
     struct bulk *b = a->bulk;
-    const char *headers[] = {a->header};
     const struct bulk_run_options o = {
         .base = b->base,
         .remote = b->remote,
         .socket = b->socket,
-        .headers = headers,
+        .headers = (const char *const *)&a->header,
         .n_headers = 1,
         .dialect = a->batch.dialect,
         .id = a->batch.id,
