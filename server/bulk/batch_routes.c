@@ -58,6 +58,7 @@ void batches_create(struct bulk *b, struct http_exchange *x, struct bulk_call *c
     }
     bulk_new_id(BULK_BATCH_ID, c->batch.id);
     snprintf(c->batch.tenant, sizeof c->batch.tenant, "%s", c->tenant);
+    snprintf(c->batch.account, sizeof c->batch.account, "%s", c->account);
     bulk_call_run(c, create_work, create_done);
 }
 

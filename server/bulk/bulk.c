@@ -8,6 +8,7 @@
 #include "server/front/tenant/tenants.h"
 #include "server/gateway/remote/remote.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -63,6 +64,7 @@ static void on_tick(evutil_socket_t fd, short what, void *context)
 static int open_store(struct bulk *b, struct quire_error *err)
 {
     const uint64_t most = b->settings->max_bytes;
+    signal(SIGXFSZ, SIG_IGN); /* a limit of the size of files must be an error, not the end of the process */
     const struct bulk_store_options o = {
         .dir = b->settings->dir, .max_bytes = most, .max_tenant_bytes = tenants_ask_key(b->tenants) ? most / 4 : 0};
     int status = bulk_store_open(&o, &b->store, err);

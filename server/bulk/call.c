@@ -21,6 +21,7 @@ struct bulk_call *bulk_call_new(struct bulk *b, struct http_exchange *x, const s
     c->bulk = b;
     c->x = x;
     snprintf(c->tenant, sizeof c->tenant, "%s", caller->tenant);
+    snprintf(c->account, sizeof c->account, "%s", caller->account ? caller->account : "");
     return c;
 }
 

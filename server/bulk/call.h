@@ -12,7 +12,7 @@ struct bulk_call {
     struct bulk_job job;
     struct bulk *bulk;
     struct http_exchange *x; /* NULL: the client has gone */
-    char tenant[BULK_TENANT_BYTES];
+    char tenant[BULK_TENANT_BYTES], account[BULK_ID_BYTES];
     char id[BULK_ID_BYTES]; /* of the path */
     char other[BULK_ID_BYTES]; /* of the query: after or before */
     struct bulk_page page;

@@ -36,7 +36,8 @@ static void free_active(struct active *a)
 {
     TAILQ_REMOVE(&a->bulk->actives, a, link);
     bulk_batch_free(&a->batch);
-    free(a->header);
+    for (size_t i = 0; i < a->n_headers; i++)
+        free(a->headers[i]);
     free(a);
 }
 
@@ -215,8 +216,8 @@ static int begin(struct active *a, struct quire_error *err)
         .base = b->base,
         .remote = b->remote,
         .socket = b->socket,
-        .headers = (const char *const *)&a->header,
-        .n_headers = 1,
+        .headers = (const char *const *)a->headers,
+        .n_headers = a->n_headers,
         .dialect = a->batch.dialect,
         .id = a->batch.id,
         .input = a->input,
@@ -343,17 +344,28 @@ static void check(struct active *a)
     active_do(a, BULK_LONG, active_check_work, check_done);
 }
 
+static bool add_header(struct active *a, const char *name, const char *value)
+{
+    if (asprintf(&a->headers[a->n_headers], "%s: %s", name, value) < 0)
+        return false;
+    a->n_headers++;
+    return true;
+}
+
 int runner_add(struct bulk *b, struct bulk_batch *batch, struct quire_error *err)
 {
     struct active *a = calloc(1, sizeof *a);
-    if (!a || asprintf(&a->header, INSIDE_TENANT_HEADER ": %s", batch->tenant) < 0) {
-        free(a);
+    if (!a)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    }
     a->bulk = b;
     a->batch = *batch;
     batch->metadata = batch->why = NULL;
     TAILQ_INSERT_TAIL(&b->actives, a, link);
+    if (!add_header(a, INSIDE_TENANT_HEADER, a->batch.tenant) ||
+        (a->batch.account[0] && !add_header(a, INSIDE_ACCOUNT_HEADER, a->batch.account))) {
+        free_active(a);
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
     check(a);
     return QUIRE_OK;
 }

@@ -29,7 +29,8 @@ struct active {
     struct bulk_input *input;
     struct bulk_results *results;
     struct bulk_run *run;
-    char *header; /* of its requests */
+    char *headers[2]; /* of its requests */
+    size_t n_headers;
     struct bulk_counts at_open; /* what an earlier process has done */
     uint64_t out_bytes, error_bytes; /* of its files; 0: no file */
     uint32_t n_tries;

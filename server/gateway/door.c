@@ -76,8 +76,11 @@ static bool identify(struct gateway *g, const struct http_exchange *x, struct vi
     *v = (struct visitor){0};
     const char *bulk = inside_tenant(x);
     if (bulk) {
+        const char *id = inside_account(x);
         v->tenant = tenants_in_bulk(g->options.tenants, bulk);
-        v->account = ledger_tenant(g->options.ledger, bulk);
+        v->account = id ? ledger_by_id(g->options.ledger, id) : ledger_tenant(g->options.ledger, bulk);
+        if (!v->account && id)
+            return api_fail(e, 401, NULL, "invalid_api_key", "the key of this batch was revoked");
         return v->account || api_no_memory(e);
     }
     if (!door_asks_key(g)) {
@@ -194,6 +197,7 @@ static bool find_more(const struct gateway *g, const struct http_exchange *x, st
 static struct http_caller caller_of(const struct gateway *g, const struct http_exchange *x, const struct visitor *v)
 {
     return (struct http_caller){.tenant = v->account ? ledger_tenant_name(v->account) : "",
+                                .account = v->account ? ledger_account_id(v->account) : NULL,
                                 .is_admin = is_admin(g, x, v)};
 }
 

@@ -13,6 +13,7 @@ struct http_exchange;
 /* Who sends a request. Borrowed for the call. */
 struct http_caller {
     const char *tenant; /* the name of the key's tenant */
+    const char *account; /* the id of a gateway's key; NULL: the key has none */
     bool is_admin;
 };
 

@@ -47,6 +47,7 @@ extern const char *const bulk_state_names[BULK_N_STATES];
 
 struct bulk_batch {
     char id[BULK_ID_BYTES], tenant[BULK_TENANT_BYTES];
+    char account[BULK_ID_BYTES]; /* the id of a gateway's key, which pays; "": none */
     char input[BULK_ID_BYTES], output[BULK_ID_BYTES], errors[BULK_ID_BYTES]; /* files; "": none */
     char url[32];
     enum bulk_dialect dialect;

@@ -31,6 +31,7 @@ static const char *const steps[] = {
     "CREATE INDEX batches_of ON batches(tenant, seq);"
     "CREATE INDEX batches_in ON batches(state);",
     "ALTER TABLE batches ADD COLUMN cost INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE batches ADD COLUMN account TEXT NOT NULL DEFAULT '';"
     "CREATE INDEX files_until ON files(expires) WHERE expires > 0;",
 };
 #define VERSION ((int)(sizeof steps / sizeof *steps))

@@ -8,8 +8,8 @@
 #define COLUMNS \
     "id, tenant, input, output, errors, url, dialect, state, ending, window_s, output_ttl_s, at0, at1, at2, at3, at4, " \
     "at5, at6, at7, lines, succeeded, errored, cancelled, expired, input_tokens, cached_tokens, output_tokens, cost, " \
-    "metadata, why"
-#define MARKS "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?"
+    "account, metadata, why"
+#define MARKS "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?"
 
 static int not_found(const char *id, struct quire_error *err)
 {
@@ -38,6 +38,7 @@ static void bind_batch(struct store_query *q, const struct bulk_batch *b)
     store_bind(q, (int64_t)b->counts.cached_tokens);
     store_bind(q, (int64_t)b->counts.output_tokens);
     store_bind(q, (int64_t)b->counts.cost);
+    store_bind_text(q, b->account);
     store_bind_text(q, b->metadata);
     store_bind_text(q, b->why);
 }
@@ -72,6 +73,7 @@ static void read_batch(struct store_query *q, struct bulk_batch *b)
     b->counts.cached_tokens = (uint64_t)store_column(q);
     b->counts.output_tokens = (uint64_t)store_column(q);
     b->counts.cost = (uint64_t)store_column(q);
+    store_column_text(q, b->account, sizeof b->account);
     b->metadata = store_column_copy(q);
     b->why = store_column_copy(q);
 }

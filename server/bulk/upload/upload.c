@@ -344,10 +344,11 @@ static int open_form(struct upload *u, struct quire_error *err)
     return multipart_open(http_header(u->x, "Content-Type"), &events, &u->form, err);
 }
 
-static int open_requests(struct upload *u, struct quire_error *err)
+static int open_requests(struct upload *u, const char *account, struct quire_error *err)
 {
     u->file.purpose = BULK_MESSAGES;
     u->batch = (struct bulk_batch){.dialect = BULK_ANTHROPIC, .window_s = MESSAGES_WINDOW_S};
+    snprintf(u->batch.account, sizeof u->batch.account, "%s", account ? account : "");
     bulk_new_id(BULK_MESSAGES_ID, u->batch.id);
     snprintf(u->batch.tenant, sizeof u->batch.tenant, "%s", u->file.tenant);
     snprintf(u->batch.input, sizeof u->batch.input, "%s", u->file.id);
@@ -366,7 +367,7 @@ void upload_begin(struct bulk *b, struct http_exchange *x, const struct http_cal
         u->file.created = (int64_t)time(NULL);
         bulk_new_id(BULK_FILE_ID, u->file.id);
         snprintf(u->file.tenant, sizeof u->file.tenant, "%s", caller->tenant);
-        status = is_messages ? open_requests(u, &err) : open_form(u, &err);
+        status = is_messages ? open_requests(u, caller->account, &err) : open_form(u, &err);
     }
     if (status != QUIRE_OK) {
         bulk_reply_failed(x, status, &err);

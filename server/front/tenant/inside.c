@@ -8,3 +8,8 @@ const char *inside_tenant(const struct http_exchange *x)
 {
     return http_is_adopted(x) ? http_header(x, INSIDE_TENANT_HEADER) : NULL;
 }
+
+const char *inside_account(const struct http_exchange *x)
+{
+    return inside_tenant(x) ? http_header(x, INSIDE_ACCOUNT_HEADER) : NULL;
+}
