@@ -98,22 +98,21 @@ MODULES = {
     "app/command/": "base/",
     "app/models/": "base/",
     "app/warm/": "base/",
-    "app/bulk/": "base/ server/bulk/bulk.h app/command/",
     "app/flags/": ENGINE_OPTIONS + " kernels/format.h kernels/gemm_form.h kernels/open.h app/command/ app/models/",
     "app/watch/": ENGINE_WATCH + ENGINE_RECORDER + " app/command/",
-    "app/serving/": ENGINE_WATCH + " files/ text/ server/wire/frame.h server/front/tenant/tenants.h server/front/tenant/bucket.h app/command/",
+    "app/serving/": ENGINE_WATCH + " files/ text/ server/wire/frame.h server/front/tenant/tenants.h server/front/tenant/bucket.h server/bulk/bulk.h app/command/",
     "app/companion/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
     "app/serve/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/daemon/ server/http/address.h server/http/tls.h server/similar/"
                   " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/stats_rows.h server/cache/latency.h"
                   " server/cache/vector_stream.h"
                   " server/cache/redis/url.h server/front/api/cors. server/front/api/foreign. server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
-                  " server/bulk/bulk.h server/http/local_listener.h app/bulk/ app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
+                  " server/bulk/bulk.h server/http/local_listener.h app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
     "app/gateway/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/http/ server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h"
                     " server/cache/stats_rows.h server/cache/latency.h server/cache/vector_stream.h server/cache/redis/url.h server/similar/"
                     " server/front/observe/cache_metrics.h server/front/api/api_error. server/front/api/cors. server/front/output/json_out."
                     " server/gateway/gateway.h server/gateway/file/ server/gateway/account/ server/gateway/route/"
-                    " server/bulk/bulk.h app/bulk/ app/serve/ app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
+                    " server/bulk/bulk.h app/serve/ app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
     "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " engine/model/describe.h server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"

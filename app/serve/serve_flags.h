@@ -3,11 +3,11 @@
 #define QUIRE_APP_SERVE_SERVE_FLAGS_H
 
 #include "text/quire_chat.h"
-#include "app/bulk/bulk_flags.h"
 #include "app/companion/companion.h"
 #include "app/command/cli.h"
 #include "app/serve/cache_flags.h"
 #include "app/serve/serve_values.h"
+#include "app/serving/bulk_flags.h"
 #include "app/watch/watching.h"
 #include "engine/options.h"
 #include "server/front/front.h"

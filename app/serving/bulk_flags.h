@@ -1,6 +1,6 @@
 /* The options of a server's batches. Main thread. */
-#ifndef QUIRE_APP_BULK_FLAGS_H
-#define QUIRE_APP_BULK_FLAGS_H
+#ifndef QUIRE_APP_SERVING_BULK_FLAGS_H
+#define QUIRE_APP_SERVING_BULK_FLAGS_H
 
 #include "app/command/cli.h"
 #include "server/bulk/bulk.h"

@@ -1,4 +1,4 @@
-#include "app/bulk/bulk_flags.h"
+#include "app/serving/bulk_flags.h"
 
 #include <signal.h>
 #include <string.h>
