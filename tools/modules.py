@@ -113,6 +113,13 @@ MODULES = {
                     " server/front/observe/cache_metrics.h server/front/api/api_error. server/front/api/cors. server/front/output/json_out."
                     " server/gateway/gateway.h server/gateway/file/ server/gateway/account/ server/gateway/route/"
                     " server/bulk/bulk.h app/serve/ app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
+    # Lines of requests that a command runs: on a model in this process, whose options are those of a target, or at a URL.
+    "app/bulk/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h"
+                 " server/cache/stats_rows.h server/cache/latency.h server/cache/vector_stream.h server/cache/redis/url.h server/similar/"
+                 " server/front/observe/cache_metrics.h server/front/output/json_out. server/http/address.h server/gateway/remote/ server/bulk/bulk.h server/bulk/run/ app/gateway/ app/serve/"
+                 " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
+    "app/batch/": "base/ server/bulk/run/results.h app/bulk/ app/command/ app/warm/",
+    "app/map_reduce/": "base/ server/bulk/run/results.h app/bulk/ app/command/",
     "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " engine/model/describe.h server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"

@@ -2,7 +2,7 @@
 
 #include "app/gateway/engines.h"
 #include "app/serve/serve_access.h"
-#include "app/serve/serve_front.h"
+#include "app/serving/descriptors.h"
 #include "app/serving/notify.h"
 #include "app/serving/signals.h"
 #include "base/clock.h"
@@ -156,7 +156,8 @@ static int open_bulk(struct running *r, struct quire_error *err)
 
 static int open_all(struct running *r, const struct gateway_config *config, struct quire_error *err)
 {
-    serve_allow_descriptors(3 * r->flags->serve->http->max_connections); /* a client, a target, an engine's front end */
+    serving_allow_descriptors(3 *
+                              r->flags->serve->http->max_connections); /* a client, a target, an engine's front end */
     int status = serve_access_open(r->base, r->flags->serve, &r->access, err);
     if (status == QUIRE_OK)
         status = ledger_open(r->base, r->flags->ledger_file, &r->ledger, err);

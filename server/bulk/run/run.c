@@ -172,7 +172,7 @@ int bulk_run_begin(const struct bulk_run_options *o, struct bulk_run **out, stru
 {
     *out = NULL;
     if (o->max_concurrent == 0 || o->max_concurrent > BULK_RUN_MAX_CONCURRENT || o->n_headers > BULK_RUN_MAX_HEADERS ||
-        strlen(o->id) > BULK_RUN_MAX_ID)
+        strlen(o->id) > BULK_RUN_MAX_ID || (o->base_url && strlen(o->base_url) > BULK_RUN_MAX_BASE_URL))
         return quire_fail(err, QUIRE_INTERNAL, "a batch's options are out of range");
     struct bulk_run *r = calloc(1, sizeof *r);
     if (!r)

@@ -1,4 +1,4 @@
-/* Runs the lines of one batch: each is one HTTP request to this process's own front door, over its private socket, so that
+/* Runs the lines of one batch: each is one HTTP request, mostly to this process's own front door over its private socket, so that
  * a line gets the bits, the checks and the errors that a client would get. Loop's thread.
  *
  * A line waits and is sent again after 429 and 503 with Retry-After, without limit: an engine that restarts delays a batch
@@ -19,6 +19,7 @@
 #define BULK_RUN_MAX_CONCURRENT 4096
 #define BULK_RUN_MAX_HEADERS 6
 #define BULK_RUN_MAX_ID 80 /* bytes */
+#define BULK_RUN_MAX_BASE_URL 1024
 
 struct bulk_run;
 struct remote; /* server/gateway/remote/remote.h */
@@ -28,6 +29,7 @@ struct bulk_run_options {
     struct event_base *base;
     struct remote *remote;
     const char *socket; /* remote_request.socket */
+    const char *base_url; /* "http://HOST:PORT", before each line's url; NULL: the server at socket */
     const char *const *headers; /* [n_headers]: of each request: who asks, and that the request is background work */
     size_t n_headers;
     enum bulk_dialect dialect;

@@ -14,6 +14,7 @@
 #define CONNECT_MS 10000
 #define KEPT_BYTES ((size_t)1 << 20) /* of a buffer, for the next line */
 #define MAX_REQUEST_ID 128
+#define MAX_URL 2048
 
 struct sending {
     const struct bulk_run_options *options;
@@ -126,10 +127,10 @@ static void attempt(struct sending *s)
     static const struct remote_events events = {on_head, on_body, on_end};
     const struct bulk_run_options *o = s->options;
     const char *headers[BULK_RUN_MAX_HEADERS + 2];
-    char id[sizeof s->id + 16], url[128];
+    char id[sizeof s->id + 16], url[MAX_URL];
     struct quire_error err;
     snprintf(id, sizeof id, "x-request-id: %s", s->id);
-    snprintf(url, sizeof url, "http://localhost%s", s->read.url);
+    snprintf(url, sizeof url, "%s%s", o->base_url ? o->base_url : "http://localhost", s->read.url);
     memcpy(headers, o->headers, o->n_headers * sizeof *headers);
     headers[o->n_headers] = "content-type: application/json";
     headers[o->n_headers + 1] = id;
