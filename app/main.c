@@ -18,6 +18,8 @@ static const struct {
     {"serve", command_serve, "serve a model over the OpenAI API"},
     {"engine", command_engine, "serve a model over Quire's socket protocol only"},
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
+    {"batch", command_batch, "run a file of requests on a model, without a server"},
+    {"map-reduce", command_map_reduce, "run a prompt over long texts in parts, and another over the results"},
     {"plan", command_plan, "print the memory that a model needs, to the byte"},
     {"inspect", command_inspect, "print the contents of a checkpoint and how it would be loaded"},
     {"quantize", command_quantize, "write a quantized copy of a model"},

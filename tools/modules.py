@@ -94,7 +94,7 @@ MODULES = {
                        " server/gateway/upstream_json. server/gateway/messages/ server/gateway/batcher/",
     # Work in bulk: run/ runs the lines of one batch, the rest keeps batches and has their routes.
     "server/bulk/run/": "base/ text/ server/front/output/json_out. server/gateway/remote/",
-    "server/bulk/": "base/ text/ server/http/ server/front/tenant/ server/front/api/api_error. server/front/output/json_out. server/gateway/remote/ server/bulk/run/",
+    "server/bulk/": "base/ text/ server/http/ server/wire/frame.h server/front/tenant/ server/front/api/api_error. server/front/api/ui_page. server/front/output/json_out. server/gateway/remote/ server/bulk/run/",
     # The program. A part sees no private header of the engine, of the front end or of another part, and no tool.
     "app/": "base/ request/ engine/ app/command/",
     "app/command/": "base/",
@@ -102,19 +102,26 @@ MODULES = {
     "app/warm/": "base/",
     "app/flags/": ENGINE_OPTIONS + " kernels/format.h kernels/gemm_form.h kernels/open.h app/command/ app/models/",
     "app/watch/": ENGINE_WATCH + ENGINE_RECORDER + " app/command/",
-    "app/serving/": ENGINE_WATCH + " files/ text/ server/wire/frame.h server/front/tenant/tenants.h server/front/tenant/bucket.h app/command/",
+    "app/serving/": ENGINE_WATCH + " files/ text/ server/wire/frame.h server/front/tenant/tenants.h server/front/tenant/bucket.h server/bulk/bulk.h app/command/",
     "app/companion/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
     "app/serve/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/daemon/ server/http/address.h server/http/tls.h server/similar/"
                   " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/stats_rows.h server/cache/latency.h"
                   " server/cache/vector_stream.h"
                   " server/cache/redis/url.h server/front/api/cors. server/front/api/foreign. server/front/api/api_error."
                   " server/front/output/json_out. server/front/observe/cache_metrics.h"
-                  " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
+                  " server/bulk/bulk.h server/http/local_listener.h app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
     "app/gateway/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/http/ server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h"
                     " server/cache/stats_rows.h server/cache/latency.h server/cache/vector_stream.h server/cache/redis/url.h server/similar/"
                     " server/front/observe/cache_metrics.h server/front/api/api_error. server/front/api/cors. server/front/output/json_out."
                     " server/gateway/gateway.h server/gateway/file/ server/gateway/experiment/ server/gateway/experiment/assign. server/gateway/account/ server/gateway/route/"
-                    " app/serve/ app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
+                    " server/bulk/bulk.h app/serve/ app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/warm/ app/watch/",
+    # Lines of requests that a command runs: on a model in this process, whose options are those of a target, or at a URL.
+    "app/bulk/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h"
+                 " server/cache/stats_rows.h server/cache/latency.h server/cache/vector_stream.h server/cache/redis/url.h server/similar/"
+                 " server/front/observe/cache_metrics.h server/front/output/json_out. server/http/address.h server/gateway/remote/ server/bulk/bulk.h server/bulk/run/ app/gateway/ app/serve/"
+                 " app/companion/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
+    "app/batch/": "base/ server/bulk/run/results.h app/bulk/ app/command/ app/warm/",
+    "app/map_reduce/": "base/ server/bulk/run/results.h app/bulk/ app/command/",
     "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " engine/model/describe.h server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"

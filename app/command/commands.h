@@ -25,6 +25,8 @@ int command_check(int argc, char **argv);
 int command_route(int argc, char **argv);
 int command_ab(int argc, char **argv);
 int command_keys(int argc, char **argv);
+int command_batch(int argc, char **argv);
+int command_map_reduce(int argc, char **argv);
 int command_rank(void); /* rank 0 of an engine with several ranks starts it */
 /* For a command with an engine: returns whether a launcher started this process as another rank. It then runs as a rank
  * until its end, and *code is its status. Also returns true if the environment is invalid. */

@@ -26,9 +26,13 @@ void bench_progress_set(struct bench_progress *p, uint64_t done)
         bar[i] = i < filled ? '#' : ' ';
     bar[WIDTH] = 0;
     fprintf(stderr, "\r\033[K%s %llu/%llu [%s]", p->what, (unsigned long long)done, (unsigned long long)p->total, bar);
-    if (done > 0)
-        fprintf(stderr, " %.3g/s, about %.0f s left", (double)done / past,
-                past / (double)done * (double)(p->total - (done < p->total ? done : p->total)));
+    if (done > p->before) {
+        const double rate = (double)(done - p->before) / past;
+        fprintf(stderr, " %.3g/s, about %.0f s left", rate,
+                (double)(p->total - (done < p->total ? done : p->total)) / rate);
+    }
+    if (p->note[0])
+        fprintf(stderr, ", %s", p->note);
     fflush(stderr);
     p->drawn = now;
     p->shown = true;

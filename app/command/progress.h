@@ -9,6 +9,8 @@
 struct bench_progress {
     const char *what;
     uint64_t total;
+    uint64_t before; /* done at the beginning: not counted in the rate; the owner may set it */
+    char note[32]; /* at the end of the bar; the owner may set it at any time */
     double began, drawn; /* seconds of quire_now_s() */
     bool is_tty, shown;
 };

@@ -55,6 +55,7 @@ static bool begin(struct gateway_flags *f, int argc, char **argv, int *code)
     size_t n = own_rows(f, rows);
     n += serve_http_flags(f->serve, rows + n);
     n += serve_connection_flags(f->serve, rows + n);
+    n += bulk_flags(f->serve->bulk, rows + n);
     rows[n] = (struct cli_option){0};
     struct cli_command command = description;
     command.options = rows;
@@ -72,7 +73,8 @@ int command_serve_models(int argc, char **argv)
 {
     struct http_settings http = {.host = "127.0.0.1", .port = 8000, .max_connections = 4096};
     struct serve_settings says = {0};
-    struct serve_flags serve = {.http = &http, .says = &says};
+    struct bulk_settings bulk = {0};
+    struct serve_flags serve = {.http = &http, .says = &says, .bulk = &bulk};
     struct gateway_flags flags = {.serve = &serve, .upstream_timeout_s = 600};
     struct quire_error err;
     int code;

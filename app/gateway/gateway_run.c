@@ -2,11 +2,12 @@
 
 #include "app/gateway/engines.h"
 #include "app/serve/serve_access.h"
-#include "app/serve/serve_front.h"
+#include "app/serving/descriptors.h"
 #include "app/serving/notify.h"
 #include "app/serving/signals.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/bulk/bulk.h"
 #include "server/gateway/gateway.h"
 
 #include <signal.h>
@@ -25,6 +26,8 @@ struct running {
     struct event *hangup;
     struct ledger *ledger;
     struct engines *engines;
+    struct bulk *bulk;
+    uint32_t n_unfinished; /* batches, once it drains */
     struct gateway *gateway;
 };
 
@@ -39,6 +42,7 @@ static void on_drain(void *context)
 {
     struct running *r = context;
     notify_stopping();
+    r->n_unfinished = bulk_stop(r->bulk);
     gateway_drain(r->gateway, on_idle, r);
 }
 
@@ -105,6 +109,7 @@ static struct http_limits limits_of(const struct http_settings *h)
     return (struct http_limits){
         .max_head_bytes = MAX_HEAD_BYTES,
         .max_body_bytes = body,
+        .max_streamed_bytes = BULK_MAX_UPLOAD_BYTES,
         .max_all_bodies_bytes = MAX_BODIES * body,
         .max_pending_bytes = MAX_PENDING_BYTES,
         .max_connections = h->max_connections,
@@ -137,13 +142,22 @@ static int open_gateway(struct running *r, const struct gateway_config *config, 
         .log_requests = r->flags->serve->says->log_requests,
         .version = QUIRE_VERSION,
         .upstream_timeout_ms = 1000 * r->flags->upstream_timeout_s,
+        .more = bulk_routes(r->bulk),
     };
     return gateway_open(r->base, &options, config, &r->gateway, err);
 }
 
+static int open_bulk(struct running *r, struct quire_error *err)
+{
+    const struct bulk_options o = {
+        .settings = r->flags->serve->bulk, .tenants = r->access.tenants, .on_notice = bulk_flags_on_notice};
+    return bulk_open(r->base, &o, &r->bulk, err);
+}
+
 static int open_all(struct running *r, const struct gateway_config *config, struct quire_error *err)
 {
-    serve_allow_descriptors(3 * r->flags->serve->http->max_connections); /* a client, a target, an engine's front end */
+    serving_allow_descriptors(3 *
+                              r->flags->serve->http->max_connections); /* a client, a target, an engine's front end */
     int status = serve_access_open(r->base, r->flags->serve, &r->access, err);
     if (status == QUIRE_OK)
         status = ledger_open(r->base, r->flags->ledger_file, &r->ledger, err);
@@ -154,7 +168,11 @@ static int open_all(struct running *r, const struct gateway_config *config, stru
         status = QUIRE_INVALID;
     }
     if (status == QUIRE_OK)
+        status = open_bulk(r, err);
+    if (status == QUIRE_OK)
         status = open_gateway(r, config, err);
+    if (status == QUIRE_OK)
+        status = bulk_start(r->bulk, gateway_inside(r->gateway), err);
     if (status == QUIRE_OK)
         status = begin_signals(r, err);
     return status;
@@ -164,7 +182,9 @@ static int open_all(struct running *r, const struct gateway_config *config, stru
 static void close_all(struct running *r)
 {
     serving_signals_end(r->signals);
+    bulk_stop(r->bulk);
     gateway_close(r->gateway);
+    bulk_close(r->bulk);
     engines_close(r->engines);
     ledger_close(r->ledger);
     reload_end(r->access.reload);
@@ -203,6 +223,8 @@ int gateway_run(struct gateway_flags *flags, int *exit_code, struct quire_error 
         log_ready(&r, config, started);
         event_base_dispatch(r.base);
         *exit_code = engines_died(r.engines);
+        if (*exit_code == 0 && r.n_unfinished > 0)
+            *exit_code = BULK_EXIT_UNFINISHED;
     }
     models_file_release(config);
     close_all(&r);

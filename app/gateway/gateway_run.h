@@ -6,7 +6,7 @@
 
 struct gateway_flags {
     struct serve_flags
-        *serve; /* of it: http, and models_file, keys, tenants, log_requests and shutdown_timeout_s of says */
+        *serve; /* of it: http, bulk, and models_file, keys, tenants, log_requests and shutdown_timeout_s of says */
     const char *ledger_file; /* NULL: in memory */
     uint32_t upstream_timeout_s;
 };

@@ -1,7 +1,7 @@
 #include "app/gateway/serve_target.h"
 
 #include "app/companion/companion.h"
-#include "app/flags/engine_flags.h"
+#include "app/gateway/target_values.h"
 #include "app/serve/engine_argv.h"
 #include "app/serve/serve.h"
 #include "app/serve/serve_check.h"
@@ -14,153 +14,42 @@
 
 /* A server of its own, and the values of its options. */
 struct serve_target {
-    struct http_settings *http;
-    struct serve_settings *says;
-    struct engine_options *options;
-    struct step_options *steps;
-    struct engine_placement *placement;
-    struct watching *watching;
-    struct cache_flags *cache;
-    struct companion_flags *companion;
-    struct serve_flags flags;
-    struct hub_model *model;
-    struct serving_identity *identity;
-    struct serve *serve;
+    struct target_values values;
+    struct hub_model model;
+    struct serving_identity identity;
+    struct serve serve;
     struct local_listener *listener;
 };
 
-/* Options of the gateway, or of the process. */
-static const char *const not_here[] = {
-    "host",
-    "port",
-    "ssl-certfile",
-    "ssl-keyfile",
-    "allowed-origins",
-    "allowed-hosts",
-    "api-key",
-    "tenants",
-    "warm",
-    "models",
-    "metrics-listen",
-    "tenant-metrics",
-    "log-format",
-    "served-model-name",
-    "engine",
-    "engine-key-file",
-    "max-connections",
-    "max-connections-per-address",
-    "trusted-proxies",
-    "header-timeout",
-    "body-timeout",
-    "keep-alive-timeout",
-    "write-timeout",
-    "shutdown-timeout",
-};
-
-static bool is_here(const char *names)
+static int check(struct serve_target *t, const struct serve_target_options *o, const struct cli_command *command,
+                 char **argv, const struct target_rows *r, struct quire_error *err)
 {
-    const size_t n = strcspn(names, ",");
-    for (size_t i = 0; i < sizeof not_here / sizeof *not_here; i++)
-        if (strlen(not_here[i]) == n && memcmp(not_here[i], names, n) == 0)
-            return false;
-    return true;
-}
-
-static bool allocate(struct serve_target *t)
-{
-    t->http = calloc(1, sizeof *t->http);
-    t->says = calloc(1, sizeof *t->says);
-    t->options = calloc(1, sizeof *t->options);
-    t->steps = calloc(1, sizeof *t->steps);
-    t->placement = calloc(1, sizeof *t->placement);
-    t->watching = calloc(1, sizeof *t->watching);
-    t->cache = calloc(1, sizeof *t->cache);
-    t->companion = calloc(1, sizeof *t->companion);
-    t->model = calloc(1, sizeof *t->model);
-    t->identity = calloc(1, sizeof *t->identity);
-    t->serve = calloc(1, sizeof *t->serve);
-    return t->http && t->says && t->options && t->steps && t->placement && t->watching && t->cache && t->companion &&
-           t->model && t->identity && t->serve;
-}
-
-static void free_all(struct serve_target *t)
-{
-    free(t->http);
-    free(t->says);
-    free(t->options);
-    free(t->steps);
-    free(t->placement);
-    free(t->watching);
-    free(t->cache);
-    free(t->companion);
-    free(t->model);
-    free(t->identity);
-    free(t->serve);
-    free(t->flags.engine_argv);
-    free(t);
-}
-
-static void set_defaults(struct serve_target *t, const struct serve_target_options *o)
-{
-    *t->http = (struct http_settings){.host = "127.0.0.1", .max_connections = 65536};
-    *t->says = (struct serve_settings){
-        .given = o->dir,
-        .specials_in_messages = QUIRE_SPECIALS_TEXT,
-        .responses = {.max_bytes = FRONT_RESPONSES_BYTES, .ttl_s = FRONT_RESPONSES_TTL_S},
-    };
-    engine_options_default(t->options);
-    step_options_default(t->steps);
-    t->options->steps = t->steps;
-    t->options->placement = t->placement;
-    t->flags = (struct serve_flags){.http = t->http,
-                                    .says = t->says,
-                                    .options = t->options,
-                                    .watching = t->watching,
-                                    .cache = t->cache,
-                                    .companion = t->companion};
-}
-
-/* The rows that may be written here come first, so that an engine's process gets its own. */
-struct rows {
-    struct cli_option all[SERVE_FLAGS_MAX + ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX + 1];
-    bool given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX];
-    size_t n_own, n;
-};
-
-static void fill_rows(struct serve_target *t, struct rows *r)
-{
-    const size_t n_all = serve_flags(&t->flags, r->all);
-    r->n_own = 0;
-    for (size_t i = 0; i < n_all; i++)
-        if (r->all[i].kind == CLI_GROUP || is_here(r->all[i].names))
-            r->all[r->n_own++] = r->all[i];
-    r->n = r->n_own + engine_flags(t->options, r->all + r->n_own);
-    r->n += watching_flags(t->watching, r->all + r->n);
-    r->all[r->n] = (struct cli_option){0};
-    cli_note_given(r->all + r->n_own, r->n - r->n_own, r->given);
+    struct target_values *v = &t->values;
+    v->says.remote = o->address;
+    v->says.key_file = o->key_file;
+    if (o->model)
+        v->says.names.items[v->says.names.n++] = o->model;
+    const int status = serve_check(&v->flags, cli_first_given(r->all + r->n_own, r->n - r->n_own), err);
+    if (status != QUIRE_OK || !v->says.restarts)
+        return status;
+    return engine_argv_make(&v->says, command, (int)o->n_options, argv, r->all + r->n_own, r->n - r->n_own,
+                            &v->flags.engine_argv, err);
 }
 
 static int parse(struct serve_target *t, const struct serve_target_options *o, struct quire_error *err)
 {
-    struct rows *r = calloc(1, sizeof *r);
+    struct target_rows *r = calloc(1, sizeof *r);
     enum cli_help help = CLI_HELP_NONE;
     char **argv = (char **)(uintptr_t)o->options;
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    fill_rows(t, r);
+    target_values_rows(&t->values, r);
     const struct cli_command command = {.name = "serve", .usage = "options: {NAME: VALUE, ...}", .options = r->all};
     int status = cli_parse(&command, (int)o->n_options, argv, &help, err);
     if (status == QUIRE_OK && help != CLI_HELP_NONE)
         status = quire_fail(err, QUIRE_INVALID, "help is not an option of a target");
-    if (status == QUIRE_OK) {
-        t->says->remote = o->address;
-        t->says->key_file = o->key_file;
-        t->says->names.items[t->says->names.n++] = o->model;
-        status = serve_check(&t->flags, cli_first_given(r->all + r->n_own, r->n - r->n_own), err);
-    }
-    if (status == QUIRE_OK && t->says->restarts)
-        status = engine_argv_make(t->says, &command, (int)o->n_options, argv, r->all + r->n_own, r->n - r->n_own,
-                                  &t->flags.engine_argv, err);
+    if (status == QUIRE_OK)
+        status = check(t, o, &command, argv, r, err);
     free(r);
     return status;
 }
@@ -168,39 +57,35 @@ static int parse(struct serve_target *t, const struct serve_target_options *o, s
 static void on_client(void *context, int fd)
 {
     const struct serve_target *t = context;
-    front_accept(t->serve->front, fd);
+    front_accept(t->serve.front, fd);
 }
 
 int serve_target_open(struct event_base *base, const struct serve_target_options *o, struct serve_target **out,
                       struct quire_error *err)
 {
     struct serve_target *t = *out = calloc(1, sizeof *t);
-    if (!t || !allocate(t)) {
-        if (t)
-            free_all(t);
-        *out = NULL;
+    if (!t)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    }
-    set_defaults(t, o);
-    *t->serve = (struct serve){.within = o->name,
-                               .flags = &t->flags,
-                               .model = t->model,
-                               .identity = t->identity,
-                               .base = base,
-                               .tenants = o->tenants};
+    target_values_begin(&t->values, o->dir);
+    t->serve = (struct serve){.within = o->name,
+                              .flags = &t->values.flags,
+                              .model = &t->model,
+                              .identity = &t->identity,
+                              .base = base,
+                              .tenants = o->tenants};
     int status = parse(t, o, err);
     if (status == QUIRE_OK)
-        status = hub_model_find(o->dir, o->address != NULL, t->model, err);
-    t->options->model_dir = t->model->dir;
+        status = hub_model_find(o->dir, o->address != NULL, &t->model, err);
+    t->values.options.model_dir = t->model.dir;
     if (status == QUIRE_OK)
-        status = serve_open(t->serve, err);
-    if (status == QUIRE_OK && t->serve->engine)
-        status = own_engine_log(t->serve->engine, !t->says->disable_log_stats, err);
+        status = serve_open(&t->serve, err);
+    if (status == QUIRE_OK && t->serve.engine && !o->is_quiet)
+        status = own_engine_log(t->serve.engine, !t->values.says.disable_log_stats, err);
     if (status == QUIRE_OK)
         status = local_listener_open(base, on_client, t, &t->listener, err);
     if (status == QUIRE_OK)
         return QUIRE_OK;
-    t->watching->fails = true;
+    t->values.watching.fails = true;
     serve_target_close(t);
     *out = NULL;
     return status;
@@ -211,15 +96,20 @@ const char *serve_target_socket(const struct serve_target *t)
     return local_listener_name(t->listener);
 }
 
+const struct engine_info *serve_target_info(const struct serve_target *t)
+{
+    return t->serve.engine ? own_engine_info(t->serve.engine) : NULL;
+}
+
 bool serve_target_died(const struct serve_target *t)
 {
-    own_engine_leave(t->serve->engine);
-    return own_engine_died(t->serve->engine) || companion_died(t->serve->companion);
+    own_engine_leave(t->serve.engine);
+    return own_engine_died(t->serve.engine) || companion_died(t->serve.companion);
 }
 
 void serve_target_cancel(struct serve_target *t)
 {
-    front_cancel(t->serve->front);
+    front_cancel(t->serve.front);
 }
 
 void serve_target_close(struct serve_target *t)
@@ -227,6 +117,7 @@ void serve_target_close(struct serve_target *t)
     if (!t)
         return;
     local_listener_close(t->listener);
-    serve_close(t->serve);
-    free_all(t);
+    serve_close(&t->serve);
+    free(t->values.flags.engine_argv);
+    free(t);
 }

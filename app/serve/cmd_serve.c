@@ -89,12 +89,14 @@ int command_serve(int argc, char **argv)
     struct watching watching = {0};
     struct cache_flags cache = {0};
     struct companion_flags companion = {0};
+    struct bulk_settings bulk = {0};
     struct serve_flags flags = {.http = &http,
                                 .says = &says,
                                 .options = &options,
                                 .watching = &watching,
                                 .cache = &cache,
-                                .companion = &companion};
+                                .companion = &companion,
+                                .bulk = &bulk};
     struct quire_error err;
     int code;
     engine_options_default(&options);

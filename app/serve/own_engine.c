@@ -87,6 +87,11 @@ int own_engine_connect(struct own_engine *e, struct wire_stream *stream, struct 
     return daemon_add_connection(e->daemon, stream, err);
 }
 
+const struct engine_info *own_engine_info(const struct own_engine *e)
+{
+    return engine_info(e->engine);
+}
+
 bool own_engine_has_vectors(const struct own_engine *e)
 {
     return engine_info(e->engine)->vector_size > 0;

@@ -33,6 +33,7 @@ int own_engine_open(struct event_base *base, const struct own_engine_options *op
 int own_engine_log(struct own_engine *e, bool with_statistics, struct quire_error *err);
 /* Takes the stream. */
 int own_engine_connect(struct own_engine *e, struct wire_stream *stream, struct quire_error *err);
+const struct engine_info *own_engine_info(const struct own_engine *e);
 /* Returns whether the model computes vectors only. */
 bool own_engine_has_vectors(const struct own_engine *e);
 /* serving_death_hangs(), serving_death_leave() and serving_death_was(). NULL is allowed, as below. */

@@ -9,7 +9,9 @@
 #include "app/serve/serve_upstream.h"
 #include "app/serving/shares.h"
 #include "base/clock.h"
+#include "server/bulk/bulk.h"
 #include "server/front/front.h"
+#include "server/http/local_listener.h"
 
 /* Within a gateway, the gateway has them. */
 static int open_own(struct serve *s, struct quire_error *err)
@@ -23,6 +25,25 @@ static int open_own(struct serve *s, struct quire_error *err)
     s->tls = access.tls;
     s->reload = access.reload;
     return status;
+}
+
+static int open_bulk(struct serve *s, struct quire_error *err)
+{
+    const struct bulk_options o = {
+        .settings = s->flags->bulk, .tenants = s->tenants, .on_notice = bulk_flags_on_notice};
+    return bulk_open(s->base, &o, &s->bulk, err);
+}
+
+static void on_inside(void *context, int fd)
+{
+    const struct serve *s = context;
+    front_accept(s->front, fd);
+}
+
+static int start_bulk(struct serve *s, struct quire_error *err)
+{
+    int status = local_listener_open(s->base, on_inside, s, &s->inside, err);
+    return status == QUIRE_OK ? bulk_start(s->bulk, local_listener_name(s->inside), err) : status;
 }
 
 static void use_tenants(struct serve *s)
@@ -49,10 +70,14 @@ int serve_open(struct serve *s, struct quire_error *err)
         status = serve_open_model(s, &sampling, err);
     if (status == QUIRE_OK && cache_flags_on(s->flags->cache))
         status = response_cache_open(s->base, &s->flags->cache->options, &s->cache, err);
+    if (status == QUIRE_OK && s->flags->bulk)
+        status = open_bulk(s, err);
     if (status == QUIRE_OK)
         status = serve_open_front(s, &sampling, err);
     if (status == QUIRE_OK)
         status = serve_connect_engine(s, err);
+    if (status == QUIRE_OK && s->bulk)
+        status = start_bulk(s, err);
     return status;
 }
 
@@ -60,7 +85,10 @@ void serve_close(struct serve *s)
 {
     serving_signals_end(s->signals);
     warming_end(s->warming);
+    bulk_stop(s->bulk);
+    local_listener_close(s->inside);
     front_destroy(s->front);
+    bulk_close(s->bulk);
     if (s->cache) /* vectors of the embedding model may still arrive */
         response_cache_compare(s->cache, NULL);
     companion_close(s->companion);
@@ -96,6 +124,8 @@ int serve_run(struct serve_flags *flags, int *exit_code, struct quire_error *err
         own_engine_leave(s.engine);
         if (own_engine_died(s.engine) || companion_died(s.companion))
             s.exit_code = 1;
+        if (s.exit_code == 0 && s.n_unfinished > 0)
+            s.exit_code = BULK_EXIT_UNFINISHED;
     }
     s.flags->watching->fails = status != QUIRE_OK;
     serve_close(&s);

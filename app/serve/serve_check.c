@@ -56,6 +56,8 @@ static int parse_lists(struct serve_flags *f, struct quire_error *err)
 
 int serve_check_http(struct serve_flags *f, struct quire_error *err)
 {
+    if (f->bulk && bulk_flags_check(f->bulk, err) != QUIRE_OK)
+        return QUIRE_INVALID;
     if (f->says->tenants_file && f->says->api_keys.n > 0)
         return quire_fail(err, QUIRE_INVALID, "--api-key cannot be used with --tenants, which lists all keys");
     if (f->http->tls_key_file && !f->http->cert_file)

@@ -1,6 +1,7 @@
 #include "app/serve/serve_drain.h"
 
 #include "app/serving/notify.h"
+#include "server/bulk/bulk.h"
 #include "server/front/front.h"
 
 static void on_front_idle(void *context)
@@ -14,6 +15,7 @@ static void on_drain(void *context)
     s->draining = true;
     notify_stopping();
     warming_stop(s->warming);
+    s->n_unfinished = bulk_stop(s->bulk);
     front_drain(s->front, on_front_idle, s);
 }
 

@@ -163,6 +163,8 @@ size_t serve_flags(struct serve_flags *f, struct cli_option out[SERVE_FLAGS_MAX]
     n += observation_flags(f, out + n);
     n += model_flags(f, out + n);
     n += serve_connection_flags(f, out + n);
+    if (f->bulk)
+        n += bulk_flags(f->bulk, out + n);
     n += engine_process_flags(f, out + n);
     n += cache_flags(f->cache, out + n);
     return n + companion_flags(f->companion, out + n);

@@ -7,6 +7,7 @@
 #include "app/command/cli.h"
 #include "app/serve/cache_flags.h"
 #include "app/serve/serve_values.h"
+#include "app/serving/bulk_flags.h"
 #include "app/watch/watching.h"
 #include "engine/options.h"
 #include "server/front/front.h"
@@ -48,10 +49,11 @@ struct serve_flags {
     struct watching *watching;
     struct cache_flags *cache;
     struct companion_flags *companion;
+    struct bulk_settings *bulk; /* NULL: a target of a gateway, which has no batches of its own */
     char **engine_argv; /* arguments of the engine's process if it is separate; the owner frees the array */
 };
 
-#define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + COMPANION_FLAGS_MAX + 64)
+#define SERVE_FLAGS_MAX (CACHE_FLAGS_MAX + COMPANION_FLAGS_MAX + BULK_FLAGS_MAX + 64)
 
 /* The rows of the listener and its keys, and those of its connections: a gateway has them, too. */
 size_t serve_http_flags(struct serve_flags *f, struct cli_option *out);

@@ -1,12 +1,12 @@
 #include "app/serve/serve_front.h"
 
 #include "app/companion/companion.h"
+#include "app/serving/descriptors.h"
 #include "base/log.h"
+#include "server/bulk/bulk.h"
 #include "server/cache/redis/url.h"
 #include "server/cache/similar.h"
 #include "server/front/front_model.h"
-
-#include <sys/resource.h>
 
 static void on_companion_gone(void *context)
 {
@@ -83,16 +83,6 @@ static int add_models(struct serve *s, const struct sampling_defaults *sampling,
     return status == QUIRE_OK && s->flags->cache->semantic_model ? compare_questions(s, err) : status;
 }
 
-void serve_allow_descriptors(uint32_t n)
-{
-    struct rlimit files;
-    const rlim_t wanted = (rlim_t)n + 256;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted)
-        return;
-    files.rlim_cur = wanted < files.rlim_max ? wanted : files.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &files);
-}
-
 int serve_open_front(struct serve *s, const struct sampling_defaults *sampling, struct quire_error *err)
 {
     const struct front_options options = {
@@ -121,9 +111,11 @@ int serve_open_front(struct serve *s, const struct sampling_defaults *sampling, 
         .idle_timeout_ms = 1000 * s->flags->http->idle_timeout_s,
         .write_timeout_ms = 1000 * s->flags->http->write_timeout_s,
         .responses = s->flags->says->responses,
+        .more = s->bulk ? bulk_routes(s->bulk) : NULL,
+        .max_streamed_bytes = s->bulk ? BULK_MAX_UPLOAD_BYTES : 0,
     };
     if (!s->within)
-        serve_allow_descriptors(s->flags->http->max_connections);
+        serving_allow_descriptors(s->flags->http->max_connections);
     int status = front_create(s->base, &options, &s->front, err);
     return status == QUIRE_OK ? add_models(s, sampling, err) : status;
 }

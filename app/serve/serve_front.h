@@ -7,7 +7,4 @@
 /* Sets s->front, s->served and s->beside. sampling: from the checkpoint. */
 int serve_open_front(struct serve *s, const struct sampling_defaults *sampling, struct quire_error *err);
 
-/* Raises the limit of open descriptors to n plus a reserve, as far as the system allows. */
-void serve_allow_descriptors(uint32_t n);
-
 #endif

@@ -15,6 +15,9 @@
 #include "request/spec.h"
 #include "server/cache/response_cache.h"
 
+struct bulk;
+struct local_listener;
+
 struct serve {
     const char *within; /* the target that it is within a gateway, for logs; NULL: a server of its own */
     struct serve_flags *flags;
@@ -34,6 +37,9 @@ struct serve {
     struct served_model *served;
     struct companion *companion; /* NULL without --embedding-model */
     struct warming *warming; /* NULL without --warm, and before the engine is available */
+    struct bulk *bulk; /* NULL within a gateway */
+    struct local_listener *inside; /* for lines of batches */
+    uint32_t n_unfinished; /* batches, once it drains */
     struct reload *reload; /* NULL if nothing can be reloaded */
     bool draining;
     int exit_code;

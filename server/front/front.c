@@ -34,6 +34,7 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->n_allowed_hosts = o->n_allowed_hosts;
     f->tenants = o->tenants;
     f->is_private = o->is_private;
+    f->more = o->more;
     f->tenant_metrics = o->tenant_metrics;
     f->log_requests = o->log_requests;
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
@@ -72,6 +73,7 @@ static struct http_limits limits_of(const struct front_options *o)
     return (struct http_limits){
         .max_head_bytes = MAX_HEAD_BYTES,
         .max_body_bytes = max_body,
+        .max_streamed_bytes = o->max_streamed_bytes,
         .max_all_bodies_bytes = o->max_body_bytes ? 16 * max_body : (size_t)FRONT_BODIES_BYTES,
         .max_pending_bytes = MAX_PENDING_BYTES,
         .max_connections = or_default(o->max_connections, 4096),

@@ -18,6 +18,7 @@
 
 struct front;
 struct http_network;
+struct more_routes;
 struct tls;
 
 /* Maximum bytes of one reply that is held until it is complete, and of all such replies:
@@ -82,6 +83,8 @@ struct front_options {
     uint32_t write_timeout_ms; /* 0 = 60,000: a client that reads nothing */
     uint32_t ping_ms; /* 0 = 15,000: silence of a stream before a ": ping" comment */
     struct front_responses responses;
+    const struct more_routes *more; /* NULL: none; outlives the front */
+    uint64_t max_streamed_bytes; /* of a body that `more` takes in pieces */
 };
 
 /* Opens the listening socket; strings are copied. QUIRE_IO: the address is not available. Add at least one model

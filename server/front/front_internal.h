@@ -38,6 +38,7 @@ struct command;
 struct grammar_pool;
 struct cache_clear;
 struct stored_request;
+struct more_routes;
 struct pin;
 struct vectors;
 struct embedding;
@@ -56,6 +57,7 @@ struct front {
     size_t n_allowed_origins, n_allowed_hosts;
     struct tenants *tenants;
     bool tenant_metrics, log_requests;
+    const struct more_routes *more; /* NULL: none */
     bool is_private; /* its clients are in this process, and have checked keys */
     struct otlp *otlp; /* NULL: no spans */
     char *version, *fingerprint;

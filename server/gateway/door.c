@@ -4,6 +4,7 @@
 #include "server/front/api/cors.h"
 #include "server/front/api/foreign.h"
 #include "server/front/api/ui_page.h"
+#include "server/front/tenant/inside.h"
 #include "server/front/tenant/tenants.h"
 #include "server/gateway/account/account.h"
 #include "server/gateway/complete/complete.h"
@@ -11,6 +12,7 @@
 #include "server/gateway/pass.h"
 #include "server/gateway/relay/relay.h"
 #include "server/gateway/trials.h"
+#include "server/http/more_routes.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -74,6 +76,15 @@ struct visitor {
 static bool identify(struct gateway *g, const struct http_exchange *x, struct visitor *v, struct api_error *e)
 {
     *v = (struct visitor){0};
+    const char *bulk = inside_tenant(x);
+    if (bulk) {
+        const char *id = inside_account(x);
+        v->tenant = tenants_in_bulk(g->options.tenants, bulk);
+        v->account = id ? ledger_by_id(g->options.ledger, id) : ledger_tenant(g->options.ledger, bulk);
+        if (!v->account && id)
+            return api_fail(e, 401, NULL, "invalid_api_key", "the key of this batch was revoked");
+        return v->account || api_no_memory(e);
+    }
     if (!door_asks_key(g)) {
         v->tenant = tenants_at(g->options.tenants, 0);
         v->account = ledger_tenant(g->options.ledger, v->tenant->name);
@@ -177,21 +188,56 @@ static bool may_enter(struct gateway *g, const struct http_exchange *x, struct v
     return is_known || (account_has_path(http_path(x)) && is_admin(g, x, v));
 }
 
+/* ---- routes of another module ---- */
+
+static bool find_more(const struct gateway *g, const struct http_exchange *x, struct more_route *out)
+{
+    const struct more_routes *more = g->options.more;
+    return more && more->find(more->context, http_path(x), out);
+}
+
+static struct http_caller caller_of(const struct gateway *g, const struct http_exchange *x, const struct visitor *v)
+{
+    return (struct http_caller){.tenant = v->account ? ledger_tenant_name(v->account) : "",
+                                .account = v->account ? ledger_account_id(v->account) : NULL,
+                                .is_admin = is_admin(g, x, v)};
+}
+
+static void begin_more(const struct gateway *g, struct http_exchange *x, const struct more_route *route,
+                       const struct visitor *v)
+{
+    struct api_error e;
+    const struct http_caller caller = caller_of(g, x, v);
+    if (more_route_takes(route, http_method(x))) {
+        g->options.more->on_head(g->options.more->context, x, &caller);
+        return;
+    }
+    http_add_header(x, "Allow", route->methods);
+    api_fail(&e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", http_path(x), http_method(x));
+    api_error_reply(x, &e);
+}
+
 /* Key, route and method are known before the body arrives: requests that fail these checks are rejected here. */
 static void on_head(void *context, struct http_exchange *x)
 {
     struct gateway *g = context;
     struct api_error e;
-    struct visitor visitor;
+    struct visitor visitor = {0};
     const char *allow;
+    struct more_route more = {.methods = NULL};
+    const bool is_more = find_more(g, x, &more);
     const struct own_route *own = own_route(http_path(x));
     const struct page_rules rules = rules_of(g);
     if (cors_begin(&rules, x))
         return;
     /* For an unanswered preflight, the missing CORS headers are the answer; this check does not apply. */
     if ((strcmp(http_method(x), "OPTIONS") != 0 && !foreign_may(&rules, x, &e)) ||
-        (!(own && own->is_open) && !may_enter(g, x, &visitor, &e))) {
+        (!(own && own->is_open) && !more.is_open && !may_enter(g, x, &visitor, &e))) {
         api_error_reply(x, &e);
+        return;
+    }
+    if (is_more) {
+        begin_more(g, x, &more, &visitor);
         return;
     }
     if (check_route(x, &allow, &e))
@@ -225,8 +271,18 @@ static void on_request(void *context, struct http_exchange *x)
     struct api_error e;
     struct visitor visitor = {0};
     const struct own_route *own = own_route(http_path(x));
+    struct more_route more = {.methods = NULL};
     if (own) {
         own->start(g, x);
+        return;
+    }
+    if (find_more(g, x, &more) && (more.is_open || may_enter(g, x, &visitor, &e))) {
+        const struct http_caller caller = caller_of(g, x, &visitor);
+        g->options.more->on_request(g->options.more->context, x, &caller);
+        return;
+    }
+    if (more.methods) { /* the key was revoked since the head */
+        api_error_reply(x, &e);
         return;
     }
     if (g->draining) {

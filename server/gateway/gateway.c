@@ -153,6 +153,11 @@ void gateway_close(struct gateway *g)
     free(g);
 }
 
+const char *gateway_inside(const struct gateway *g)
+{
+    return local_listener_name(g->inside_listener);
+}
+
 uint16_t gateway_port(const struct gateway *g)
 {
     return http_server_port(g->http);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 struct gateway;
+struct more_routes;
 struct tenants;
 struct tls;
 
@@ -42,12 +43,15 @@ struct gateway_options {
     /* Without a first byte of an upstream server's reply, or in silence within it, an attempt has failed after so long; 0:
      * never */
     uint32_t upstream_timeout_ms;
+    const struct more_routes *more; /* NULL: none; outlives the gateway */
 };
 
 /* Takes a hold of config. */
 int gateway_open(struct event_base *base, const struct gateway_options *options, const struct gateway_config *config,
                  struct gateway **out, struct quire_error *err);
 void gateway_close(struct gateway *g); /* NULL is allowed */
+/* The name of the abstract Unix socket for requests of this process (server/front/tenant/inside.h). */
+const char *gateway_inside(const struct gateway *g);
 uint16_t gateway_port(const struct gateway *g);
 /* Another configuration for requests from now on. Targets of the same kind and place keep their state. */
 int gateway_use(struct gateway *g, const struct gateway_config *config, struct quire_error *err);

@@ -19,7 +19,7 @@ struct gateway {
     struct event_base *base;
     struct gateway_options options;
     struct http_server *http;
-    struct http_server *inside; /* for requests of `complete` */
+    struct http_server *inside; /* for requests of `complete` and of batches */
     struct local_listener *inside_listener;
     struct complete *complete;
     struct remote *remote;

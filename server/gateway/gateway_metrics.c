@@ -1,6 +1,7 @@
 #include "server/front/output/json_out.h"
 #include "server/gateway/experiment/trial.h"
 #include "server/gateway/lists.h"
+#include "server/http/more_routes.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -254,6 +255,8 @@ void list_metrics(struct gateway *g, struct http_exchange *x)
     put_targets(&o, p);
     if (has_experiments(p))
         put_arms(&o, p);
+    if (g->options.more)
+        g->options.more->put_metrics(g->options.more->context, &o);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
 }

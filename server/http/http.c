@@ -116,13 +116,18 @@ static void free_connection(struct http_connection *c)
     check_idle(s);
 }
 
-/* The client has disconnected; notifies the exchange's handler. */
-static void drop_connection(struct http_connection *c)
+static void notify_gone(struct http_connection *c)
 {
     struct http_exchange x = c->x;
     c->x.live = false;
     if (x.live && x.on_gone)
         x.on_gone(x.context);
+}
+
+/* The client has disconnected; notifies the exchange's handler. */
+static void drop_connection(struct http_connection *c)
+{
+    notify_gone(c);
     free_connection(c);
 }
 
@@ -186,6 +191,7 @@ static void begin_exchange(struct http_connection *c)
 static void refuse(struct http_connection *c, int status, const char *reason)
 {
     event_del(c->timer);
+    notify_gone(c); /* the rest of its body does not come */
     begin_exchange(c);
     c->unread = true;
     http_connection_enter(c, WORKING);
@@ -238,6 +244,12 @@ static bool take_place(struct http_connection *c)
     return false;
 }
 
+static uint64_t max_streamed(const struct http_server *s)
+{
+    const struct http_limits *l = &s->limits;
+    return l->max_streamed_bytes > l->max_body_bytes ? l->max_streamed_bytes : l->max_body_bytes;
+}
+
 static void on_head(struct http_connection *c)
 {
     struct http_server *s = c->server;
@@ -251,18 +263,43 @@ static void on_head(struct http_connection *c)
     c->inside = false;
     if (!c->x.live)
         return;
-    c->unread = false;
+    c->unread = c->x.on_part && c->parser->has_body;
     if (!c->parser->has_body)
         return;
+    if (!c->x.on_part && c->parser->content_length > s->limits.max_body_bytes) {
+        refuse(c, 413, "the request's body is larger than this server takes");
+        return;
+    }
     if (c->parser->expect_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
         evbuffer_add_printf(http_connection_out(c), "HTTP/1.1 100 Continue\r\n\r\n");
-    uint64_t n_bytes = c->parser->chunked ? s->limits.max_body_bytes : c->parser->content_length;
+    const uint64_t most = c->x.on_part ? max_streamed(s) : s->limits.max_body_bytes;
+    uint64_t n_bytes = c->parser->chunked ? most : c->parser->content_length;
     set_timer(c, s->limits.body_timeout_ms + n_bytes / BODY_BYTES_PER_MS, true);
+}
+
+/* Passes on what has arrived of a body that is not kept. Returns false if the exchange has ended. */
+static bool pass_part(struct http_connection *c)
+{
+    struct http_exchange *x = &c->x;
+    const size_t n = c->parser->n_body;
+    if (!x->live || !x->on_part || n == 0)
+        return true;
+    x->n_streamed += n;
+    if (x->n_streamed > max_streamed(c->server)) {
+        refuse(c, 413, "the request's body is larger than this server takes");
+        return false;
+    }
+    c->parser->n_body = 0;
+    c->inside = true;
+    x->on_part(x->part_context, c->parser->body, n);
+    c->inside = false;
+    return x->live;
 }
 
 static void on_request(struct http_connection *c)
 {
     struct http_server *s = c->server;
+    c->unread = false;
     event_del(c->timer);
     http_connection_enter(c, WORKING);
     c->inside = true;
@@ -297,13 +334,15 @@ static bool feed(struct http_connection *c)
             return false;
         }
     }
+    if (!pass_part(c))
+        return false;
     switch (got) {
     case HTTP_MORE:
         if (was_idle && !http_parser_is_idle(c->parser)) {
             http_connection_enter(c, READING); /* it waits for something else from now on */
             set_read_deadline(c);
         }
-        return used > 0 && evbuffer_get_length(in) > 0;
+        return used > 0 && evbuffer_get_length(in) > 0 && !c->x.paused;
     case HTTP_HEAD: on_head(c); return c->phase == READING && c->x.live;
     case HTTP_DONE: on_request(c); return false;
     case HTTP_BAD: refuse(c, c->parser->bad_status, c->parser->bad_reason); return false;
@@ -329,7 +368,7 @@ static void check_flood(struct http_connection *c)
 static void process_input(struct http_connection *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev), *out = bufferevent_get_output(c->bev);
-    while (c->phase == READING) {
+    while (c->phase == READING && !(c->x.live && c->x.paused)) {
         if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes) {
             c->stalled = true;
             return;
@@ -352,8 +391,8 @@ static void process_input(struct http_connection *c)
         } else if (http_parser_is_idle(c->parser)) {
             set_read_deadline(c);
         }
-    } else if (c->phase == READING && c->eof) {
-        free_connection(c); /* in the middle of a request */
+    } else if (c->phase == READING && c->eof && !c->x.paused) {
+        drop_connection(c); /* in the middle of a request */
     } else if (c->phase == FLUSHING && evbuffer_get_length(out) == 0) {
         begin_closing(c);
     }
@@ -542,8 +581,11 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     c->opened_ms = quire_now_ms();
     c->is_tls = from && s->tls;
     c->parser = malloc(sizeof *c->parser);
-    if (c->parser)
+    c->adopted = !from;
+    if (c->parser) {
         http_parser_init(c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
+        c->parser->max_length = max_streamed(s);
+    }
     c->bev = new_bufferevent(s, fd, c->is_tls);
     c->timer = event_new(s->base, -1, 0, on_timer, c);
     if (c->parser && c->bev && c->timer && http_slots_enter(c, from)) {

@@ -29,6 +29,7 @@ struct http_exchange;
 struct http_limits {
     size_t max_head_bytes;
     size_t max_body_bytes;
+    uint64_t max_streamed_bytes; /* of a body that http_stream_body() passes on; 0: max_body_bytes */
     size_t max_all_bodies_bytes; /* of all connections together */
     size_t max_pending_bytes;    /* written to a stream but not taken by the client */
     uint32_t max_connections;
@@ -109,6 +110,16 @@ const char *http_body(const struct http_exchange *x, size_t *n_bytes);
  * as held by the server (max_all_bodies_bytes) until http_body_freed(), or the end of the exchange. */
 char *http_take_body(struct http_exchange *x, size_t *n_bytes);
 void http_body_freed(struct http_exchange *x);
+/* From on_head only: the body is not kept, on_part gets it in pieces as it arrives, and on_request follows. on_part may
+ * reply, which rejects the rest. No call follows on_gone, which such an exchange also gets if its body is invalid. */
+void http_stream_body(struct http_exchange *x, void (*on_part)(void *context, const char *bytes, size_t n_bytes),
+                      void *context);
+/* What http_stream_body() got as context; NULL: the body is kept. */
+void *http_body_context(const struct http_exchange *x);
+/* Stops reading such a body, or continues. */
+void http_pause_body(struct http_exchange *x, bool pause);
+/* Whether the connection is one that http_server_adopt() took, so that its client is a part of this process. */
+bool http_is_adopted(const struct http_exchange *x);
 /* The client's x-request-id if it is valid, otherwise a generated one; sent with every reply. */
 const char *http_request_id(const struct http_exchange *x);
 

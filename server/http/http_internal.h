@@ -26,6 +26,10 @@ struct http_exchange {
     size_t n_largest; /* bytes of the largest event so far */
     void (*on_gone)(void *context);
     void *context;
+    void (*on_part)(void *context, const char *bytes, size_t n_bytes); /* NULL: the body is kept */
+    void *part_context;
+    uint64_t n_streamed; /* bytes passed to it */
+    bool paused;
 };
 
 TAILQ_HEAD(connection_list, http_connection);
@@ -55,6 +59,7 @@ struct http_connection {
     bool is_tls;      /* written by the bufferevent alone */
     bool late;        /* its first request would come after the server began to drain */
     bool from_loopback;
+    bool adopted;
     uint64_t opened_ms;
     size_t n_lingered, n_body;
     TAILQ_ENTRY(http_connection) link, unwritten_link, slot_link, peer_link;

@@ -23,14 +23,17 @@ enum state {
 
 void http_parser_init(struct http_parser *p, size_t max_head_bytes, size_t max_body_bytes)
 {
-    *p = (struct http_parser){.max_head_bytes = max_head_bytes, .max_body_bytes = max_body_bytes};
+    *p = (struct http_parser){
+        .max_head_bytes = max_head_bytes, .max_body_bytes = max_body_bytes, .max_length = max_body_bytes};
 }
 
 void http_parser_reset(struct http_parser *p)
 {
+    const uint64_t max_length = p->max_length;
     free(p->head);
     free(p->body);
     http_parser_init(p, p->max_head_bytes, p->max_body_bytes);
+    p->max_length = max_length;
 }
 
 char *http_parser_take_body(struct http_parser *p, size_t *n_bytes)
@@ -292,7 +295,7 @@ static enum http_parsed apply_headers(struct http_parser *p)
     }
     if (p->chunked && (has_length || p->http_1_0))
         return bad(p, 400, "Transfer-Encoding with Content-Length or in HTTP/1.0");
-    if (p->content_length > p->max_body_bytes)
+    if (p->content_length > p->max_length)
         return bad(p, 413, "the request's body is larger than this server takes");
     p->has_body = p->chunked || p->content_length > 0;
     p->keep_alive = !close && (!p->http_1_0 || keep);

@@ -27,11 +27,13 @@ struct http_header {
 struct http_parser {
     /* Set by http_parser_init. */
     size_t max_head_bytes, max_body_bytes;
+    uint64_t
+        max_length; /* a longer Content-Length is rejected at once; max_body_bytes, or more if its owner empties body */
 
     /* Valid from HTTP_HEAD on until http_parser_reset. */
     const char *method, *path; /* path: decoded but for %2F and %25, without query and authority */
-    const char *query;         /* between "?" and "#", with its escapes; "" without one */
-    const char *authority;     /* from an absolute-form target, which then replaces Host; otherwise NULL */
+    const char *query; /* between "?" and "#", with its escapes; "" without one */
+    const char *authority; /* from an absolute-form target, which then replaces Host; otherwise NULL */
     struct http_header headers[HTTP_MAX_HEADERS];
     unsigned n_headers;
     bool http_1_0, keep_alive, expect_continue, has_body, chunked;
@@ -48,8 +50,8 @@ struct http_parser {
     int state;
     char *head;
     size_t n_head, head_capacity, line_start, body_capacity;
-    uint64_t left;         /* bytes left of the body or chunk */
-    unsigned n_line;       /* characters of the chunk-size or trailer line */
+    uint64_t left; /* bytes left of the body or chunk */
+    unsigned n_line; /* characters of the chunk-size or trailer line */
     size_t n_trailer;
     bool in_extension, after_cr;
 };

@@ -47,6 +47,38 @@ void http_body_freed(struct http_exchange *x)
     http_slots_count_body(x->connection, 0);
 }
 
+void http_stream_body(struct http_exchange *x, void (*on_part)(void *context, const char *bytes, size_t n_bytes),
+                      void *context)
+{
+    x->on_part = on_part;
+    x->part_context = context;
+}
+
+void *http_body_context(const struct http_exchange *x)
+{
+    return x->part_context;
+}
+
+void http_pause_body(struct http_exchange *x, bool pause)
+{
+    struct bufferevent *bev = x->connection->bev;
+    if (x->paused == pause)
+        return;
+    x->paused = pause;
+    if (pause) {
+        bufferevent_disable(bev, EV_READ);
+        return;
+    }
+    bufferevent_enable(bev, EV_READ);
+    /* What has arrived already, at the next turn of the loop. */
+    bufferevent_trigger(bev, EV_READ, BEV_TRIG_IGNORE_WATERMARKS | BEV_TRIG_DEFER_CALLBACKS);
+}
+
+bool http_is_adopted(const struct http_exchange *x)
+{
+    return x->connection->adopted;
+}
+
 const char *http_request_id(const struct http_exchange *x)
 {
     return x->request_id;
@@ -93,6 +125,7 @@ static const char *status_phrase(int status)
     case 502: return "Bad Gateway";
     case 503: return "Service Unavailable";
     case 504: return "Gateway Timeout";
+    case 507: return "Insufficient Storage";
     }
     return "Status";
 }
@@ -136,6 +169,7 @@ static void decide_close(struct http_connection *c)
 
 static void end_exchange(struct http_connection *c)
 {
+    http_pause_body(&c->x, false);
     c->x.live = false;
     c->x.on_gone = NULL;
     c->served = true;

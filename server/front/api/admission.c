@@ -3,10 +3,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/front/tenant/inside.h"
 
 #include <stdio.h>
 #include <string.h>
 
+#define BULK_DOMAIN "quire batch own." /* QUIRE_HASH_LABEL_BYTES */
 #define LEAST_RETRY_MS 1000u
 #define MOST_RETRY_MS 60000u
 
@@ -63,6 +65,9 @@ static const char *key_of(const struct http_exchange *x)
 
 struct tenant *front_tenant(const struct front *f, const struct http_exchange *x, struct api_error *e)
 {
+    const char *bulk = inside_tenant(x);
+    if (bulk)
+        return tenants_in_bulk(f->tenants, bulk);
     if (!tenants_ask_key(f->tenants))
         return tenants_at(f->tenants, 0);
     const char *key = key_of(x);
@@ -88,6 +93,10 @@ bool front_is_admin(const struct front *f, const struct http_exchange *x)
 
 struct key256 front_cache_domain(const struct front *f, const struct http_exchange *x)
 {
+    /* A batch has no key: its tenant's name stands for it. Without keys, everyone is tenant "default". */
+    const char *bulk = inside_tenant(x);
+    if (bulk && strcmp(bulk, "default") != 0)
+        return quire_labelled_hash(BULK_DOMAIN, bulk, strlen(bulk));
     const char *key = tenants_ask_key(f->tenants) || f->is_private ? key_of(x) : NULL;
     return key ? quire_keyed_hash(NULL, key, strlen(key)) : (struct key256){{0}};
 }
@@ -157,4 +166,5 @@ void front_bill(const struct tenant *tenant, struct request_spec *spec)
 {
     spec->tenant = tenant->index;
     spec->class_index = tenant->class_index;
+    spec->background |= tenant->in_bulk;
 }

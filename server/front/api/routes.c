@@ -2,6 +2,7 @@
 
 #include "server/front/api/cors.h"
 #include "server/front/api/foreign.h"
+#include "server/http/more_routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -311,6 +312,38 @@ static struct page_rules rules_of(const struct front *f)
                                .has_tls = http_server_has_tls(f->http)};
 }
 
+/* ---- routes of another module ---- */
+
+static bool find_more(const struct front *f, const struct http_exchange *x, struct more_route *out)
+{
+    return f->more && f->more->find(f->more->context, http_path(x), out);
+}
+
+static void refuse_method(struct http_exchange *x, const char *allow)
+{
+    struct api_error e;
+    http_add_header(x, "Allow", allow);
+    api_fail(&e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", http_path(x), http_method(x));
+    api_error_reply(x, &e);
+}
+
+static struct http_caller caller_of(const struct front *f, const struct http_exchange *x)
+{
+    struct api_error e;
+    const struct tenant *tenant = front_tenant(f, x, &e);
+    return (struct http_caller){.tenant = tenant ? tenant->name : "", .is_admin = front_is_admin(f, x)};
+}
+
+/* Its page and key were checked. */
+static void begin_more(const struct front *f, struct http_exchange *x, const struct more_route *route)
+{
+    const struct http_caller caller = caller_of(f, x);
+    if (!more_route_takes(route, http_method(x)))
+        refuse_method(x, route->methods);
+    else
+        f->more->on_head(f->more->context, x, &caller);
+}
+
 /* Key, route and method are known before the body arrives: requests that fail these checks are rejected here. */
 static void on_head(void *context, struct http_exchange *x)
 {
@@ -320,6 +353,8 @@ static void on_head(void *context, struct http_exchange *x)
     const char *method = http_method(x), *path = http_path(x);
     const struct route *route = find_route(path, method, allow);
     const struct page_rules rules = rules_of(f);
+    struct more_route more = {.methods = NULL};
+    const bool is_more = find_more(f, x, &more);
     if (cors_begin(&rules, x))
         return;
     /* For an unanswered preflight, the missing CORS headers are the answer; this check does not apply. */
@@ -329,18 +364,19 @@ static void on_head(void *context, struct http_exchange *x)
     }
     if (api_is_anthropic(path)) /* under the name that Anthropic's clients look for */
         http_add_header(x, "request-id", http_request_id(x));
-    if (!is_open(path) && !front_tenant(f, x, &e)) {
+    if (!is_open(path) && !more.is_open && !front_tenant(f, x, &e)) {
         api_error_reply(x, &e);
         return;
     }
-    if (route)
+    if (is_more)
+        begin_more(f, x, &more);
+    if (is_more || route)
         return;
     if (allow[0]) {
-        http_add_header(x, "Allow", allow);
-        api_fail(&e, 405, NULL, "method_not_allowed", "%.200s does not take %.10s", path, method);
-    } else {
-        api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
+        refuse_method(x, allow);
+        return;
     }
+    api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
     api_error_reply(x, &e);
 }
 
@@ -376,6 +412,12 @@ static void on_request(void *context, struct http_exchange *x)
 {
     char allow[32] = "";
     struct front *f = context;
+    struct more_route more;
+    if (find_more(f, x, &more)) {
+        const struct http_caller caller = caller_of(f, x);
+        f->more->on_request(f->more->context, x, &caller);
+        return;
+    }
     const struct route *route = find_route(http_path(x), http_method(x), allow);
     route->start(is_of_vectors(route) ? front_vectors_model(f) : front_first_model(f), x);
 }

@@ -4,6 +4,7 @@
 #include "server/front/front_internal.h"
 
 #include "server/front/batch/turns.h"
+#include "server/http/more_routes.h"
 
 #include <stdlib.h>
 
@@ -76,6 +77,8 @@ static void answer_metrics(struct served_model *m, struct http_exchange *x, cons
                                         .cache = m->cache ? &figures : NULL,
                                         .max_model_len = m->facts->max_model_len};
     metrics_text(&o, m->counts, stats, &about);
+    if (m->front->more)
+        m->front->more->put_metrics(m->front->more->context, &o);
     http_reply(x, o.failed ? 503 : 200, "text/plain; version=0.0.4; charset=utf-8", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
 }

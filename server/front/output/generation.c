@@ -74,6 +74,7 @@ static bool take_job(struct generation *g, struct generation_job *j, struct api_
     terms->prompt_name = j->job.text->name;
     if (!apply_limits(terms->params->spec, terms->params->has_priority, g->account->tenant, e))
         return false;
+    terms->params->spec->background |= g->account->tenant->in_bulk; /* for its counters */
     r->dialect->begin(r, j);
     return (!r->head.failed && take_prompts(g, j->job.text)) ||
            api_fail(e, 503, NULL, "out_of_memory", "out of memory");

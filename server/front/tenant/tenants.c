@@ -15,6 +15,7 @@ struct tenants {
     bool ask_key;
     uint32_t n;
     struct tenant *items[TENANTS_MAX];
+    struct tenant *in_bulk[TENANTS_MAX]; /* NULL: it had no batch yet */
 };
 
 /* ---- one entry ------------------------------------------------------------------------------ */
@@ -119,6 +120,7 @@ static int refuse_unknown(const json_t *entry, const char *where, struct quire_e
         "max_queued",
         "max_seats",
         "max_kv_blocks",
+        "batch_concurrency",
         "admin",
     };
     const char *key;
@@ -167,6 +169,7 @@ static int read_entry(const json_t *entry, size_t i, struct tenant *t, struct ke
         (status = quire_json_u32(entry, where, "max_queued", 0, UINT32_MAX, &t->max_queued, err)) ||
         (status = quire_json_u32(entry, where, "max_seats", 0, UINT32_MAX, &t->max_seats, err)) ||
         (status = quire_json_u32(entry, where, "max_kv_blocks", 0, UINT32_MAX, &t->max_kv_blocks, err)) ||
+        (status = quire_json_u32(entry, where, "batch_concurrency", 1, 100000, &t->batch_concurrency, err)) ||
         (status = quire_json_bool(entry, where, "admin", &t->admin, err)))
         return status;
     t->has_key = true;
@@ -395,8 +398,10 @@ void tenants_free(struct tenants *t)
 {
     if (!t)
         return;
-    for (uint32_t i = 0; i < t->n; i++)
+    for (uint32_t i = 0; i < t->n; i++) {
         free(t->items[i]);
+        free(t->in_bulk[i]);
+    }
     free(t->path);
     free(t);
 }
@@ -428,4 +433,33 @@ struct tenant *tenants_at(const struct tenants *t, uint32_t index)
 uint32_t tenants_n(const struct tenants *t)
 {
     return t->n;
+}
+
+struct tenant *tenants_named(const struct tenants *t, const char *name)
+{
+    return find_name(t, name);
+}
+
+struct tenant *tenants_in_bulk(struct tenants *t, const char *name)
+{
+    struct tenant *live = find_name(t, name);
+    if (!live)
+        live = t->items[0];
+    struct tenant *bulk = t->in_bulk[live->index];
+    if (!bulk)
+        bulk = t->in_bulk[live->index] = calloc(1, sizeof *bulk);
+    if (!bulk) /* its limits apply, then */
+        return live;
+    const struct tenant old = *bulk;
+    *bulk = *live; /* the file may have been read again */
+    bulk->in_bulk = true;
+    bulk->admin = false;
+    bulk->requests = bulk->tokens = (struct bucket){0};
+    bulk->requests_per_minute = bulk->tokens_per_minute = 0;
+    bulk->max_concurrent = bulk->max_queued = 0;
+    bulk->n_concurrent = old.n_concurrent;
+    bulk->n_queued = old.n_queued;
+    bulk->n_limited = old.n_limited;
+    bulk->answers = old.answers;
+    return bulk;
 }

@@ -42,7 +42,9 @@ struct tenant {
     uint64_t requests_per_minute, tokens_per_minute; /* 0: no limit; here and below */
     uint32_t max_concurrent, max_queued;
     uint32_t max_seats, max_kv_blocks; /* the scheduler's */
+    uint32_t batch_concurrency; /* running lines of its batches; 0: the server's default */
     bool admin;
+    bool in_bulk; /* of tenants_in_bulk() */
 
     struct bucket requests, tokens;
     uint32_t n_concurrent, n_queued;
@@ -70,6 +72,11 @@ struct tenant *tenants_find(const struct tenants *t, const char *key);
 /* index below tenants_n(). */
 struct tenant *tenants_at(const struct tenants *t, uint32_t index);
 uint32_t tenants_n(const struct tenants *t);
+/* NULL: unknown. */
+struct tenant *tenants_named(const struct tenants *t, const char *name);
+/* The same tenant for the lines of its batches: its index, class, weight and range of priorities, without its limits of
+ * live requests and tokens, which bulk work must not use up. An unknown name is tenant 0. Never NULL. */
+struct tenant *tenants_in_bulk(struct tenants *t, const char *name);
 
 /* ---- for its tests ---- */
 

@@ -126,6 +126,17 @@ struct ledger_account *ledger_tenant(struct ledger *l, const char *name)
     return tenant ? &tenant->account : NULL;
 }
 
+const char *ledger_account_id(const struct ledger_account *a)
+{
+    return a->key ? a->key->row.id : "";
+}
+
+struct ledger_account *ledger_by_id(struct ledger *l, const char *id)
+{
+    struct ledger_key *key = accounts_key(&l->accounts, id);
+    return key && !key->row.revoked ? &key->account : NULL;
+}
+
 const char *ledger_tenant_name(const struct ledger_account *a)
 {
     return a->tenant->name;

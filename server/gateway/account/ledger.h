@@ -41,6 +41,10 @@ bool ledger_asks_key(const struct ledger *l);
 struct ledger_account *ledger_find(struct ledger *l, const char *key, int64_t now_s);
 /* For requests without a key, and for tenants of --tenants. NULL: no memory, or 65,536 names. */
 struct ledger_account *ledger_tenant(struct ledger *l, const char *tenant);
+/* The id of an account's key; "": a tenant without one. */
+const char *ledger_account_id(const struct ledger_account *a);
+/* The account of the key with this id, for work that its request has left behind; NULL: unknown or revoked. */
+struct ledger_account *ledger_by_id(struct ledger *l, const char *id);
 const char *ledger_tenant_name(const struct ledger_account *a);
 /* The id of its key; NULL: it has no key of the ledger. */
 const char *ledger_key_id(const struct ledger_account *a);

@@ -1,3 +1,4 @@
+#include "server/front/tenant/inside.h"
 #include "server/gateway/relay/attempt.h"
 
 #include "server/gateway/account/ledger.h"
@@ -69,6 +70,8 @@ static void put_headers(const struct attempt *a, const struct http_exchange *x, 
         put_line(l, for_all[i], http_header(x, for_all[i]));
     for (size_t i = 0; i < sizeof for_engines / sizeof *for_engines && is_engine(a); i++)
         put_line(l, for_engines[i], http_header(x, for_engines[i]));
+    if (is_engine(a))
+        put_line(l, INSIDE_TENANT_HEADER, inside_tenant(x));
     if (is_engine(a) || !a->settings->key)
         return;
     char bearer[1024];

@@ -1,7 +1,7 @@
 "use strict";
 /* The connection to the server: requests with the key, readable errors, server-sent events. */
 
-const root = location.pathname.replace(/\/ui(\/targets)?\/?$/, "");
+const root = location.pathname.replace(/\/ui(\/targets|\/batches)?\/?$/, "");
 
 /* Storage of the tab. If a browser forbids storage, a reload loses the values. */
 const kept = {

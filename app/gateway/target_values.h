@@ -1,0 +1,35 @@
+/* The values of one model's options where a program has a front end of its own for it: those of quire serve without
+ * listener, keys and signals. Main thread.
+ */
+#ifndef QUIRE_APP_GATEWAY_TARGET_VALUES_H
+#define QUIRE_APP_GATEWAY_TARGET_VALUES_H
+
+#include "app/flags/engine_flags.h"
+#include "app/serve/serve_flags.h"
+
+struct target_values {
+    struct http_settings http;
+    struct serve_settings says;
+    struct engine_options options;
+    struct step_options steps;
+    struct engine_placement placement;
+    struct watching watching;
+    struct cache_flags cache;
+    struct companion_flags companion;
+    struct serve_flags flags; /* refers to those above */
+};
+
+/* The rows that a target may have. Those of its engine's process come last. */
+#define TARGET_ROWS_MAX (SERVE_FLAGS_MAX + ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX)
+struct target_rows {
+    struct cli_option all[TARGET_ROWS_MAX + 1]; /* [n], ended by an empty row */
+    bool given[ENGINE_FLAGS_MAX + WATCHING_FLAGS_MAX];
+    size_t n_own, n;
+};
+
+/* Writes the defaults. dir: a checkpoint; borrowed. */
+void target_values_begin(struct target_values *v, const char *dir);
+/* The rows' targets are in v. */
+void target_values_rows(struct target_values *v, struct target_rows *r);
+
+#endif
