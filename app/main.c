@@ -34,7 +34,7 @@ static const struct {
     {"keys", command_keys, "issue, rotate, revoke and list the keys of a running gateway"},
     {"eval", command_eval, "measure what a model knows, and what quantization costs"},
     {"bench", command_bench, "measure an engine, a server or the kernels"},
-    {"version", command_version, "print the version"},
+    {"version", command_version, "print the version, the commit and what this installation computes with"},
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 

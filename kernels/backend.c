@@ -103,6 +103,12 @@ static int find_cuda(quire_cuda_open_fn **open, struct quire_error *err)
 }
 #endif
 
+bool k_cuda_library(struct quire_error *err)
+{
+    quire_cuda_open_fn *open;
+    return find_cuda(&open, err) == QUIRE_OK;
+}
+
 /* err contains only the reason. */
 static int open_cuda(const struct k_backend_options *options, struct k_backend **out, const char **why,
                      struct quire_error *err)

@@ -50,6 +50,10 @@ struct k_instruction_set {
 };
 bool k_instruction_set_at(uint32_t i, struct k_instruction_set *out);
 
+/* Returns whether the library for GPUs is there and has this version. Otherwise err, which may be NULL, has the reason.
+ * Loads the library and does not start the driver. */
+bool k_cuda_library(struct quire_error *err);
+
 /* Returns the number of compute threads for these options: n_threads, or the CPUs in cpu_bind's list, or the physical
  * cores that this process may use, within its CPU quota. QUIRE_INVALID names the option. */
 int k_backend_threads(const struct k_backend_options *options, uint32_t *out, struct quire_error *err);

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Writes manual pages from the program's own --help all, so that the two cannot differ.
 #
-#   bash tools/man.sh build/quire OUT_DIR      quire.1, and quire-COMMAND.1 of each command
+#   bash tools/man.sh build/quire OUT_DIR      quire.1, and quire-COMMAND.1 of each command and each command of a command
 #
 # The build runs it; `cmake --install` installs the pages.
 set -eu
+. "$(dirname "$0")/package/commands.sh"
 quire=$1
 out=$2
 version=$("$quire" version | head -1)
@@ -50,15 +51,6 @@ page() { # name title-line
     echo "usage: quire COMMAND [arguments]"
     "$quire" --help | tail -n +2
 } | page quire "serve language models; the same request gets the same bits"
-"$quire" --help | sed -nE 's/^  ([a-z]+) +(.*)/\1 \2/p' | while read -r command title; do
-    case $command in quire | version) continue ;; esac # an example; no help of its own
-    "$quire" "$command" --help all | page "quire-$command" "$title"
-done
-"$quire" bench --help | sed -nE '/^examples:/q; s/^  ([a-z]+) +([a-z].*)/\1 \2/p' | while read -r command title; do
-    "$quire" bench "$command" --help all | page "quire-bench-$command" "$title"
-done
-for command in cache keys; do
-    "$quire" "$command" --help | sed -nE "s/^  quire $command ([a-z]+) .*\[options\]\$/\1/p" | while read -r action; do
-        "$quire" "$command" "$action" --help all | page "quire-$command-$action" "quire $command: $action"
-    done
+quire_commands "$quire" | while IFS=$'\t' read -r words title; do
+    "$quire" $words --help all </dev/null | page "quire-${words// /-}" "$title"
 done

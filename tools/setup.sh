@@ -14,11 +14,15 @@ QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev lib
 QUIRE_PACKAGES_optional="libedit-dev"
 QUIRE_PACKAGES_demo="curl jq"
 QUIRE_PACKAGES_test="libcmocka-dev python3 python3-venv openssl ccache redis-server"
-# The two MPIs that ranks are tried with, and namespaces of networks.
-QUIRE_PACKAGES_clients="haproxy groff-base libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2"
+# The two MPIs that ranks are tried with, namespaces of networks, and what a wheel is packed with.
+QUIRE_PACKAGES_clients="haproxy groff-base python3-wheel libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2"
 # For the page at /ui. Ubuntu's are empty: there, put Chrome and its chromedriver on PATH.
 command -v chromedriver >/dev/null || ! grep -q '^ID=debian' /etc/os-release || QUIRE_PACKAGES_clients="$QUIRE_PACKAGES_clients chromium chromium-driver"
 QUIRE_PACKAGES_fuzz="clang libclang-rt-dev"
+# What tools/package.sh makes packages with.
+QUIRE_PACKAGES_package="dpkg-dev binutils patchelf zstd python3 python3-wheel"
+# What tools/package_test.sh makes bare trees with.
+QUIRE_PACKAGES_trees="debootstrap curl"
 # NVIDIA's packages: the compiler, its headers and the static runtime. 0.3 GB on disk.
 QUIRE_CUDA_PACKAGES="cuda-toolkit[nvcc,cudart,cccl]==13.0.*"
 # The disassembler, for tools/sass_report.py: 6 MB. Wheels begin with 13.2; they read what any earlier nvcc made.

@@ -1,5 +1,5 @@
 """Tests the contents of packaging/: HAProxy over two servers, systemd's notification, the probes of the manifest,
-the manual."""
+the manual, completions, and a wheel of a small program. tools/package_test.sh installs whole packages."""
 
 import json
 import re
@@ -7,7 +7,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
+import zipfile
 
 import pytest
 import yaml
@@ -161,7 +163,7 @@ def test_the_manifest_starts_a_server_and_its_probes_are_answered(start):
 
 def test_the_manual_has_every_option_and_no_warning():
     pages = sorted((QUIRE.parent / "man").glob("*.1"))
-    assert {"quire.1", "quire-serve.1", "quire-engine.1", "quire-sim.1"} <= {p.name for p in pages}
+    assert {"quire.1", "quire-serve.1", "quire-engine.1", "quire-sim.1", "quire-eval-ppl.1", "quire-cache-pin.1", "quire-version.1"} <= {p.name for p in pages}
     for page in pages:
         done = subprocess.run(["groff", "-man", "-ww", "-z", page], capture_output=True, text=True)
         assert done.returncode == 0 and done.stderr == "", page.name + ": " + done.stderr
@@ -171,3 +173,82 @@ def test_the_manual_has_every_option_and_no_warning():
         options = re.findall(r"^  (--\S+)", help_text, re.M)
         assert len(options) > 5
         assert [o for o in options if f".B {o}" not in page] == []
+
+
+# ---- version ----
+
+def test_the_version_names_commit_backends_and_instructions():
+    def version(*arguments):
+        return subprocess.run([QUIRE, "version", *arguments], capture_output=True, text=True, check=True).stdout
+
+    said = json.loads(version("--json"))
+    assert re.fullmatch(r"\d+\.\d+\.\d+", said["version"])
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    if head.returncode == 0:  # a build may be older than the newest commit
+        assert re.fullmatch("[0-9a-f]{40}", said["commit"])
+    usable = [s["name"] for s in said["instruction_sets"] if s["usable"]]
+    assert said["backends"][-1] == "ref" and ("cpu" in said["backends"]) == bool(usable)
+    assert all(s["lacks"] for s in said["instruction_sets"] if not s["usable"])
+    text = version()
+    assert text.startswith(f"quire {said['version']}\n") and said["commit"] in text and "backends" in text
+    assert all(name in text for name in usable)
+
+
+# ---- completions ----
+
+def completed(*words):
+    """What bash offers for the last of these words."""
+    script = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _quire; printf "%s\\n" "${COMPREPLY[@]}"'
+    done = subprocess.run(["bash", "-c", script, "bash", QUIRE.parent / "completions/quire.bash", *words], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_completions_have_every_command_and_option():
+    subprocess.run(["bash", "-n", QUIRE.parent / "completions/quire.bash"], check=True)
+    top = subprocess.run([QUIRE, "--help"], capture_output=True, text=True, check=True).stdout.split("Begin with")[0]
+    commands = set(re.findall(r"^  ([a-z]+) +\S", top, re.M))
+    assert len(commands) > 10 and completed("quire", "") == commands | {"--help", "--version"}
+    assert completed("quire", "bench", "s") == {"serve", "steps"}
+    zsh, fish = ((QUIRE.parent / "completions" / name).read_text() for name in ("_quire", "quire.fish"))
+    for words in ["serve"], ["sim"], ["cache", "warm"], ["bench", "serve"], ["eval", "ppl"], ["version"]:
+        help_text = subprocess.run([QUIRE, *words, "--help", "all"], capture_output=True, text=True, check=True).stdout
+        options = {o.replace("[no-]", "no-") for o in re.findall(r"^  (--\S+)", help_text, re.M)}
+        assert completed("quire", *words, "--") == options | {"--help"}
+        in_zsh = zsh.split(f"        '{' '.join(words)}') _arguments")[1].split(";;")[0]
+        assert set(re.findall(r"'(--[a-z0-9-]+)=?\[", in_zsh)) == options | {"--help"}
+        assert {"--" + o for o in re.findall(rf"-n '__quire_at {' '.join(words)}' -l (\S+)", fish)} == options | {"--help"}
+    assert completed("quire", "serve", "--respond-not", "") == set()
+    assert completed("quire", "serve", "--log-format", "") == {"text", "json"}
+    assert completed("quire", "serve", "--port", "--") == set()
+
+
+# ---- the wheel ----
+
+def test_a_wheel_installs_a_program_that_replaces_the_interpreter(tmp_path):
+    """Of a small program in place of quire: names, tag, modes, hashes, equal bytes."""
+    prefix = tmp_path / "prefix"
+    for folder in "bin", "lib/quire", "share/quire/demo", "share/man/man1", "share/bash-completion", "share/zsh", "share/fish":
+        (prefix / folder).mkdir(parents=True)
+    shutil.copy(shutil.which("env"), prefix / "bin/quire")
+    (prefix / "share/quire/demo/config.json").write_text("{}")
+    (tmp_path / "licences").write_text("none")
+    script = """. tools/setup.sh; . tools/package/bundle.sh; . tools/package/wheel.sh; set -eu; export SOURCE_DATE_EPOCH=1700000000; version=1.2.3
+        quire_set_times() { chmod -R u=rwX,go=rX "$1"; find "$1" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +; }
+        quire_wheel "$1/prefix" "$1/licences" "$1/$2";"""
+    for name in "first", "second":
+        (tmp_path / name).mkdir()
+        subprocess.run(["bash", "-c", script, "bash", tmp_path, name], cwd=ROOT, check=True)
+    (wheel,) = (tmp_path / "first").iterdir()
+    assert re.fullmatch(r"quire_llm-1\.2\.3-py3-none-manylinux_2_\d+_(x86_64|aarch64)\.whl", wheel.name)
+    assert wheel.read_bytes() == (tmp_path / "second" / wheel.name).read_bytes()
+    with zipfile.ZipFile(wheel) as z:
+        metadata = z.read("quire_llm-1.2.3.dist-info/METADATA").decode()
+        assert "\nName: quire-llm\nVersion: 1.2.3\n" in metadata and "# Quire" in metadata
+        assert wheel.name.removesuffix(".whl").split("-", 2)[2] in z.read("quire_llm-1.2.3.dist-info/WHEEL").decode()
+        assert z.getinfo("quire/bin/quire").external_attr >> 16 & 0o777 == 0o755
+    target = tmp_path / "site"
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-compile", "--disable-pip-version-check", "--target", target, wheel],
+                   check=True)
+    run = [sys.executable, "-c", "import os, sys; sys.argv = ['quire', 'printenv', 'PYTHONPATH']; from quire.__main__ import main; main()"]
+    done = subprocess.run(run, env={"PYTHONPATH": str(target), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{target}\n" and (target / "bin/quire").is_file() and (target / "quire/share/demo/config.json").is_file()

@@ -256,6 +256,10 @@ class Encryption(Case):
         self.assertIn("certificate", said)
         self.assertLess(time.monotonic() - began, 10)  # and not repeated, which would take 15
         self.assertEqual(liar.requests, [])
+        # With the certificate in SSL_CERT_FILE, the hub is trusted; its CDN is not, since this one has no TLS.
+        said = self.quire("pull", "org/demo", code=1, HF_ENDPOINT="https://localhost:%d" % liar.hub.server_port, SSL_CERT_FILE=certificate)
+        self.assertIn('"http" not supported', said)
+        self.assertNotEqual(liar.requests, [])
 
 
 class Terminal(Case):

@@ -41,8 +41,6 @@ def page(program):
     top = subprocess.run([program, "--help"], capture_output=True, text=True, check=True).stdout.rstrip()
     parts = [HEAD, "## quire\n", f"```text\n{top}\n```\n"]
     for command in commands_in(top):
-        if command == "version":
-            continue
         text = help_of(program, [command])
         parts += [f"## quire {command}\n", f"```text\n{text}\n```\n"]
         if command in SUBCOMMANDS:

@@ -200,6 +200,10 @@ int hub_prepare(const struct hub *hub, CURL *easy, const char *url, struct quire
     /* A hub on this machine is contacted directly: a proxy for plain http would see the token. */
     if (own && strcmp(hub->origin.scheme, "http") == 0 && is_loopback(hub->origin.host))
         curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+    /* OpenSSL's own variable. A libcurl that was copied from another distribution looks where that one has its file. */
+    const char *certificates = getenv("SSL_CERT_FILE");
+    if (certificates && *certificates)
+        curl_easy_setopt(easy, CURLOPT_CAINFO, certificates);
     curl_easy_setopt(easy, CURLOPT_HTTPHEADER, hub->headers);
     curl_easy_setopt(easy, CURLOPT_USERAGENT, "quire/" QUIRE_VERSION);
     curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT, CONNECT_TIMEOUT_S);

@@ -1,0 +1,126 @@
+#!/usr/bin/env bash
+# Writes completions for bash, zsh and fish from the program's own --help all, so that they cannot differ from it.
+#
+#   bash tools/package/completions.sh build/quire OUT_DIR      OUT_DIR/quire.bash, _quire (zsh), quire.fish
+#
+# The build runs it; `cmake --install` installs the files where the shells look.
+set -eu
+. "$(dirname "$0")/commands.sh"
+quire=$1
+out=$2
+mkdir -p "$out"
+table=$(mktemp)
+trap 'rm -f "$table"' EXIT
+
+# Lines "C words title" and "O words name value sentence", divided by tabs. The value is empty for a flag; a switch that
+# is on by default has the name no-NAME as well, and that is the one that is useful.
+quire_commands "$quire" | while IFS=$'\t' read -r words title; do
+    printf 'C\t%s\t%s\n' "$words" "$title"
+    "$quire" $words --help all </dev/null | awk -v words="$words" '
+        function flush() {
+            if (name == "") return
+            sub(/\. .*/, "", text); sub(/\.$/, "", text)
+            print "O\t" words "\t" name "\t" value "\t" text
+            name = ""
+        }
+        /^  --/ {
+            flush()
+            line = substr($0, 3); text = ""
+            if (length($0) > 34 && substr($0, 33, 2) == "  ") { text = substr($0, 35); line = substr($0, 3, 32) }
+            sub(/ +$/, "", line); sub(/^--/, "", line); sub(/^\[no-\]/, "no-", line)
+            name = line; value = ""
+            if ((at = index(line, " ")) > 0) { name = substr(line, 1, at - 1); value = substr(line, at + 1) }
+            next
+        }
+        name != "" && substr($0, 1, 34) ~ /^ *$/ && $0 != "" { sub(/^ +/, ""); text = text (text == "" ? "" : " ") $0; next }
+        { flush() }
+        END { flush() }'
+    printf 'O\t%s\thelp\t\tPrint the help; --help all prints all of it\n' "$words"
+done >"$table"
+
+awk -F '\t' '
+    function add(list, word) { return list (list == "" ? "" : " ") word }
+    $1 == "C" { n = split($2, w, " "); if (n == 1) top = add(top, $2); else { subs[w[1]] = add(subs[w[1]], w[2]); if (!(w[1] in order)) { order[w[1]] = 1; parents[++n_parents] = w[1] } } paths[++n_paths] = $2 }
+    $1 == "O" { options[$2] = add(options[$2], "--" $3); if ($4 != "") valued[$2] = valued[$2] " --" $3 " " }
+    $1 == "O" && $4 ~ /^[a-z0-9_-]+(\|[a-z0-9_-]+)+$/ { words = $4; gsub(/\|/, " ", words); choices[++n_choices] = "\"" $2 " --" $3 "\") COMPREPLY=($(compgen -W \"" words "\" -- \"$cur\")); return ;;" }
+    END {
+        print "# bash completion for quire. Written by tools/package/completions.sh; do not edit."
+        print "_quire() {"
+        print "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} command=${COMP_WORDS[1]} options=\"\" valued=\"\""
+        print "    COMPREPLY=()"
+        print "    if [ \"$COMP_CWORD\" = 1 ]; then COMPREPLY=($(compgen -W \"" top " --help --version\" -- \"$cur\")); return; fi"
+        print "    case $command in"
+        for (i = 1; i <= n_parents; i++) {
+            print "        " parents[i] ")"
+            print "            if [ \"$COMP_CWORD\" = 2 ]; then COMPREPLY=($(compgen -W \"" subs[parents[i]] " --help\" -- \"$cur\")); return; fi"
+            print "            command=\"$command ${COMP_WORDS[2]}\" ;;"
+        }
+        print "    esac"
+        print "    case $command in"
+        for (i = 1; i <= n_paths; i++) {
+            print "        \"" paths[i] "\")"
+            print "            options=\"" options[paths[i]] "\""
+            print "            valued=\"" valued[paths[i]] "\" ;;"
+        }
+        print "    esac"
+        print "    case \"$command $prev\" in"
+        for (i = 1; i <= n_choices; i++) print "        " choices[i]
+        print "    esac"
+        print "    # A value, or an argument without a name: the names of files, by -o default."
+        print "    case \"$valued\" in *\" $prev \"*) return ;; esac"
+        print "    case $cur in -*) COMPREPLY=($(compgen -W \"$options\" -- \"$cur\")) ;; esac"
+        print "}"
+        print "complete -o default -F _quire quire"
+    }' "$table" >"$out/quire.bash"
+
+awk -F '\t' '
+    function quoted(text) { gsub(/\047/, "\047\\\047\047", text); return "\047" text "\047" }
+    function plain(text) { gsub(/[\]\[:\\]/, "\\\\&", text); return text }
+    function value_of(v) {
+        if (v == "") return ""
+        if (v ~ /^[a-z0-9_-]+(\|[a-z0-9_-]+)+$/) { words = v; gsub(/\|/, " ", words); return ":value:(" words ")" }
+        return ":" plain(v) ":" (v ~ /FILE|DIR|PATH|MODEL|NAME/ ? "_files" : "")
+    }
+    $1 == "C" { n = split($2, w, " "); line = quoted(plain(w[n]) ":" plain($3))
+        if (n == 1) top = top "        " line "\n"; else { if (!(w[1] in subs)) parents[++n_parents] = w[1]; subs[w[1]] = subs[w[1]] "                " line "\n" }
+        paths[++n_paths] = $2 }
+    $1 == "O" { options[$2] = options[$2] " \\\n            " quoted("--" $3 ($4 == "" ? "" : "=") "[" plain($5) "]" value_of($4)) }
+    END {
+        print "#compdef quire\n# zsh completion for quire. Written by tools/package/completions.sh; do not edit."
+        print "_quire() {\n    local -a names\n    local command=$words[2]"
+        print "    if (( CURRENT == 2 )); then\n        names=(\n" top "        )\n        _describe command names\n        return\n    fi"
+        print "    shift words; (( CURRENT-- ))"
+        print "    case $command in"
+        for (i = 1; i <= n_parents; i++) {
+            print "        " parents[i] ")"
+            print "            if (( CURRENT == 2 )); then\n                names=(\n" subs[parents[i]] "                )\n                _describe command names\n                return\n            fi"
+            print "            command=\"$command $words[2]\"; shift words; (( CURRENT-- )) ;;"
+        }
+        print "    esac"
+        print "    case $command in"
+        for (i = 1; i <= n_paths; i++) print "        " quoted(paths[i]) ") _arguments" options[paths[i]] " \\\n            \047*:argument:_files\047 ;;"
+        print "    esac\n}"
+        print "if [ \"$funcstack[1]\" = _quire ]; then _quire \"$@\"; else compdef _quire quire; fi"
+    }' "$table" >"$out/_quire"
+
+awk -F '\t' '
+    function quoted(text) { gsub(/\\/, "\\\\", text); gsub(/\047/, "\\\047", text); return "\047" text "\047" }
+    BEGIN {
+        print "# fish completion for quire. Written by tools/package/completions.sh; do not edit."
+        print "function __quire_at # words...: the command line begins with quire and these"
+        print "    set -l typed (commandline -opc)"
+        print "    test (count $typed) -gt (count $argv); or return 1"
+        print "    test \"$typed[2..]\" = \"$argv\"; or string match -q -- \"$argv *\" \"$typed[2..]\""
+        print "end"
+        print "function __quire_ends_at # words...: and nothing else"
+        print "    set -l typed (commandline -opc)"
+        print "    test (count $typed) -eq (math (count $argv) + 1); and test \"$typed[2..]\" = \"$argv\""
+        print "end"
+    }
+    $1 == "C" { n = split($2, w, " "); print "complete -c quire" (n == 1 ? " -f" : "") " -n " quoted("__quire_ends_at" (n == 1 ? "" : " " w[1])) " -a " w[n] " -d " quoted($3) }
+    $1 == "O" {
+        line = "complete -c quire -n " quoted("__quire_at " $2) " -l " $3 " -d " quoted($5)
+        if ($4 ~ /^[a-z0-9_-]+(\|[a-z0-9_-]+)+$/) { words = $4; gsub(/\|/, " ", words); line = line " -x -a " quoted(words) }
+        else if ($4 != "") line = line " -r"
+        print line
+    }' "$table" >"$out/quire.fish"
