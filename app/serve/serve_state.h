@@ -10,6 +10,7 @@
 #include "app/serve/serve_flags.h"
 #include "app/serving/grammars.h"
 #include "app/serving/identity.h"
+#include "app/serving/server_list.h"
 #include "app/serving/signals.h"
 #include "app/warm/warm.h"
 #include "request/spec.h"
@@ -35,6 +36,7 @@ struct serve {
     struct companion *companion; /* NULL without --embedding-model */
     struct warming *warming; /* NULL without --warm, and before the engine is available */
     struct reload *reload; /* NULL if nothing can be reloaded */
+    struct server_entry *entry; /* its row of quire ps; NULL before it is ready */
     bool draining;
     int exit_code;
     double started;
