@@ -1,6 +1,7 @@
 /* The program quire: selects the command. */
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/command/suggest.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -15,6 +16,7 @@ static const struct {
     int (*run)(int argc, char **argv);
     const char *about;
 } commands[] = {
+    {"run", command_run, "chat with a model on this terminal; downloads it first if it is missing"},
     {"serve", command_serve, "serve a model over the OpenAI API"},
     {"engine", command_engine, "serve a model over Quire's socket protocol only"},
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
@@ -25,6 +27,10 @@ static const struct {
     {"quantize", command_quantize, "write a quantized copy of a model"},
     {"doctor", command_doctor, "check this machine, and whether a model would run on it"},
     {"pull", command_pull, "download a model from the Hugging Face hub"},
+    {"list", command_list, "list the downloaded models"},
+    {"show", command_show, "print what a model is: architecture, parameters, context, chat template"},
+    {"rm", command_rm, "remove a downloaded model"},
+    {"ps", command_ps, "list the running servers"},
     {"sim", command_sim, "simulate scheduling policies on a trace, on a virtual clock"},
     {"replay", command_replay, "recompute the answers of a recording and compare every bit"},
     {"cache", command_cache, "pin prefixes in a running server's cache, fill it, or read its statistics"},
@@ -46,11 +52,30 @@ static void print_help(void)
     for (size_t i = 0; i < N_COMMANDS; i++)
         printf("  %-10s %s\n", commands[i].name, commands[i].about);
     puts("\nBegin with\n"
-         "  quire pull Qwen/Qwen2.5-1.5B-Instruct         download a model\n"
+         "  quire run Qwen/Qwen2.5-1.5B-Instruct          download a model and chat\n"
          "  quire doctor Qwen/Qwen2.5-1.5B-Instruct       check whether it runs here\n"
          "  quire generate ./model \"Tell me a story\"     one answer on this terminal\n"
          "  quire serve ./model                           an OpenAI server on http://127.0.0.1:8000/v1\n"
          "\nquire COMMAND --help shows the common options, quire COMMAND --help all shows all of them.");
+}
+
+/* Verbs of other tools. */
+static const char *const synonyms[][2] = {
+    {"chat", "run"},    {"complete", "generate"}, {"delete", "rm"},   {"download", "pull"},    {"ls", "list"},
+    {"models", "list"}, {"remove", "rm"},         {"start", "serve"}, {"convert", "quantize"}, {"benchmark", "bench"},
+};
+
+static int unknown_command(const char *name)
+{
+    struct suggest near = suggest_begin(name, strlen(name));
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        suggest_try_list(&near, commands[i].name);
+    for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++)
+        if (strcmp(name, synonyms[i][0]) == 0) {
+            near.best = synonyms[i][1];
+            near.n_best = strlen(near.best);
+        }
+    return suggest_unknown(&near, "command", "quire ");
 }
 
 int main(int argc, char **argv)
@@ -80,6 +105,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].run(argc - 2, argv + 2);
-    fprintf(stderr, "quire: unknown command \"%.64s\"; quire --help lists all commands\n", name);
-    return 2;
+    return unknown_command(name);
 }

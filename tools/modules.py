@@ -127,6 +127,7 @@ MODULES = {
     "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
                      " server/daemon/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/plan/": ENGINE_PLAN + FRONT + " app/companion/ app/command/ app/flags/ app/models/",
+    "app/ps/": "base/ app/command/ app/serving/",
     "app/replay/": ENGINE_PLAN + " engine/record/recording.h engine/record/records.h engine/record/digest.h engine/record/seqs.h kernels/kv.h"
                    " app/command/ app/flags/ app/models/ app/serving/",
     # "*": every module, except those below the paths after a "!" that are not listed themselves. Tools for developers see

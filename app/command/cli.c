@@ -1,6 +1,6 @@
 #include "app/command/cli.h"
 
-#include "base/encoding/distance.h"
+#include "app/command/suggest.h"
 #include "base/encoding/number.h"
 #include "base/log.h"
 
@@ -61,23 +61,32 @@ static bool has_short_help(const struct cli_command *command)
     return count_options(command) > CLI_SHORT_HELP_ABOVE;
 }
 
+/* Names of one or two letters are typed with one dash. */
+static const char *dashes(size_t n)
+{
+    return n <= 2 ? "-" : "--";
+}
+
 static int unknown(const struct cli_command *command, const char *name, size_t n, struct quire_error *err)
 {
-    const char *near = NULL;
-    unsigned best = 4;
-    for (const struct cli_option *o = command->options; o->names; o++) {
-        size_t m = strcspn(o->names, ",");
-        unsigned d = o->kind == CLI_GROUP ? 64 : quire_distance(name, n, o->names, m);
-        if (d < best) {
-            best = d;
-            near = o->names;
-        }
+    struct suggest near = suggest_begin(name, n);
+    for (const struct cli_option *o = command->options; o->names; o++)
+        if (o->kind != CLI_GROUP)
+            suggest_try_list(&near, o->names);
+    if (n > 4 && strncmp(name, "no-", 3) == 0 && !near.best) {
+        near = suggest_begin(name + 3, n - 3);
+        for (const struct cli_option *o = command->options; o->names; o++)
+            if (o->kind == CLI_FLAG)
+                suggest_try_list(&near, o->names);
+        if (near.best)
+            return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; did you mean --no-%.*s?", (int)n, name,
+                              (int)near.n_best, near.best);
     }
-    if (near)
-        return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; did you mean --%.*s?", (int)n, name,
-                          (int)strcspn(near, ","), near);
-    return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; quire %s --help%s lists all options", (int)n, name,
-                      command->name, has_short_help(command) ? " all" : "");
+    if (near.best)
+        return quire_fail(err, QUIRE_INVALID, "unknown option %s%.*s; did you mean --%.*s?", dashes(n), (int)n, name,
+                          (int)near.n_best, near.best);
+    return quire_fail(err, QUIRE_INVALID, "unknown option %s%.*s; quire %s --help%s lists all options", dashes(n),
+                      (int)n, name, command->name, has_short_help(command) ? " all" : "");
 }
 
 int cli_parse_bytes(const char *text, uint64_t *out)
@@ -184,7 +193,7 @@ static const char *take_value(struct reading *r, const char *name, size_t n, con
         return name + n + 1;
     if (r->i + 1 < r->argc)
         return r->argv[++r->i];
-    quire_fail(err, QUIRE_INVALID, "--%.*s needs a value: %s", (int)n, name, value);
+    quire_fail(err, QUIRE_INVALID, "%s%.*s needs a value: %s", dashes(n), (int)n, name, value);
     return NULL;
 }
 
@@ -195,13 +204,13 @@ static int read_foreign(struct reading *r, const struct cli_foreign *f, const ch
     bool is_flag = f->accepts && !*f->accepts;
     bool is_negated = strncmp(name, "no-", 3) == 0 && !has_name(f->names, name, n);
     if (!f->accepts || (is_flag && (is_negated || name[n] == '=')))
-        return quire_fail(err, QUIRE_INVALID, "--%.*s: %s", (int)n, name, f->says);
+        return quire_fail(err, QUIRE_INVALID, "%s%.*s: %s", dashes(n), (int)n, name, f->says);
     if (!is_flag) {
         const char *value = take_value(r, name, n, f->accepts, err);
         if (!value)
             return QUIRE_INVALID;
         if (!has_name(f->accepts, value, strlen(value)))
-            return quire_fail(err, QUIRE_INVALID, "--%.*s %.60s: %s", (int)n, name, value, f->says);
+            return quire_fail(err, QUIRE_INVALID, "%s%.*s %.60s: %s", dashes(n), (int)n, name, value, f->says);
     }
     if (r->n_taken < CLI_MAX_TAKEN)
         r->taken[r->n_taken++] = f;
@@ -224,7 +233,8 @@ static int read_other(struct reading *r, const char *name, size_t n, struct quir
     if (command->first_names && has_name(command->first_names, name, n)) {
         const char *value = take_value(r, name, n, "MODEL", err);
         if (value && r->first)
-            return quire_fail(err, QUIRE_INVALID, "--%.*s: MODEL \"%.200s\" is already set", (int)n, name, r->first);
+            return quire_fail(err, QUIRE_INVALID, "%s%.*s: MODEL \"%.200s\" is already set", dashes(n), (int)n, name,
+                              r->first);
         r->first = value;
         return value ? QUIRE_OK : QUIRE_INVALID;
     }

@@ -19,7 +19,12 @@ int command_sim(int argc, char **argv);
 int command_replay(int argc, char **argv);
 int command_eval(int argc, char **argv);
 int command_bench(int argc, char **argv);
+int command_run(int argc, char **argv); /* a chat, with the download of a missing model */
 int command_pull(int argc, char **argv);
+int command_list(int argc, char **argv);
+int command_show(int argc, char **argv);
+int command_rm(int argc, char **argv);
+int command_ps(int argc, char **argv);
 int command_cache(int argc, char **argv);
 int command_check(int argc, char **argv);
 int command_route(int argc, char **argv);

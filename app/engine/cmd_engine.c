@@ -11,6 +11,7 @@
 #include "app/serving/identity.h"
 #include "app/serving/listen.h"
 #include "app/serving/notify.h"
+#include "app/serving/server_list.h"
 #include "app/serving/shares.h"
 #include "app/serving/signals.h"
 #include "app/watch/loading.h"
@@ -44,6 +45,7 @@ struct engine_command {
     struct cli_list listen;
     uint32_t shutdown_timeout_s;
     bool disable_log_stats;
+    struct server_entry *entry; /* its row of quire ps */
     struct engine_child *child; /* NULL, or quire serve handles signals and ends this process */
 };
 
@@ -199,8 +201,12 @@ static int run(struct engine_command *c, struct engine_options *options, struct 
         for (size_t i = 0; daemon_address(c->daemon, i); i++)
             quire_log(QUIRE_LOG_INFO, "engine", "ready on %s after %.2f s", daemon_address(c->daemon, i),
                       info->open_seconds);
+        c->entry = daemon_address(c->daemon, 0)
+                       ? server_list_announce("engine", c->model.name, daemon_address(c->daemon, 0))
+                       : NULL;
         notify_ready();
         event_base_dispatch(c->base);
+        server_list_withdraw(c->entry);
         serving_death_leave(c->death);
     }
     c->watching.fails = status != QUIRE_OK;

@@ -35,10 +35,10 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
          .common = true,
          .help = "Share of the GPU's memory to use; default 0.9. It includes the driver's part. The KV cache gets "
                  "what weights and scratch leave."},
-        {.names = "enforce-eager", .kind = CLI_FLAG, .target = &o->enforce_eager,
+        {.names = "enforce-eager,disable-cuda-graph", .kind = CLI_FLAG, .target = &o->enforce_eager,
          .help = "On a GPU, launch each operation separately, without recorded graphs. Slower steps, faster start, "
                  "same bits."},
-        {.names = "threads", .kind = CLI_U32, .target = &o->n_threads, .max = K_MAX_THREADS, .value = "N",
+        {.names = "threads,t", .kind = CLI_U32, .target = &o->n_threads, .max = K_MAX_THREADS, .value = "N",
          .common = true, .help = "Number of compute threads. Default: the physical cores of this process, within its container's CPU "
                  "quota. It never changes an answer."},
         {.names = "cpu-bind", .kind = CLI_STRING, .target = &o->cpu_bind, .value = "CPUS",
@@ -88,7 +88,7 @@ static size_t weight_flags(struct engine_options *o, struct cli_option *out)
          .help = "auto, float32, int8 or bfloat16. int8: activations are rounded to 8 bits, for quantized integer "
                  "weights. bfloat16: the tile form with rounded activations, for bf16 weights; half the work, "
                  "logprobs differ by about 0.1. auto: int8 for GGUF blocks and W8A8, otherwise float32."},
-        {.names = "max-model-len", .kind = CLI_U32, .target = &o->max_model_len, .value = "N",
+        {.names = "max-model-len,ctx-size,c,context-length,max-seq-len", .kind = CLI_U32, .target = &o->max_model_len, .value = "N",
          .common = true, .help = "Maximum length of prompt plus answer, in tokens. Default: the model's limit. With --attention-window "
                  "it may be longer than the model's limit."},
         {.names = "attention-window", .kind = CLI_U32, .target = &o->attention_window, .min = 1, .value = "N",
@@ -149,7 +149,7 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "KV cache:", .kind = CLI_GROUP},
-        {.names = "block-size", .kind = CLI_U32, .target = &o->block_size, .min = 1, .max = 1024,
+        {.names = "block-size,page-size", .kind = CLI_U32, .target = &o->block_size, .min = 1, .max = 1024,
          .value = "N", .help = "Tokens in a KV block: 8, 16, 32, 64 or 128. Default 16."},
         {.names = "num-kv-blocks,num-gpu-blocks-override", .kind = CLI_U32,
          .target = &o->num_kv_blocks, .value = "N",
@@ -173,12 +173,12 @@ static size_t memory_flags(struct engine_options *o, struct cli_option *out)
          .help = "Largest percentage of the KV blocks that pinned prefixes may hold. The blocks of sessions and of cached "
                  "responses may use the rest of this share until a request needs them. 0 keeps none of them. Default 50."},
         {.names = "Requests:", .kind = CLI_GROUP},
-        {.names = "max-num-queued-reqs", .kind = CLI_U32, .target = &o->max_queued_requests,
+        {.names = "max-num-queued-reqs,max-queued-requests", .kind = CLI_U32, .target = &o->max_queued_requests,
          .value = "N",
          .help = "Maximum number of waiting requests. Further requests get 429 with Retry-After. Default 1024."},
         {.names = "max-num-queued-tokens", .kind = CLI_U64, .target = &o->max_queued_tokens,
          .value = "N", .help = "Maximum number of waiting prompt tokens. Further requests get 429. Default: no limit."},
-        {.names = "seed", .kind = CLI_U64, .target = &o->seed, .given = &o->has_seed, .value = "N",
+        {.names = "seed,s,random-seed", .kind = CLI_U64, .target = &o->seed, .given = &o->has_seed, .value = "N",
          .help = "Makes the seeds of requests without a seed repeatable. Default: unpredictable seeds."},
     };
     /* clang-format on */

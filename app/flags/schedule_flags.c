@@ -135,7 +135,7 @@ static size_t step_flags(struct engine_options *o, struct cli_option *out)
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Scheduling:", .kind = CLI_GROUP},
-        {.names = "max-num-seqs", .kind = CLI_U32, .target = &o->max_num_seqs, .max = MAX_SEQS,
+        {.names = "max-num-seqs,max-running-requests,parallel,np", .kind = CLI_U32, .target = &o->max_num_seqs, .max = MAX_SEQS,
          .value = "N", .common = true, .help = "Maximum number of sequences that run at once."},
         {.names = "max-num-batched-tokens", .kind = CLI_U32, .target = &o->max_num_batched_tokens,
          .max = 1 << 20, .value = "N",

@@ -1,6 +1,7 @@
 /* quire keys: issues, rotates, revokes and lists the keys of a running gateway by its admin API. */
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/command/suggest.h"
 #include "app/warm/client.h"
 
 #include <stdio.h>
@@ -233,8 +234,10 @@ int command_keys(int argc, char **argv)
             return run_action(i, argc - 1, argv + 1);
     const bool help = argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0);
     if (argc > 0 && !help) {
-        fprintf(stderr, "quire: unknown action \"quire keys %.64s\"; quire keys --help lists all actions\n", argv[0]);
-        return 2;
+        struct suggest near = suggest_begin(argv[0], strlen(argv[0]));
+        for (size_t i = 0; i < N_ACTIONS; i++)
+            suggest_try_list(&near, actions[i].name);
+        return suggest_unknown(&near, "action", "quire keys ");
     }
     puts("usage: quire keys ACTION [options]\n");
     for (size_t i = 0; i < N_ACTIONS; i++)

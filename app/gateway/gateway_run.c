@@ -4,6 +4,7 @@
 #include "app/serve/serve_access.h"
 #include "app/serving/descriptors.h"
 #include "app/serving/notify.h"
+#include "app/serving/server_list.h"
 #include "app/serving/signals.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -29,6 +30,7 @@ struct running {
     struct bulk *bulk;
     uint32_t n_unfinished; /* batches, once it drains */
     struct gateway *gateway;
+    struct server_entry *entry; /* its row of quire ps */
 };
 
 /* ---- signals -------------------------------------------------------------------------------- */
@@ -181,6 +183,7 @@ static int open_all(struct running *r, const struct gateway_config *config, stru
 /* The gateway first: its requests end before the engines'. */
 static void close_all(struct running *r)
 {
+    server_list_withdraw(r->entry);
     serving_signals_end(r->signals);
     bulk_stop(r->bulk);
     gateway_close(r->gateway);
@@ -196,13 +199,20 @@ static void close_all(struct running *r)
         event_base_free(r->base);
 }
 
-static void log_ready(const struct running *r, const struct gateway_config *config, double started)
+static void announce(struct running *r, const char *host)
 {
-    const char *host = r->flags->serve->http->host && strcmp(r->flags->serve->http->host, "0.0.0.0") != 0
-                           ? r->flags->serve->http->host
-                           : "127.0.0.1";
+    char address[300];
+    snprintf(address, sizeof address, strchr(host, ':') ? "%s://[%s]:%u" : "%s://%s:%u",
+             r->access.tls ? "https" : "http", host, gateway_port(r->gateway));
+    r->entry = server_list_announce("serve", r->flags->serve->says->models_file, address);
+}
+
+static void log_ready(struct running *r, const struct gateway_config *config, double started)
+{
+    const char *host = r->flags->serve->http->host ? r->flags->serve->http->host : "127.0.0.1";
     quire_log(QUIRE_LOG_INFO, "gateway", "%zu models ready on %s://%s:%u/v1 after %.2f s", config->n_models,
               r->access.tls ? "https" : "http", host, gateway_port(r->gateway), quire_now_s() - started);
+    announce(r, strcmp(host, "0.0.0.0") == 0 ? "127.0.0.1" : host);
     notify_ready();
 }
 

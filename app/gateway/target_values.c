@@ -12,6 +12,8 @@ static const char *const not_here[] = {
     "allowed-hosts",
     "api-key",
     "tenants",
+    "pull",
+    "verbose",
     "warm",
     "models",
     "metrics-listen",

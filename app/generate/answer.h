@@ -9,7 +9,7 @@
 
 /* The request's part of the command line. */
 struct request_flags {
-    const char *prompt, *system;
+    const char *prompt, *prompt_option, *system; /* prompt_option: of --prompt */
     uint32_t max_tokens, top_k;
     double temperature, top_p;
     bool has_temperature, has_top_p, has_top_k;

@@ -8,6 +8,7 @@
 #include "app/generate/local_engine.h"
 #include "app/generate/prompt_line.h"
 #include "app/models/cache.h"
+#include "app/models/fetch.h"
 #include "base/encoding/json.h"
 
 #include <signal.h>
@@ -159,13 +160,15 @@ static size_t own_flags(struct request_flags *f, struct cli_option *out)
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Request:", .kind = CLI_GROUP},
-        {.names = "system", .kind = CLI_STRING, .target = &f->system, .value = "TEXT",
+        {.names = "prompt,p", .kind = CLI_STRING, .target = &f->prompt_option, .value = "TEXT",
+         .common = true, .help = "The prompt, instead of the second argument."},
+        {.names = "system,sys,system-prompt", .kind = CLI_STRING, .target = &f->system, .value = "TEXT",
          .common = true, .help = "Put this system message before the first question."},
         {.names = "raw", .kind = CLI_FLAG, .target = &f->raw,
          .common = true, .help = "Continue the prompt without the model's chat template."},
-        {.names = "max-tokens", .kind = CLI_U32, .target = &f->max_tokens, .min = 1, .max = 4294967295.0, .value = "N",
+        {.names = "max-tokens,n,n-predict,predict,max-new-tokens", .kind = CLI_U32, .target = &f->max_tokens, .min = 1, .max = 4294967295.0, .value = "N",
          .common = true, .help = "Maximum length of an answer. Default: until the model stops or the context is full."},
-        {.names = "temperature", .kind = CLI_F64, .target = &f->temperature, .given = &f->has_temperature,
+        {.names = "temperature,temp", .kind = CLI_F64, .target = &f->temperature, .given = &f->has_temperature,
          .max = 100, .value = "X",
          .common = true, .help = "Sampling temperature; 0 is greedy. Default: the value in generation_config.json, else 1."},
         {.names = "top-p", .kind = CLI_F64, .target = &f->top_p, .given = &f->has_top_p, .max = 1, .value = "X",
@@ -181,15 +184,46 @@ static size_t own_flags(struct request_flags *f, struct cli_option *out)
     return sizeof rows / sizeof rows[0];
 }
 
-int command_generate(int argc, char **argv)
+static const struct cli_command generate_description = {
+    .name = "generate",
+    .usage = "quire generate MODEL [PROMPT] [options]",
+    .about =
+        "Answers PROMPT with MODEL and streams the answer. MODEL is a Hugging Face checkpoint directory or the name\n"
+        "of a downloaded model (quire pull). Without PROMPT, it starts a chat with one message per line; Ctrl-C\n"
+        "stops an answer, Ctrl-D ends the chat.",
+    .examples = "examples:\n"
+                "  quire generate ./model \"What is 12 plus 30?\" --temperature 0\n"
+                "  quire generate ./model                      chat\n"
+                "  quire generate ./model \"Once upon\" --raw --max-tokens 50",
+    .first_names = FOREIGN_MODEL_NAMES,
+    .foreign = foreign_flags,
+};
+
+static const struct cli_command run_description = {
+    .name = "run",
+    .usage = "quire run MODEL [PROMPT] [options]",
+    .about = "Chats with MODEL, or answers PROMPT. MODEL is ORG/NAME[:QUANT] on the Hugging Face hub, its address, a\n"
+             "checkpoint directory or a GGUF file. A model that is not in the cache is downloaded first; on a\n"
+             "terminal, it asks before that.",
+    .examples = "examples:\n"
+                "  quire run Qwen/Qwen2.5-1.5B-Instruct\n"
+                "  quire run hf.co/Qwen/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M\n"
+                "  quire run ./model \"What is 12 plus 30?\"",
+    .first_names = FOREIGN_MODEL_NAMES,
+    .foreign = foreign_flags,
+};
+
+static int run(const struct cli_command *description, int argc, char **argv)
 {
+    const bool pulls = description == &run_description;
     struct request_flags flags = {.prompt = NULL};
     struct generate g = {.flags = &flags, .answer = {.status = QUIRE_INTERNAL}};
     struct engine_options options;
     struct step_options steps;
     struct engine_placement placement = {0};
     struct hub_model model;
-    struct cli_option rows[ENGINE_FLAGS_MAX + 10];
+    struct cli_option rows[ENGINE_FLAGS_MAX + 16];
+    bool yes = false;
 
     engine_options_default(&options);
     step_options_default(&steps);
@@ -197,42 +231,55 @@ int command_generate(int argc, char **argv)
     options.placement = &placement;
     options.max_num_seqs = 1;
     size_t n = own_flags(&flags, rows);
+    if (pulls)
+        rows[n++] = (struct cli_option){.names = "yes,y",
+                                        .kind = CLI_FLAG,
+                                        .target = &yes,
+                                        .common = true,
+                                        .help = "Download a missing model without a question."};
     n += engine_flags(&options, rows + n);
     rows[n] = (struct cli_option){0};
-    const struct cli_command command = {
-        .name = "generate",
-        .usage = "quire generate MODEL [PROMPT] [options]",
-        .about =
-            "Answers PROMPT with MODEL and streams the answer. MODEL is a Hugging Face checkpoint directory or the name\n"
-            "of a downloaded model (quire pull). Without PROMPT, it starts a chat with one message per line; Ctrl-C\n"
-            "stops an answer, Ctrl-D ends the chat.",
-        .examples = "examples:\n"
-                    "  quire generate ./model \"What is 12 plus 30?\" --temperature 0\n"
-                    "  quire generate ./model                      chat\n"
-                    "  quire generate ./model \"Once upon\" --raw --max-tokens 50",
-        .options = rows,
-        .positionals = {&options.model_dir, &flags.prompt},
-        .first_names = FOREIGN_MODEL_NAMES,
-        .foreign = foreign_flags,
-    };
+    struct cli_command command = *description;
+    command.options = rows;
+    command.positionals[0] = &options.model_dir;
+    command.positionals[1] = &flags.prompt;
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
     if (!options.model_dir)
-        return command_fail(2, "MODEL is missing; usage: quire generate MODEL [PROMPT]");
+        return command_fail(2, pulls ? "MODEL is missing; usage: quire run MODEL [PROMPT]"
+                                     : "MODEL is missing; usage: quire generate MODEL [PROMPT]");
+    if (flags.prompt && flags.prompt_option)
+        return command_fail(2, "--prompt: PROMPT is already set by an argument");
+    if (flags.prompt_option)
+        flags.prompt = flags.prompt_option;
     if (strcmp(steps.batching, "static") == 0)
         return command_fail(
             2, "--batching static waits for a full batch, but generate runs one request at a time: leave it out");
 
-    if (hub_model_find(options.model_dir, false, &model, &g.answer.err) != QUIRE_OK)
+    int status = pulls ? hub_model_fetch(options.model_dir, !yes, false, &model, &g.answer.err)
+                       : hub_model_find(options.model_dir, false, &model, &g.answer.err);
+    if (status != QUIRE_OK && flags.prompt && hub_model_find(flags.prompt, true, &model, NULL) == QUIRE_OK)
+        return command_fail(2, "PROMPT is a model: the two are swapped; write MODEL first");
+    if (status != QUIRE_OK)
         return command_fail(1, g.answer.err.text);
     options.model_dir = model.dir;
 
-    int status = open_all(&g, &options);
+    status = open_all(&g, &options);
     if (status == QUIRE_OK)
         status = flags.prompt ? answer(&g, flags.prompt) : chat_on_terminal(&g);
     close_all(&g);
     if (status != QUIRE_OK)
         return command_fail(1, g.answer.err.text);
     return flags.prompt && g.answer.interrupted ? 130 : 0; /* the shell's status of a program ended by SIGINT */
+}
+
+int command_generate(int argc, char **argv)
+{
+    return run(&generate_description, argc, argv);
+}
+
+int command_run(int argc, char **argv)
+{
+    return run(&run_description, argc, argv);
 }

@@ -1,10 +1,11 @@
 #include "app/models/cache.h"
 
+#include "app/models/hub_url.h"
 #include "app/models/quant.h"
+#include "app/models/snapshot.h"
+#include "base/encoding/distance.h"
 #include "base/encoding/json.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,100 +15,7 @@
 
 #define INDEX_FILE "model.safetensors.index.json"
 #define MAX_INDEX_BYTES (64u << 20)
-#define MAX_DEPTH 16 /* directories in a file name */
 #define SHOWN_MISSING 4
-#define MAX_SNAPSHOT_FILES 20000u
-
-/* ---- names ---- */
-
-/* One half of ORG/NAME. huggingface_hub's rules. */
-static bool part_ok(const char *part, size_t n)
-{
-    if (n == 0 || strchr("-.", part[0]) || strchr("-.", part[n - 1]))
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        bool doubled = i > 0 && part[i] == part[i - 1] && (part[i] == '-' || part[i] == '.');
-        if (doubled || (!isalnum((unsigned char)part[i]) && !strchr("-_.", part[i])))
-            return false;
-    }
-    return true;
-}
-
-/* A branch, a tag, "refs/pr/1" or a commit. It becomes a path below refs/. */
-static bool revision_ok(const char *revision)
-{
-    size_t n = strlen(revision);
-    if (n == 0 || n >= HUB_REVISION_BYTES || strstr(revision, "..") || strstr(revision, "//") ||
-        strchr("/.-", revision[0]) || revision[n - 1] == '/')
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (!isalnum((unsigned char)revision[i]) && !strchr("-_./+", revision[i]))
-            return false;
-    return strstr(revision, "/.") == NULL;
-}
-
-/* Letters, digits, '-', '_' and '.': "Q4_K_M", "UD-Q4_K_XL". */
-static bool quant_ok(const char *quant, size_t n)
-{
-    if (n == 0 || n >= HUB_QUANT_BYTES)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (!isalnum((unsigned char)quant[i]) && !strchr("-_.", quant[i]))
-            return false;
-    return true;
-}
-
-int hub_name_parse(const char *given, struct hub_name *out, struct quire_error *err)
-{
-    const char *at = strchr(given, '@');
-    const size_t n_given = at ? (size_t)(at - given) : strlen(given);
-    const char *colon = memchr(given, ':', n_given);
-    size_t n = colon ? (size_t)(colon - given) : n_given;
-    const char *slash = memchr(given, '/', n);
-    size_t first = slash ? (size_t)(slash - given) : n;
-    if (n >= HUB_NAME_BYTES || !part_ok(given, first) || (slash && !part_ok(slash + 1, n - first - 1)))
-        return quire_fail(err, QUIRE_INVALID,
-                          "\"%.200s\" is not a model name: write ORG/NAME, such as Qwen/Qwen2.5-1.5B-Instruct, with "
-                          "letters, digits, '-', '_' and '.'",
-                          given);
-    if (colon && !quant_ok(colon + 1, n_given - n - 1))
-        return quire_fail(err, QUIRE_INVALID,
-                          "\"%.200s\": write the quantization of a GGUF file after the colon, such as :Q4_K_M", given);
-    if (at && !revision_ok(at + 1))
-        return quire_fail(err, QUIRE_INVALID,
-                          "\"%.200s\": write a branch, a tag or a commit after the @, such as "
-                          "@main",
-                          given);
-    memcpy(out->text, given, n);
-    out->text[n] = 0;
-    snprintf(out->quant, sizeof out->quant, "%.*s", colon ? (int)(n_given - n - 1) : 0, colon ? colon + 1 : "");
-    strcpy(out->revision, at ? at + 1 : "main");
-    return QUIRE_OK;
-}
-
-bool hub_is_commit(const char *text)
-{
-    return strlen(text) == HUB_COMMIT_BYTES - 1 && strspn(text, "0123456789abcdef") == HUB_COMMIT_BYTES - 1;
-}
-
-bool hub_file_name_ok(const char *name)
-{
-    unsigned depth = 0;
-    if (!*name || strlen(name) >= HUB_FILE_NAME_BYTES)
-        return false;
-    for (const char *c = name; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '\\')
-            return false;
-    for (const char *part = name;; depth++) {
-        size_t n = strcspn(part, "/");
-        if (n == 0 || n > 255 || depth > MAX_DEPTH || (n == 1 && part[0] == '.') ||
-            (n == 2 && memcmp(part, "..", 2) == 0))
-            return false;
-        if (!part[n])
-            return true;
-        part += n + 1;
-    }
-}
 
 /* ---- paths ---- */
 
@@ -241,53 +149,29 @@ static bool read_ref(const char *repo, const char *revision, char out[HUB_COMMIT
     return hub_is_commit(out);
 }
 
-#define TYPED_BYTES (HUB_NAME_BYTES + HUB_QUANT_BYTES + HUB_REVISION_BYTES)
-
-/* "ORG/NAME" or "ORG/NAME:QUANT@REVISION", for the suggested command. */
-static const char *as_typed(const struct hub_name *name, char out[TYPED_BYTES])
+int hub_cache_commit(const struct hub_name *name, char out[HUB_COMMIT_BYTES], struct quire_error *err)
 {
-    bool is_main = strcmp(name->revision, "main") == 0;
-    snprintf(out, TYPED_BYTES, "%s%s%s%s%s", name->text, name->quant[0] ? ":" : "", name->quant, is_main ? "" : "@",
-             is_main ? "" : name->revision);
-    return out;
-}
-
-/* Names of files in any folder of a snapshot. */
-struct names {
-    char **items;
-    size_t n;
-};
-
-static void list_files(const char *dir, const char *below, unsigned depth, struct names *names)
-{
-    char path[HUB_PATH_BYTES], name[HUB_FILE_NAME_BYTES];
-    struct stat info;
-    DIR *open = put_path(path, NULL, "%s/%s", dir, below) == QUIRE_OK ? opendir(path) : NULL;
-    for (struct dirent *entry; open && (entry = readdir(open)) && names->n < MAX_SNAPSHOT_FILES;) {
-        if (entry->d_name[0] == '.' ||
-            (size_t)snprintf(name, sizeof name, "%s%s%s", below, *below ? "/" : "", entry->d_name) >= sizeof name ||
-            !hub_file_name_ok(name) || put_path(path, NULL, "%s/%s", dir, name) != QUIRE_OK || stat(path, &info) != 0)
-            continue;
-        if (S_ISDIR(info.st_mode) && depth < 2)
-            list_files(dir, name, depth + 1, names);
-        char **more = S_ISREG(info.st_mode) ? realloc(names->items, (names->n + 1) * sizeof *more) : NULL;
-        if (more)
-            names->items = more;
-        if (more && (names->items[names->n] = strdup(name)))
-            names->n++;
-    }
-    if (open)
-        closedir(open);
+    char repo[HUB_PATH_BYTES];
+    int status = hub_cache_repo(name, repo, err);
+    if (status != QUIRE_OK)
+        return status;
+    if (hub_is_commit(name->revision))
+        strcpy(out, name->revision);
+    else if (!read_ref(repo, name->revision, out))
+        return quire_fail(err, QUIRE_NOT_FOUND, "the Hugging Face cache has no revision %s of %s (quire list)",
+                          name->revision, name->text);
+    return QUIRE_OK;
 }
 
 int hub_snapshot_quant(const char *dir, const char *quant, char out[HUB_PATH_BYTES], struct quire_error *err)
 {
-    struct names names = {NULL, 0};
+    struct hub_names names;
     struct missing missing = {.n = 0};
     const char *first = NULL;
     char name[HUB_FILE_NAME_BYTES];
-    list_files(dir, "", 0, &names);
-    int status = hub_quant_choose(names.items, names.n, quant, &first, err);
+    hub_snapshot_files(dir, &names);
+    int status = quant[0] ? hub_quant_choose(names.items, names.n, quant, &first, err)
+                          : hub_quant_only(names.items, names.n, &first, err);
     const unsigned n = status == QUIRE_OK ? hub_quant_n_splits(first) : 0;
     for (unsigned i = 0; i < n && missing.n <= SHOWN_MISSING; i++)
         if (hub_quant_split(first, i, name, sizeof name))
@@ -296,9 +180,7 @@ int hub_snapshot_quant(const char *dir, const char *quant, char out[HUB_PATH_BYT
         status = quire_fail(err, QUIRE_NOT_FOUND, "without %s", missing.text);
     if (status == QUIRE_OK)
         status = put_path(out, err, "%s/%s", dir, first);
-    for (size_t i = 0; i < names.n; i++)
-        free(names.items[i]);
-    free(names.items);
+    hub_names_free(&names);
     return status;
 }
 
@@ -324,22 +206,78 @@ int hub_config_find(const char *given, char dir[HUB_PATH_BYTES], struct quire_er
     return quire_fail(err, QUIRE_NOT_FOUND, "the Hugging Face cache has no config.json of %s", name.text);
 }
 
+/* The model in the cache whose ORG/NAME a person may have meant, or "". */
+static void near_model(const char *typed, char out[HUB_NAME_BYTES])
+{
+    char root[HUB_PATH_BYTES];
+    struct hub_names names;
+    unsigned best = 4;
+    out[0] = 0;
+    if (hub_cache_root(root, NULL) != QUIRE_OK)
+        return;
+    hub_cache_models(root, &names);
+    for (size_t i = 0; i < names.n; i++) {
+        const char *name = names.items[i], *slash = strchr(name, '/');
+        unsigned distance = quire_distance(typed, strlen(typed), name, strlen(name));
+        if (slash && !strchr(typed, '/') && strcasecmp(slash + 1, typed) == 0)
+            distance = 1;
+        if (distance < best)
+            snprintf(out, HUB_NAME_BYTES, "%s", name);
+        best = distance < best ? distance : best;
+    }
+    hub_names_free(&names);
+}
+
+/* The advice is a command that can work: the hub's names have an organisation. */
+static int not_in_cache(const struct hub_name *name, const char *typed, const char *repo, struct quire_error *err)
+{
+    char near[HUB_NAME_BYTES];
+    near_model(name->text, near);
+    if (near[0])
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%s is not a directory, and the Hugging Face cache has no such model; did "
+                          "you mean %s? quire list shows the downloaded models",
+                          typed, near);
+    if (!strchr(name->text, '/'))
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%s is not a directory, and no downloaded model has this name (quire list); "
+                          "names on the hub are ORG/NAME, such as Qwen/Qwen2.5-1.5B-Instruct",
+                          typed);
+    return quire_fail(err, QUIRE_NOT_FOUND,
+                      "%s is not a directory, and the Hugging Face cache has no such model (%.200s); "
+                      "to download it: quire pull %s",
+                      typed, repo, typed);
+}
+
+/* Whether the snapshot has GGUF files and no configuration in JSON. */
+static bool is_gguf_snapshot(const char *dir)
+{
+    struct missing config = {.n = 0};
+    struct hub_names names;
+    bool found = false;
+    look_for(dir, "config.json", &config);
+    if (!config.n)
+        return false;
+    hub_snapshot_files(dir, &names);
+    for (size_t i = 0; i < names.n && !found; i++)
+        found = hub_quant_is_first(names.items[i]);
+    hub_names_free(&names);
+    return found;
+}
+
 static int find_snapshot(const struct hub_name *name, bool without_weights, char out[HUB_PATH_BYTES],
                          struct quire_error *err)
 {
-    char repo[HUB_PATH_BYTES], commit[HUB_COMMIT_BYTES], typed[TYPED_BYTES];
+    char repo[HUB_PATH_BYTES], commit[HUB_COMMIT_BYTES], typed[HUB_TYPED_BYTES];
     struct stat info;
-    as_typed(name, typed);
+    hub_name_typed(name, typed);
     int status = hub_cache_repo(name, repo, err);
     if (status != QUIRE_OK)
         return status;
     if (hub_is_commit(name->revision))
         strcpy(commit, name->revision);
     else if (!read_ref(repo, name->revision, commit))
-        return quire_fail(err, QUIRE_NOT_FOUND,
-                          "%s is not a directory, and the Hugging Face cache has no such model (%.200s); to download "
-                          "it: quire pull %s",
-                          typed, repo, typed);
+        return not_in_cache(name, typed, repo, err);
     if ((status = put_path(out, err, "%s/snapshots/%s", repo, commit)) != QUIRE_OK)
         return status;
     if (stat(out, &info) != 0)
@@ -349,8 +287,10 @@ static int find_snapshot(const struct hub_name *name, bool without_weights, char
     struct quire_error missing = {.text = ""};
     char dir[HUB_PATH_BYTES];
     strcpy(dir, out);
-    status = name->quant[0] ? hub_snapshot_quant(dir, name->quant, out, &missing)
-                            : hub_snapshot_check(out, without_weights, &missing);
+    if (name->quant[0] || is_gguf_snapshot(dir))
+        status = hub_snapshot_quant(dir, name->quant, out, &missing);
+    else
+        status = hub_snapshot_check(out, without_weights, &missing);
     if (status == QUIRE_NOT_FOUND)
         return quire_fail(err, status, "the Hugging Face cache has %s %.330s; to complete it: quire pull %s", typed,
                           missing.text, typed);
@@ -383,26 +323,37 @@ static void directory_name(const char *dir, char out[256])
     free(real);
 }
 
+#define GGUF ".gguf"
+
+bool hub_is_gguf(const char *path)
+{
+    const size_t n = strlen(path);
+    return n > strlen(GGUF) && strcasecmp(path + n - strlen(GGUF), GGUF) == 0;
+}
+
 int hub_model_find(const char *given, bool without_weights, struct hub_model *out, struct quire_error *err)
 {
     struct hub_name name;
     struct stat info;
     if (stat(given, &info) == 0) {
-        const size_t n = strlen(given), n_end = strlen(".gguf");
-        const bool is_gguf = n > n_end && strcasecmp(given + n - n_end, ".gguf") == 0;
-        if (!S_ISDIR(info.st_mode) && !is_gguf)
+        if (!S_ISDIR(info.st_mode) && !hub_is_gguf(given))
             return quire_fail(err, QUIRE_INVALID,
                               "%.300s is a file; MODEL must be the directory of a checkpoint, a GGUF file, or a name "
                               "on the hub",
                               given);
         directory_name(given, out->name);
         if (!S_ISDIR(info.st_mode))
-            out->name[strlen(out->name) - n_end] = 0;
+            out->name[strlen(out->name) - strlen(GGUF)] = 0;
         return put_path(out->dir, err, "%s", given);
     }
-    if (hub_name_parse(given, &name, NULL) != QUIRE_OK)
+    if (hub_url_is(given) && hub_name_parse(given, &name, err) != QUIRE_OK)
+        return QUIRE_INVALID;
+    if (hub_name_parse(given, &name, NULL) != QUIRE_OK || hub_is_gguf(given))
         return quire_fail(err, QUIRE_NOT_FOUND,
-                          "%.300s: this directory does not exist, and it is not a name like ORG/NAME either", given);
+                          hub_is_gguf(given) ? "%.300s: this file does not exist"
+                                             : "%.300s: this directory does not exist, and it is not a name like "
+                                               "ORG/NAME either",
+                          given);
     snprintf(out->name, sizeof out->name, "%s%s%s", name.text, name.quant[0] ? ":" : "", name.quant);
     return find_snapshot(&name, without_weights, out->dir, err);
 }

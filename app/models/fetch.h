@@ -9,4 +9,8 @@
  * `quire pull` reports them. */
 int hub_fetch_config(const char *given, char dir[HUB_PATH_BYTES], struct quire_error *err);
 
+/* As hub_model_find(). If the model is not in the cache or incomplete, downloads it first. asks: asks on a terminal,
+ * with the size, before it downloads. QUIRE_INVALID: the answer was no. */
+int hub_model_fetch(const char *given, bool asks, bool without_weights, struct hub_model *out, struct quire_error *err);
+
 #endif

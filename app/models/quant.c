@@ -83,6 +83,65 @@ int hub_quant_choose(char *const *files, size_t n, const char *quant, const char
                       all);
 }
 
+int hub_quant_only(char *const *files, size_t n, const char **first, struct quire_error *err)
+{
+    char all[340] = "", label[33];
+    size_t n_all = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!hub_quant_is_first(files[i]))
+            continue;
+        const size_t at = strlen(all);
+        snprintf(all + at, sizeof all - at, "%s%s", n_all++ ? ", " : "",
+                 hub_quant_label(files, n, files[i], label, sizeof label) ? label : files[i]);
+        *first = files[i];
+    }
+    if (n_all == 1)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_NOT_FOUND,
+                      n_all ? "several GGUF files; write one of these after a colon: %s" : "no GGUF file%s", all);
+}
+
+/* Begin of the part of a stem that begins before `at`, after one of "-." */
+static size_t part_before(const char *file, size_t at)
+{
+    const size_t begin = (size_t)(base_name(file) - file);
+    while (at > begin && !strchr("-.", file[at - 1]))
+        at--;
+    return at;
+}
+
+bool hub_quant_of_file(const char *file, char *out, size_t n_out)
+{
+    out[0] = 0;
+    if (!is_model(file))
+        return false;
+    const size_t n = whole_stem(file), from = part_before(file, n);
+    if (n - from >= n_out || n == from)
+        return false;
+    snprintf(out, n_out, "%.*s", (int)(n - from), file + from);
+    return true;
+}
+
+bool hub_quant_label(char *const *files, size_t n_files, const char *first, char *out, size_t n_out)
+{
+    const size_t n = whole_stem(first), begin = (size_t)(base_name(first) - first);
+    for (size_t from = part_before(first, n);; from = part_before(first, from - 1)) {
+        const char *chosen;
+        if (n - from >= n_out)
+            return false;
+        snprintf(out, n_out, "%.*s", (int)(n - from), first + from);
+        if (hub_quant_choose(files, n_files, out, &chosen, NULL) == QUIRE_OK)
+            return strcmp(chosen, first) == 0;
+        if (from <= begin)
+            return false;
+    }
+}
+
+bool hub_quant_is_first(const char *file)
+{
+    return is_model(file) && is_first(file);
+}
+
 bool hub_quant_belongs(const char *file, const char *first)
 {
     const size_t n = whole_stem(first);

@@ -11,6 +11,21 @@
 /* *first: the file, or its first split. QUIRE_NOT_FOUND (no match, or several): the error lists the files. */
 int hub_quant_choose(char *const *files, size_t n, const char *quant, const char **first, struct quire_error *err);
 
+/* *first: the only GGUF file of a model, or its first split. QUIRE_NOT_FOUND: none, or several; the error lists their
+ * quantizations. */
+int hub_quant_only(char *const *files, size_t n, const char **first, struct quire_error *err);
+
+/* The quantization in a file's name: "Q4_K_M" of "model-Q4_K_M-00001-of-00002.gguf", the whole name if it has no '-' or
+ * '.'. Returns false, with "" in out, if it is not a model's GGUF file or the text is too long. */
+bool hub_quant_of_file(const char *file, char *out, size_t n_out);
+
+/* The shortest end of first's name that selects this file among files[n], at most n_out - 1 bytes. Returns false if
+ * there is none. */
+bool hub_quant_label(char *const *files, size_t n, const char *first, char *out, size_t n_out);
+
+/* Returns whether `file` is a GGUF file of a model, and the first one of its splits. */
+bool hub_quant_is_first(const char *file);
+
 /* Returns whether `file` is the first one, or another split of it. */
 bool hub_quant_belongs(const char *file, const char *first);
 

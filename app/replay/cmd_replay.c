@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const finish_names[] = {"stop", "length", "cancelled", "error", "refused"};
 static const char *const what_names[] = {"token", "logprob", "length", "finish"};
@@ -191,6 +192,14 @@ static int run(const char *file, const char *model_dir, const struct options *op
     return status;
 }
 
+/* Most commands have MODEL first, so this order is accepted, too. */
+static bool is_swapped(const char *file, const char *model)
+{
+    struct stat first, second;
+    return stat(model, &second) == 0 && S_ISREG(second.st_mode) && !hub_is_gguf(model) &&
+           (stat(file, &first) != 0 || S_ISDIR(first.st_mode) || hub_is_gguf(file));
+}
+
 int command_replay(int argc, char **argv)
 {
     const char *file = NULL, *model_dir = NULL;
@@ -235,6 +244,11 @@ int command_replay(int argc, char **argv)
         return code;
     if (!file || !model_dir)
         return command_fail(2, "FILE or MODEL is missing; usage: quire replay FILE MODEL");
+    if (is_swapped(file, model_dir)) {
+        const char *first = file;
+        file = model_dir;
+        model_dir = first;
+    }
     if (hub_model_find(model_dir, false, &model, &err) != QUIRE_OK)
         return command_fail(1, err.text);
     int status = run(file, model.dir, &options, &code, &err);

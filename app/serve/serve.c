@@ -1,6 +1,7 @@
 #include "app/serve/serve.h"
 
 #include "app/companion/companion.h"
+#include "app/models/fetch.h"
 #include "app/serve/serve_access.h"
 #include "app/serve/serve_drain.h"
 #include "app/serve/serve_front.h"
@@ -97,6 +98,7 @@ void serve_close(struct serve *s)
     reload_end(s->reload);
     serving_grammars_end(s->grammars);
     quire_text_close(s->text);
+    server_list_withdraw(s->entry);
     if (s->within)
         return;
     tls_free(s->tls);
@@ -111,7 +113,8 @@ int serve_run(struct serve_flags *flags, int *exit_code, struct quire_error *err
     struct hub_model model = {0};
     struct serving_identity identity = {0};
     struct serve s = {.flags = flags, .model = &model, .identity = &identity};
-    int status = hub_model_find(says->given, says->remote != NULL, &model, err);
+    int status = says->pulls ? hub_model_fetch(says->given, false, says->remote != NULL, &model, err)
+                             : hub_model_find(says->given, says->remote != NULL, &model, err);
     flags->options->model_dir = model.dir;
     if (status == QUIRE_OK)
         status = serve_open(&s, err);

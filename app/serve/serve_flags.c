@@ -15,9 +15,9 @@ size_t serve_http_flags(struct serve_flags *f, struct cli_option *out)
          .common = true, .help = "Listen on this address; default 127.0.0.1, this machine only. 0.0.0.0 listens on all interfaces."},
         {.names = "port", .kind = CLI_U32, .target = &f->http->port, .max = 65535, .value = "N",
          .common = true, .help = "Listen on this port; default 8000, 0 for any free port. The log shows the port."},
-        {.names = "ssl-certfile", .kind = CLI_STRING, .target = &f->http->cert_file, .value = "FILE",
+        {.names = "ssl-certfile,ssl-cert-file", .kind = CLI_STRING, .target = &f->http->cert_file, .value = "FILE",
          .common = true, .help = "Serve HTTPS with this certificate (PEM, with its chain). SIGHUP reloads it."},
-        {.names = "ssl-keyfile", .kind = CLI_STRING, .target = &f->http->tls_key_file, .value = "FILE",
+        {.names = "ssl-keyfile,ssl-key-file", .kind = CLI_STRING, .target = &f->http->tls_key_file, .value = "FILE",
          .common = true, .help = "Private key of the certificate, not encrypted. Default: the key in the certificate's file."},
         {.names = "allowed-origins", .kind = CLI_LIST, .target = &f->http->origins, .value = "ORIGIN",
          .help = "Allow web pages from this origin to use the API (CORS); * for all. May be repeated. Default: the "
@@ -29,7 +29,7 @@ size_t serve_http_flags(struct serve_flags *f, struct cli_option *out)
          .common = true, .help = "Require one of these keys as bearer token. May be repeated. Default: $QUIRE_API_KEY, separated by "
                  "commas; other users of this machine cannot read it from the command line."},
         {.names = "tenants", .kind = CLI_STRING, .target = &f->says->tenants_file, .value = "FILE",
-         .common = true, .help = "Read keys, weights, classes and limits from this file. SIGHUP reloads it. See "
+          .help = "Read keys, weights, classes and limits from this file. SIGHUP reloads it. See "
                  "docs/reference/http-api.md."},
     };
     /* clang-format on */
@@ -46,13 +46,15 @@ static size_t observation_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "metrics-listen", .kind = CLI_STRING, .target = &f->http->metrics_listen, .value = "ADDRESS",
          .help = "Also serve /metrics and /health, and nothing else, on HOST:PORT without a key. For Prometheus and "
                  "probes, on an address that clients do not reach."},
-        {.names = "log-requests", .kind = CLI_FLAG, .target = &f->says->log_requests,
+        {.names = "log-requests,enable-log-requests", .kind = CLI_FLAG, .target = &f->says->log_requests,
          .common = true,
          .help = "Log one line per generating request, never its text. The line has ids, tenant, status, tokens and "
                  "times."},
+        {.names = "verbose,v", .kind = CLI_FLAG, .target = &f->says->verbose,
+         .help = "Log every detail of the start, such as the GEMM form and the identity of the arithmetic."},
         log_stats_option(&f->says->disable_log_stats),
         SERVING_LOG_FORMAT_OPTION,
-        {.names = "otlp-endpoint", .kind = CLI_STRING, .target = &f->says->otlp_endpoint, .value = "URL",
+        {.names = "otlp-endpoint,otlp-traces-endpoint", .kind = CLI_STRING, .target = &f->says->otlp_endpoint, .value = "URL",
          .help = "Send a span for each generating request to this OpenTelemetry collector over HTTP, such as "
                  "http://HOST:4318. Continues the traces of callers (traceparent)."},
     };
@@ -68,13 +70,15 @@ static size_t model_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "warm", .kind = CLI_STRING, .target = &f->says->warm_file, .value = "FILE",
          .help = "Fill the prefix cache at start with the prompts of this file, at lower priority than live traffic "
                  "(quire cache warm --help). With --api-key: for the first key."},
+        {.names = "pull", .kind = CLI_FLAG, .target = &f->says->pulls,
+         .common = true, .help = "Download MODEL from the hub first if it is not in the Hugging Face cache (quire pull)."},
         {.names = "models", .kind = CLI_STRING, .target = &f->says->models_file, .value = "FILE",
          .common = true, .help = "Serve the models of this file instead of MODEL, from engines and upstream servers "
                  "(docs/guides/gateway.md). Its own options: quire serve --models FILE --help."},
         {.names = "max-choices-per-request", .kind = CLI_U32, .target = &f->http->max_choices, .min = 1, .max = 65536, .value = "N",
          .help = "Maximum number of choices (prompts x n) of one request. They wait in the server and go to the "
                  "engine as its queue allows. Default 4096."},
-        {.names = "served-model-name", .kind = CLI_LIST, .target = &f->says->names, .value = "NAME",
+        {.names = "served-model-name,alias,a", .kind = CLI_LIST, .target = &f->says->names, .value = "NAME",
          .common = true, .help = "Model name for requests; may be repeated. Default: MODEL's name, or the directory's."},
         {.names = "tool-call-parser", .kind = CLI_STRING, .target = &f->says->tool_call_parser, .value = "NAME",
          .help = "Format of the model's tool calls: auto, hermes (also Qwen), llama3_json, llama4_pythonic, pythonic, mistral, "

@@ -10,6 +10,7 @@
 #include "app/serve/serve_flags.h"
 #include "app/serving/grammars.h"
 #include "app/serving/identity.h"
+#include "app/serving/server_list.h"
 #include "app/serving/signals.h"
 #include "app/warm/warm.h"
 #include "request/spec.h"
@@ -41,6 +42,7 @@ struct serve {
     struct local_listener *inside; /* for lines of batches */
     uint32_t n_unfinished; /* batches, once it drains */
     struct reload *reload; /* NULL if nothing can be reloaded */
+    struct server_entry *entry; /* its row of quire ps; NULL before it is ready */
     bool draining;
     int exit_code;
     double started;

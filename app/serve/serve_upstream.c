@@ -23,11 +23,26 @@ static void begin_warming(struct serve *s, const char *host)
         quire_log(QUIRE_LOG_ERROR, "server", "--warm: %s", err.text);
 }
 
+/* An address of this machine for a server that listens on all of them. */
+static const char *reachable_host(const char *host)
+{
+    if (!host || strcmp(host, "0.0.0.0") == 0)
+        return "127.0.0.1";
+    return strcmp(host, "::") == 0 ? "::1" : host;
+}
+
+static void announce(struct serve *s, const char *host)
+{
+    char address[300];
+    snprintf(address, sizeof address, strchr(host, ':') ? "%s://[%s]:%u" : "%s://%s:%u", s->tls ? "https" : "http",
+             host, front_port(s->front));
+    s->entry = server_list_announce("serve", s->flags->says->names.items[0], address);
+}
+
 static void on_engine_ready(void *context, bool is_first)
 {
     struct serve *s = context;
-    const char *host = s->flags->http->host && strcmp(s->flags->http->host, "0.0.0.0") != 0 ? s->flags->http->host
-                                                                                            : "127.0.0.1";
+    const char *host = s->flags->http->host ? s->flags->http->host : "127.0.0.1";
     if (!is_first) {
         quire_log(QUIRE_LOG_INFO, "server", "%s%sthe engine is available again", s->within ? s->within : "",
                   s->within ? ": " : "");
@@ -44,8 +59,9 @@ static void on_engine_ready(void *context, bool is_first)
     if (s->flags->http->metrics_listen)
         quire_log(QUIRE_LOG_INFO, "server", "metrics and health, without a key, on port %u (%s)",
                   front_metrics_port(s->front), s->flags->http->metrics_listen);
+    announce(s, reachable_host(s->flags->http->host));
     notify_ready();
-    begin_warming(s, host);
+    begin_warming(s, reachable_host(host));
 }
 
 static void on_engine_awaited(void *context, const char *why)

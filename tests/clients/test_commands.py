@@ -21,7 +21,7 @@ def quire(*arguments, stdin=None, timeout=120):
     return subprocess.run([str(QUIRE), *map(str, arguments)], capture_output=True, text=True, input=stdin, timeout=timeout)
 
 
-@pytest.mark.parametrize("command", ["serve", "engine", "generate", "plan", "cache", "check", "route", "ab", "keys", "sim", "replay", "doctor", "inspect", "quantize"])
+@pytest.mark.parametrize("command", ["run", "serve", "engine", "generate", "plan", "cache", "check", "route", "ab", "keys", "list", "show", "rm", "ps", "sim", "replay", "doctor", "inspect", "quantize"])
 def test_help_teaches(command):
     shown = quire(command, "--help")
     assert shown.returncode == 0 and f"usage: quire {command}" in shown.stdout and "example" in shown.stdout
@@ -32,15 +32,44 @@ def test_no_command_shows_help():
     assert quire().returncode == 2
     assert "serve" in quire("--help").stdout
     assert quire("version").stdout.startswith("quire ")
-    wrong = quire("srve")
-    assert wrong.returncode == 2 and "srve" in wrong.stderr
+
+
+@pytest.mark.parametrize("typed,meant", [
+    ("srve", "quire serve"), ("servee", "quire serve"), ("pul", "quire pull"), ("chat", "quire run"), ("ls", "quire list"), ("download", "quire pull"),
+    ("bench serv", "quire bench serve"), ("cache stat", "quire cache stats"), ("cache calibrat", "quire cache calibrate"), ("keys lst", "quire keys list"),
+    ("eval pll", "quire eval ppl"), ("serve x --max-num-seq 3", "--max-num-seqs"), ("serve x --max-model 3", "--max-model-len"),
+    ("serve x --hsot 0.0.0.0", "--host"), ("serve x --no-prefix-caching", "--no-enable-prefix-caching"), ("generate x --temprature 0", "--temperature"),
+])
+def test_what_was_meant(typed, meant):
+    got = quire(*typed.split())
+    assert got.returncode == 2 and got.stderr.endswith(f"; did you mean {meant}?\n") and got.stderr.count("\n") == 1, got
+
+
+@pytest.mark.parametrize("typed", ["foo", "bench foo", "cache x", "generate x --foo", "serve x -z", "plan x -p", "rank"])
+def test_nothing_near_is_not_guessed(typed):
+    got = quire(*typed.split())
+    assert got.returncode == 2 and "did you mean" not in got.stderr and "unknown" in got.stderr and "--help" in got.stderr, got
+
+
+def test_short_options_of_other_engines_are_taken():
+    """The same answer and the same plan, with llama.cpp's, SGLang's and Quire's names."""
+    question = ["What is 12 plus 30?", "--temperature", "0", "--top-p", "1", "--max-tokens", "30", "--max-model-len", "512", "--threads", "1"]
+    ours = quire("generate", MODEL, *question)
+    theirs = quire("generate", "-m", MODEL, "-p", "What is 12 plus 30?", "--temp", "0", "--top-p", "1", "-n", "30", "-c", "512", "-t", "1")
+    assert ours.returncode == theirs.returncode == 0 and ours.stdout == theirs.stdout
+    plan = quire("plan", MODEL, "--max-model-len", "512", "--max-num-seqs", "3")
+    for names in (["--ctx-size", "512", "-np", "3"], ["--context-length", "512", "--max-running-requests", "3"], ["-c", "512", "-np", "3", "-ngl", "99"]):
+        got = quire("plan", MODEL, *names)
+        assert got.returncode == 0 and got.stdout == plan.stdout, got
+    both = quire("generate", MODEL, "hello", "-p", "hello")
+    assert both.returncode == 2 and "--prompt" in both.stderr
 
 
 def options_in(text):
     return re.findall(r"^  --(?:\[no-\])?([a-z0-9-]+)", text, re.MULTILINE)
 
 
-COMMANDS = [[name] for name in ("serve", "engine", "generate", "plan", "inspect", "quantize", "doctor", "pull", "sim", "replay")]
+COMMANDS = [[name] for name in ("run", "serve", "engine", "generate", "plan", "inspect", "quantize", "doctor", "pull", "sim", "replay")]
 COMMANDS += [["eval", name] for name in ("ppl", "kl", "needle", "compare")]
 COMMANDS += [["cache", name] for name in ("pin", "unpin", "stats", "warm", "calibrate")]
 COMMANDS += [["check"], ["route"], ["ab"], *(["keys", name] for name in ("issue", "rotate", "revoke", "list"))]
@@ -136,7 +165,7 @@ def test_other_engines_options_are_named():
     for names, accepts, _, text in FOREIGN[::5]:
         option = "--" + names.split(",")[0]
         is_flag = accepts == '""'
-        got = quire("plan", "/absent", option, *([] if is_flag else ["99"]))
+        got = quire("plan", "/absent", option, *([] if is_flag else ["98765"]))
         assert got.returncode == (1 if is_flag else 2) and option in got.stderr.splitlines()[0], got
 
 
@@ -163,8 +192,8 @@ def test_inspect_says_what_is_in_a_checkpoint():
     (["--speculative-config", '{"method": "eagle3"}'], "is not supported; supported methods: ngram, suffix, draft_model"),
     (["--num-speculative-tokens", "5"], "here --speculative-config"),
     (["-md", "draft.gguf"], "here --speculative-config"),
-    (["--ctx-size", "4096"], "--ctx-size: here --max-model-len"),
-    (["-ngl", "99"], "here --device"),
+    (["-ngl", "3"], "-ngl 3: not supported: all layers of a model are on devices of one kind; here --device"),
+    (["-q"], "-q needs a value"),
     (["--mem-fraction-static", "0.8"], "here --gpu-memory-utilization"),
     (["--no-enable-chunked-prefill"], "--no-enable-chunked-prefill: prompts are always computed in chunks"),
     (["--load-format", "gguf"], "--load-format gguf: not supported"),

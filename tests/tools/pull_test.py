@@ -144,7 +144,9 @@ class Layout(Case):
                          ["config.json", "original/params.json"])
         self.assertIn("never downloaded", self.quire("pull", "org/demo", "--include", "*.bin", code=1))
         self.hub.repos["org/gguf"] = Repo({"config.json": b"{}", "tokenizer.json": b"{}", "x.gguf": b"x"})
-        self.assertIn("has no *.safetensors", self.quire("pull", "org/gguf", code=1))
+        self.assertEqual(self.pull("org/gguf")["files"], ["x.gguf"])
+        self.hub.repos["org/onnx"] = Repo({"config.json": b"{}", "tokenizer.json": b"{}", "x.onnx": b"x"})
+        self.assertIn("has no *.safetensors", self.quire("pull", "org/onnx", code=1))
         files = {**SMALL, "tokenizer.model": b"x"}
         del files["tokenizer.json"]
         self.hub.repos["org/pieces"] = Repo(files)

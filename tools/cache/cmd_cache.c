@@ -3,6 +3,7 @@
 #include "app/command/cli.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/command/suggest.h"
 #include "tools/cache/answers.h"
 #include "tools/cache/cmd_calibrate.h"
 #include "tools/cache/cmd_warm.h"
@@ -211,8 +212,11 @@ int command_cache(int argc, char **argv)
             return run_action(i, argc - 1, argv + 1);
     bool help = argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0);
     if (argc > 0 && !help) {
-        fprintf(stderr, "quire: unknown action \"quire cache %.64s\"; quire cache --help lists all actions\n", argv[0]);
-        return 2;
+        struct suggest near = suggest_begin(argv[0], strlen(argv[0]));
+        for (size_t i = 0; i < N_ACTIONS; i++)
+            suggest_try_list(&near, actions[i].name);
+        suggest_try_list(&near, "warm,calibrate");
+        return suggest_unknown(&near, "action", "quire cache ");
     }
     puts("usage: quire cache ACTION URL [options]\n");
     for (size_t i = 0; i < N_ACTIONS; i++)

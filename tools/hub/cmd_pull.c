@@ -1,6 +1,7 @@
 /* quire pull: downloads a model from a hub into the user's Hugging Face cache, where every command finds it by name. */
 #include "base/clock.h"
 #include "base/size.h"
+#include "app/command/ask.h"
 #include "app/command/cli.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
@@ -29,6 +30,8 @@ struct pull_command {
     struct cli_list include, exclude;
     uint32_t n_connections;
     bool json;
+    bool asks; /* before the download */
+    bool is_gguf; /* of one GGUF file, with its splits */
     struct hub_name name;
     char repo[HUB_PATH_BYTES];
     struct hub *hub;
@@ -125,6 +128,26 @@ static int open_hub(struct pull_command *c, struct quire_error *err)
     return status;
 }
 
+/* The first kind of file that a checkpoint needs and the list does not have, or NULL. */
+static const char *lacking(const struct hub_list *list)
+{
+    static const char *const needed[] = {"config.json", "tokenizer.json", "*.safetensors"};
+    for (size_t i = 0; i < 3; i++)
+        if (!hub_list_has(list, needed[i]) && !(i == 1 && hub_list_has(list, "tokenizer.model")))
+            return needed[i];
+    return NULL;
+}
+
+/* The file of the name's quantization, or the only GGUF file. */
+static int choose_gguf(struct pull_command *c, struct quire_error *err)
+{
+    c->is_gguf = true;
+    int status = hub_list_quant(&c->list, c->name.quant, err);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "%s", c->name.text);
+    return status;
+}
+
 /* Selects the files, and checks that they form a model. */
 static int choose(struct pull_command *c, struct quire_error *err)
 {
@@ -137,26 +160,40 @@ static int choose(struct pull_command *c, struct quire_error *err)
                           "--include and --exclude cannot be used with :%s, which selects a "
                           "file, too",
                           c->name.quant);
-    if (c->name.quant[0]) {
-        status = hub_list_quant(&c->list, c->name.quant, err);
-        if (status != QUIRE_OK)
-            quire_error_prefix(err, "%s", c->name.text);
-        return status;
-    }
-    static const char *const needed[] = {"config.json", "tokenizer.json", "*.safetensors"};
-    for (size_t i = 0; i < 3; i++)
-        if (c->include.n == 0 && c->exclude.n == 0 && !hub_list_has(&c->list, needed[i]) &&
-            !(i == 1 && hub_list_has(&c->list, "tokenizer.model")))
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "%s has no %s, which Quire needs; nothing was downloaded (--include and --exclude "
-                              "select any files; select a GGUF file by name, such as ORG/NAME:Q4_K_M)",
-                              c->name.text, needed[i]);
+    if (c->name.quant[0])
+        return choose_gguf(c, err);
+    const char *lacks = c->include.n == 0 && c->exclude.n == 0 ? lacking(&c->list) : NULL;
+    if (lacks && hub_list_has(&c->list, "*.gguf"))
+        return choose_gguf(c, err);
+    if (lacks)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%s has no %s, which Quire needs; nothing was downloaded (--include and --exclude select any "
+                          "files)",
+                          c->name.text, lacks);
     hub_list_select(&c->list, &patterns);
     if (c->list.n == 0)
         return quire_fail(err, QUIRE_NOT_FOUND,
                           "%s has no matching file (see --include and --exclude; files .bin and .pt are never "
                           "downloaded; select a .gguf file as ORG/NAME:Q4_K_M)",
                           c->name.text);
+    return QUIRE_OK;
+}
+
+/* Without a terminal the command itself is the consent. */
+static int ask(const struct pull_command *c, struct quire_error *err)
+{
+    char question[HUB_TYPED_BYTES + 64], typed[HUB_TYPED_BYTES];
+    const uint64_t missing = hub_pull_total_bytes(c->pull) - hub_pull_present_bytes(c->pull);
+    hub_name_typed(&c->name, typed);
+    if (missing == 0)
+        return QUIRE_OK;
+    snprintf(question, sizeof question, "Download %s (%s)?", typed, quire_size(missing).text);
+    switch (command_ask(question, true)) {
+    case COMMAND_YES: return QUIRE_OK;
+    case COMMAND_NO: return quire_fail(err, QUIRE_INVALID, "%s was not downloaded", typed);
+    case COMMAND_NO_TERMINAL: break;
+    }
+    fprintf(stderr, "quire: downloading %s (%s)\n", typed, quire_size(missing).text);
     return QUIRE_OK;
 }
 
@@ -175,6 +212,8 @@ static int bring(struct pull_command *c, struct quire_error *err)
         status = hub_pull_resolve(c->pull, err);
     if (status == QUIRE_OK)
         status = hub_store_check_space(c->repo, hub_pull_total_bytes(c->pull) - hub_pull_present_bytes(c->pull), err);
+    if (status == QUIRE_OK && c->asks)
+        status = ask(c, err);
     if (status == QUIRE_OK)
         status = hub_pull_content(c->pull, err);
     for (size_t i = 0; status == QUIRE_OK && i < c->list.n; i++)
@@ -231,7 +270,7 @@ static int report(const struct pull_command *c)
             c->name.text, c->list.n, quire_size(hub_pull_total_bytes(c->pull)).text,
             quire_size(hub_pull_received_bytes(c->pull)).text, quire_now_s() - c->began, n_hashed,
             c->list.n - n_hashed);
-    if (c->name.quant[0] || hub_snapshot_check(path, false, &missing) == QUIRE_OK)
+    if (c->is_gguf || hub_snapshot_check(path, false, &missing) == QUIRE_OK)
         return 0;
     fprintf(stderr, "quire: %s is already complete %s\n", c->name.text, missing.text);
     return c->include.n || c->exclude.n ? 0 : 1;
@@ -257,6 +296,17 @@ int hub_fetch_config(const char *given, char dir[HUB_PATH_BYTES], struct quire_e
         status = quire_fail(err, QUIRE_INVALID, "a path in the Hugging Face cache is too long");
     end(&c);
     return status;
+}
+
+int hub_model_fetch(const char *given, bool asks, bool without_weights, struct hub_model *out, struct quire_error *err)
+{
+    struct pull_command c = {.n_connections = 8, .lock = -1, .asks = asks, .meter = {.is_tty = isatty(STDERR_FILENO)}};
+    int status = hub_model_find(given, without_weights, out, err);
+    if (status != QUIRE_NOT_FOUND || hub_name_parse(given, &c.name, NULL) != QUIRE_OK || !strchr(c.name.text, '/'))
+        return status;
+    status = run(&c, err);
+    end(&c);
+    return status == QUIRE_OK ? hub_model_find(given, without_weights, out, err) : status;
 }
 
 int command_pull(int argc, char **argv)
@@ -288,11 +338,12 @@ int command_pull(int argc, char **argv)
         .about =
             "Downloads a model from the Hugging Face hub, or from the hub at HF_ENDPOINT, into the Hugging Face\n"
             "cache, which vLLM, transformers and others share (docs/start/models.md). Every command then accepts\n"
-            "ORG/NAME for MODEL. The same command resumes an interrupted download. Files that are complete are not\n"
-            "downloaded again.",
+            "ORG/NAME for MODEL. The hub's address of a model, such as hf.co/ORG/NAME:QUANT, is a name, too. The same\n"
+            "command resumes an interrupted download. Files that are complete are not downloaded again.",
         .examples =
             "examples:\n"
             "  quire pull Qwen/Qwen2.5-1.5B-Instruct && quire serve Qwen/Qwen2.5-1.5B-Instruct\n"
+            "  quire pull https://huggingface.co/Qwen/Qwen2.5-1.5B-Instruct\n"
             "  quire pull Qwen/Qwen2.5-1.5B-Instruct@main --parallel 16\n"
             "  quire pull Qwen/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M      the GGUF file of this quantization\n"
             "  HF_HOME=/data/hf quire pull meta-llama/Llama-3.2-1B --token-file ~/token\n"

@@ -278,6 +278,11 @@ int hub_fail(const struct hub *hub, CURL *easy, const struct hub_failure *f, str
                           "%s: this model does not exist or is not public (HTTP 401): check the spelling, or set a "
                           "token: " GIVE_TOKEN,
                           name);
+    if ((code == 404 || code == 401) && !strchr(name, '/'))
+        return quire_fail(err, QUIRE_NOT_FOUND,
+                          "%s does not exist at %.150s: names on the hub are ORG/NAME, such as "
+                          "Qwen/Qwen2.5-1.5B-Instruct",
+                          name, hub->endpoint);
     if (code == 404)
         return quire_fail(err, QUIRE_NOT_FOUND, "%.200s does not exist at %.150s (HTTP 404): check the spelling",
                           f->what, hub->endpoint);

@@ -121,7 +121,8 @@ int hub_list_quant(struct hub_list *list, const char *quant, struct quire_error 
     const char *first = NULL;
     size_t kept = 0;
     char name[HUB_FILE_NAME_BYTES] = "";
-    int status = hub_quant_choose(list->files, list->n, quant, &first, err);
+    int status = quant[0] ? hub_quant_choose(list->files, list->n, quant, &first, err)
+                          : hub_quant_only(list->files, list->n, &first, err);
     if (status != QUIRE_OK)
         return status;
     snprintf(name, sizeof name, "%s", first);

@@ -2,6 +2,7 @@
 #include "tools/bench/cmd/cmd_bench.h"
 
 #include "app/command/commands.h"
+#include "app/command/suggest.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -49,6 +50,8 @@ int command_bench(int argc, char **argv)
     for (size_t i = 0; i < N_BENCHES; i++)
         if (strcmp(name, benches[i].name) == 0)
             return benches[i].run(argc - 1, argv + 1);
-    fprintf(stderr, "quire: unknown benchmark \"%.64s\"; quire bench --help lists all benchmarks\n", name);
-    return 2;
+    struct suggest near = suggest_begin(name, strlen(name));
+    for (size_t i = 0; i < N_BENCHES; i++)
+        suggest_try_list(&near, benches[i].name);
+    return suggest_unknown(&near, "benchmark", "quire bench ");
 }
