@@ -15,13 +15,13 @@ static int print_json(const struct eval_kl_job *job, const struct eval_divergenc
         json_array_append_new(depths, json_pack("{s:I, s:I, s:f}", "from",
                                                 (json_int_t)((uint64_t)job->window * i / EVAL_DEPTHS), "tokens",
                                                 (json_int_t)d->n_by_depth[i], "kl", d->by_depth[i]));
-    return command_print_json(json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "reference",
-                                        job->reference, "model", job->model, "window", (json_int_t)job->window,
-                                        "tokens", (json_int_t)d->n_tokens, "kl_mean", d->mean, "kl_median", d->median,
-                                        "kl_p999", d->p999, "kl_max", d->most, "same_top1", d->same_best,
-                                        "reference_perplexity", eval_perplexity_of(&d->reference).token, "perplexity",
-                                        eval_perplexity_of(&d->model).token, "increase", more.token - 1, "increase_low",
-                                        more.low - 1, "increase_high", more.high - 1, "by_depth", depths));
+    return command_print_json(
+        json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "reference",
+                  job->reference, "model", job->model, "window", (json_int_t)job->window, "tokens",
+                  (json_int_t)d->n_tokens, "kl_mean", d->mean, "kl_median", d->median, "kl_p999", d->p999, "kl_max",
+                  d->most, "same_top1", d->same_best, "reference_perplexity", eval_perplexity_of(&d->reference).token,
+                  "perplexity", eval_perplexity_of(&d->model).token, "increase", more.token - 1, "increase_low",
+                  more.low - 1, "increase_high", more.high - 1, "by_depth", depths));
 }
 
 static void print_table(const struct eval_kl_job *job, const struct eval_divergence *d)
