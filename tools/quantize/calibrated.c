@@ -153,6 +153,15 @@ static void multiply_columns(struct site *s)
                 s->matrices[i].w[r * s->statistics.n_cols + k] *= s->scales[k];
 }
 
+/* The activations are divided by the scales, so their squares are, too. */
+static void divide_square(struct site *s)
+{
+    const uint32_t n = s->statistics.n_cols;
+    for (uint32_t i = 0; s->statistics.square && i < n; i++)
+        for (uint32_t j = 0; j < n; j++)
+            s->statistics.square[(uint64_t)i * n + j] /= s->scales[i] * s->scales[j];
+}
+
 /* Writes a vector of the layer divided by scales. Returns QUIRE_OK if it does not exist. */
 static int write_divided(struct calibrated *c, const char *name, const float *scales, uint32_t n)
 {
@@ -240,6 +249,7 @@ static int scale_site(struct calibrated *c, enum calibration_site site, const ch
     if (status != QUIRE_OK)
         return status;
     multiply_columns(s);
+    divide_square(s);
     if (before)
         status = divide_rows(c, before, s->scales);
     return status == QUIRE_OK ? write_divided(c, norm ? norm : bias, s->scales, n) : status;
@@ -273,8 +283,7 @@ static int scale_layer(struct calibrated *c)
 /* Rows of a matrix, shared by threads. */
 struct rows_job {
     const struct checkpoint_run *r;
-    const struct quantizer_gptq *gptq;
-    const struct quantizer_awq *awq;
+    const struct quantizer_gptq *gptq; /* NULL: weights are rounded one by one */
     struct matrix *m;
     float *scratch; /* of each share */
 };
@@ -282,14 +291,11 @@ struct rows_job {
 static void quantize_rows(void *context, uint32_t share, uint32_t first, uint32_t last)
 {
     const struct rows_job *j = context;
-    switch (j->r->job->method->algorithm) {
-    case ALGORITHM_GPTQ:
+    if (j->gptq)
         quantizer_gptq_rows(j->gptq, j->m->w, first, last, j->scratch + share * quantizer_gptq_scratch(j->gptq->n_cols),
                             &j->m->codes);
-        break;
-    case ALGORITHM_AWQ: quantizer_awq_round(j->awq, j->m->w, first, last, &j->m->codes); break;
-    default: quantizer_round(&j->r->how, j->m->w, first, last, &j->m->codes); break;
-    }
+    else
+        quantizer_round(&j->r->how, j->m->w, first, last, &j->m->codes);
 }
 
 /* Replaces w by the weights that the codes stand for, without the scales of both sides. */
@@ -312,9 +318,8 @@ static void make_effective(const struct quantizer_integers *how, const struct si
 
 static int quantize_matrix(struct calibrated *c, struct site *s, struct matrix *m, const struct quantizer_gptq *gptq)
 {
-    const struct quantizer_awq awq = {&c->r->how, s->statistics.n_cols, s->statistics.square};
     const uint32_t n_threads = c->r->job->n_threads;
-    struct rows_job job = {.r = c->r, .gptq = gptq, .awq = &awq, .m = m};
+    struct rows_job job = {.r = c->r, .gptq = gptq, .m = m};
     if (gptq) {
         const uint64_t n_groups = (uint64_t)gptq->n_cols * sizeof *m->codes.groups;
         job.scratch = malloc(n_threads * quantizer_gptq_scratch(gptq->n_cols) * sizeof *job.scratch);
@@ -334,16 +339,31 @@ static int quantize_matrix(struct calibrated *c, struct site *s, struct matrix *
     return status;
 }
 
-static int prepare_gptq(struct calibrated *c, struct site *s, struct quantizer_gptq *g)
+/* What GPTQ, and AWQ for its rounding, needs of a site's inputs. */
+struct compensation {
+    struct quantizer_gptq gptq;
+    struct quantizer_awq ranges;
+    float *square; /* owned: the factorization uses up another */
+};
+
+static int begin_compensation(struct calibrated *c, struct site *s, struct compensation *x)
 {
     const uint64_t n = s->statistics.n_cols;
+    const bool is_awq = c->r->job->method->algorithm == ALGORITHM_AWQ;
+    struct quantizer_gptq *g = &x->gptq;
     *g = (struct quantizer_gptq){.how = c->r->how,
                                  .n_cols = s->statistics.n_cols,
                                  .inverse = malloc(n * n * sizeof *g->inverse),
                                  .order = malloc(n * sizeof *g->order),
                                  .groups = malloc(n * sizeof *g->groups)};
-    if (!g->inverse || !g->order || !g->groups)
+    x->square = is_awq ? malloc(n * n * sizeof *x->square) : NULL;
+    if (!g->inverse || !g->order || !g->groups || (is_awq && !x->square))
         return no_memory(c->err);
+    if (is_awq) {
+        memcpy(x->square, s->statistics.square, n * n * sizeof *x->square);
+        x->ranges = (struct quantizer_awq){&c->r->how, g->n_cols, x->square};
+        g->ranges = &x->ranges;
+    }
     int status = quantizer_gptq_prepare(g, s->statistics.square, c->r->job->choices->desc_act, c->r->job->choices->damp,
                                         c->err);
     if (status != QUIRE_OK)
@@ -351,22 +371,28 @@ static int prepare_gptq(struct calibrated *c, struct site *s, struct quantizer_g
     return status;
 }
 
+static void end_compensation(struct compensation *x)
+{
+    free(x->gptq.inverse);
+    free(x->gptq.order);
+    free(x->gptq.groups);
+    free(x->square);
+}
+
 static int quantize_site(struct calibrated *c, enum calibration_site site)
 {
     struct site *s = &c->sites[site];
-    const bool is_gptq = c->r->job->method->algorithm == ALGORITHM_GPTQ;
-    struct quantizer_gptq gptq = {.n_cols = 0};
+    const bool has_square = c->r->job->method->algorithm != ALGORITHM_SMOOTHQUANT;
+    struct compensation compensation = {.square = NULL};
     const float *effective[MAX_MATRICES];
     uint32_t n_rows[MAX_MATRICES];
-    int status = is_gptq ? prepare_gptq(c, s, &gptq) : QUIRE_OK;
+    int status = has_square ? begin_compensation(c, s, &compensation) : QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < s->n; i++) {
-        status = quantize_matrix(c, s, &s->matrices[i], is_gptq ? &gptq : NULL);
+        status = quantize_matrix(c, s, &s->matrices[i], has_square ? &compensation.gptq : NULL);
         effective[i] = s->matrices[i].w;
         n_rows[i] = s->matrices[i].codes.n_rows;
     }
-    free(gptq.inverse);
-    free(gptq.order);
-    free(gptq.groups);
+    end_compensation(&compensation);
     return status == QUIRE_OK
                ? calibration_layer_replace(c->layers, site, effective, n_rows, s->n, s->statistics.n_cols, c->err)
                : status;

@@ -97,10 +97,9 @@ static float group_error(const struct quantizer_awq *a, const float *d, uint32_t
     return sum;
 }
 
-/* The grid of n <= 4096 weights with the least error. */
-static struct quantizer_grid search_range(const struct quantizer_awq *a, const float *w, uint32_t begin, uint32_t n)
+struct quantizer_grid quantizer_awq_range(const struct quantizer_awq *a, const float *w, uint32_t begin, uint32_t n)
 {
-    float least = 0, most = 0, best_error = INFINITY, d[4096];
+    float least = 0, most = 0, best_error = INFINITY, d[QUANTIZER_AWQ_MOST];
     struct quantizer_grid best = {1, 0};
     for (uint32_t i = 0; i < n; i++) {
         least = w[i] < least ? w[i] : least;
@@ -118,23 +117,6 @@ static struct quantizer_grid search_range(const struct quantizer_awq *a, const f
         }
     }
     return best;
-}
-
-void quantizer_awq_round(const struct quantizer_awq *a, const float *w, uint32_t first, uint32_t last,
-                         struct quantizer_codes *out)
-{
-    const uint32_t n_cols = a->n_cols, size = a->how->group ? a->how->group : n_cols;
-    for (uint32_t r = first; r < last; r++)
-        for (uint32_t g = 0; g < out->n_groups; g++) {
-            const uint32_t begin = g * size, n = n_cols - begin < size ? n_cols - begin : size;
-            const uint64_t at = (uint64_t)r * n_cols + begin, plane = (uint64_t)r * out->n_groups + g;
-            const struct quantizer_grid grid = n <= 4096 ? search_range(a, w + at, begin, n)
-                                                         : quantizer_grid_of_row(a->how, w + at, n);
-            out->scales[plane] = grid.scale;
-            out->zeros[plane] = (uint8_t)grid.zero;
-            for (uint32_t i = 0; i < n; i++)
-                out->codes[at + i] = quantizer_code(a->how, grid, w[at + i]);
-        }
 }
 
 void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales)

@@ -27,9 +27,10 @@ static inline uint64_t quantizer_awq_scratch(uint32_t n_rows, uint32_t n_cols)
 void quantizer_awq_scales(const struct quantizer_awq *a, const float *w, uint32_t n_rows, const double *magnitudes,
                           float *scratch, float *scales);
 
-/* Quantizes rows [first, last) with the range of each group that has the least error, from all of it down to half. */
-void quantizer_awq_round(const struct quantizer_awq *a, const float *w, uint32_t first, uint32_t last,
-                         struct quantizer_codes *out);
+/* The grid of n <= QUANTIZER_AWQ_MOST weights w of the columns from `begin` on whose range, from all of it down to half,
+ * has the least error of these columns' output. */
+#define QUANTIZER_AWQ_MOST 4096u
+struct quantizer_grid quantizer_awq_range(const struct quantizer_awq *a, const float *w, uint32_t begin, uint32_t n);
 
 /* SmoothQuant's scales: sqrt(max |x| / max |w|) of each column. most_w: [n_cols] */
 void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales);

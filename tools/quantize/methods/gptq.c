@@ -73,19 +73,31 @@ struct rows {
     struct quantizer_grid grids[ROWS];
 };
 
+/* Of n weights of row r from the i-th on, as they are now. */
+static struct quantizer_grid grid_of(const struct rows *x, uint32_t r, uint32_t i, uint32_t n)
+{
+    const struct quantizer_gptq *g = x->g;
+    float w[QUANTIZER_AWQ_MOST], least = 0, most = 0;
+    if (g->ranges && n <= QUANTIZER_AWQ_MOST) {
+        for (uint32_t k = 0; k < n; k++)
+            w[k] = x->w[(uint64_t)(i + k) * ROWS + r];
+        return quantizer_awq_range(g->ranges, w, i, n);
+    }
+    for (uint32_t k = i; k < i + n; k++) {
+        const float one = x->w[(uint64_t)k * ROWS + r];
+        least = one < least ? one : least;
+        most = one > most ? one : most;
+    }
+    return quantizer_grid_of(&g->how, least, most);
+}
+
 /* The grids of a group from the weights as they are now. */
 static void begin_group(struct rows *x, uint32_t i)
 {
     const struct quantizer_gptq *g = x->g;
     const uint32_t size = g->how.group ? g->how.group : g->n_cols, end = g->n_cols - i < size ? g->n_cols : i + size;
     for (uint32_t r = 0; r < x->n; r++) {
-        float least = 0, most = 0;
-        for (uint32_t k = i; k < end; k++) {
-            const float w = x->w[(uint64_t)k * ROWS + r];
-            least = w < least ? w : least;
-            most = w > most ? w : most;
-        }
-        x->grids[r] = quantizer_grid_of(&g->how, least, most);
+        x->grids[r] = grid_of(x, r, i, end - i);
         const uint64_t plane = (uint64_t)(x->first + r) * x->out->n_groups + i / size;
         x->out->scales[plane] = x->grids[r].scale;
         x->out->zeros[plane] = (uint8_t)x->grids[r].zero;
