@@ -322,6 +322,9 @@ static void test_too_few_blocks_are_not_taken(void **state)
     c.kv.groups[0].n_blocks = 100;
     struct sched *s = open_sched(&c);
     submit(s, of_tenant(1, 0, 40, 60));
+    submit(s, of_tenant(4, 0, 100, 1)); /* so that the lead pays */
+    for (uint32_t i = 0; i < 10; i++)
+        step(s);
     for (uint32_t i = 0; i < 2; i++)
         submit(s, of_tenant(2 + i, 1, 80, 60));
     for (uint32_t i = 0; i < 30; i++)
