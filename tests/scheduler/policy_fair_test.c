@@ -643,6 +643,10 @@ static void test_charges_of_time(void **state)
     fair->spent(p, 1, true, 0.5);
     fair->spent(p, 1, false, 100);
     assert_int_equal(ranks[0], ranks[1]);
+    for (uint32_t i = 0; i < 4; i++)
+        fair->spent(p, 0, true, 0.25); /* parts of a microsecond count */
+    fair->spent(p, 1, true, 1);
+    assert_int_equal(ranks[0], ranks[1]);
     /* Ahead by more than a quantum: eight steps of 1 ms. */
     assert_true(fair->flow_lead(p, 0, 1) <= 1);
     fair->spent(p, 0, true, 8000);

@@ -44,6 +44,18 @@ static void test_those_who_share_follow_each_other(void **state)
     }
 }
 
+/* A second for 1,000 tokens. */
+static void test_default_ageing(void **state)
+{
+    (void)state;
+    const struct sched_policy *lpm = sched_policy_find("lpm");
+    const struct sched_candidate c = {.arrival_us = 5000000, .n_prompt = 3500, .n_cached = 1000};
+    void *made;
+    assert_int_equal(lpm->create(&(struct sched_policy_options){0}, &made, NULL), QUIRE_OK);
+    assert_int_equal(lpm->rank(made, &c), 7500000);
+    lpm->destroy(made);
+}
+
 static uint32_t admitted_after(struct sched *s, uint32_t n_steps)
 {
     const struct sched_plan *p = step(s);
@@ -126,6 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_those_who_share_follow_each_other),
+        cmocka_unit_test(test_default_ageing),
         cmocka_unit_test(test_cached_goes_first_until_the_other_has_aged),
         cmocka_unit_test(test_ranked_anew),
         cmocka_unit_test(test_starvation),

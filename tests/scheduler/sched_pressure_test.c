@@ -80,11 +80,13 @@ static void test_prompts_keep_a_share(void **state)
 }
 
 /* One tenant reads long contexts: next to another one, it has as much of a step as that, and no more. */
-static void test_long_contexts_sit_out(void **state)
+static void sit_out(bool one_organisation)
 {
-    (void)state;
     static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {4000, 1000}}, .context_us = 1};
+    const struct sched_tenant tenants[3] = {
+        {.weight = 1, .group = 1, .group_weight = 1}, {.weight = 1, .group = 1, .group_weight = 1}, {.weight = 1}};
     struct sched_config c = fair_config();
+    c.policy_options.tenants = one_organisation ? tenants : NULL;
     c.cost = &cost;
     c.max_num_batched_tokens = 2000;
     c.max_model_len = 1000;
@@ -102,6 +104,28 @@ static void test_long_contexts_sit_out(void **state)
         assert_int_equal(p->n_rows, 2); /* two contexts of 600 would take longer than the rest, 1,010 us */
     }
     assert_int_equal(step(s)->n_rows, 3); /* alone again */
+    end_all(s);
+}
+
+static void test_long_contexts_sit_out(void **state)
+{
+    (void)state;
+    sit_out(false);
+    sit_out(true);
+}
+
+/* A target that not even one token meets: sixteen are computed. */
+static void test_the_least_chunk(void **state)
+{
+    (void)state;
+    static const struct sched_cost cost = {.n_points = 1, .points = {{1, 1000}}};
+    struct sched_config c = fair_config();
+    c.cost = &cost;
+    c.step_target_us = 1;
+    struct sched *s = open_sched(&c);
+    uint32_t prompt = submit(s, of_tenant(1, 0, 60, 1));
+    for (uint32_t left = 60; left > 0; left -= left < 16 ? left : 16)
+        assert_int_equal(given_to(step(s), prompt), left < 16 ? left : 16);
     end_all(s);
 }
 
@@ -258,6 +282,89 @@ static void test_blocks_are_taken_back(void **state)
         assert_true(variant == 0 ? n_steps <= 4 && n_preempted == 1 : n_steps >= 20 && n_preempted == 0);
         end_all(s);
     }
+}
+
+/* The lead must pay for computing the lost blocks again, not only exceed a quantum. */
+static void test_blocks_taken_are_paid_for(void **state)
+{
+    (void)state;
+    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {41, 41000}}};
+    struct sched_config c = fair_config();
+    uint32_t n_steps = 0;
+    c.cost = &cost;
+    c.max_num_seqs = 8;
+    c.max_model_len = 400;
+    c.kv.groups[0].n_blocks = 100;
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 0; i < 3; i++)
+        submit(s, of_tenant(1 + i, 0, 40, 80));
+    submit(s, of_tenant(8, 1, 200, 4)); /* so that the lead is small when the prompt comes */
+    for (uint32_t i = 0; i < 45; i++)
+        step(s);
+    uint32_t light = submit(s, of_tenant(9, 1, 180, 2));
+    while (given_to(step(s), light) == 0)
+        n_steps++;
+    assert_true(n_steps >= 10); /* the lead is some seven quanta, and grows by 3 ms in each */
+    end_all(s);
+}
+
+/* If the blocks that may be taken are not enough for the prompt, none are. */
+static void test_too_few_blocks_are_not_taken(void **state)
+{
+    (void)state;
+    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {41, 41000}}};
+    const struct sched_tenant tenants[] = {{.weight = 1}, {.weight = 1000}, {.weight = 1}};
+    struct sched_config c = fair_config();
+    c.policy_options.tenants = tenants;
+    c.cost = &cost;
+    c.max_num_seqs = 8;
+    c.max_model_len = 400;
+    c.kv.groups[0].n_blocks = 100;
+    struct sched *s = open_sched(&c);
+    submit(s, of_tenant(1, 0, 40, 60));
+    submit(s, of_tenant(4, 0, 100, 1)); /* so that the lead pays */
+    for (uint32_t i = 0; i < 10; i++)
+        step(s);
+    for (uint32_t i = 0; i < 2; i++)
+        submit(s, of_tenant(2 + i, 1, 80, 60));
+    for (uint32_t i = 0; i < 30; i++)
+        step(s);
+    uint32_t light = submit(s, of_tenant(9, 1, 240, 2)); /* 61 blocks; those of tenant 0 are some 20, 25 are free */
+    for (uint32_t i = 0; i < 20; i++) {
+        const struct sched_plan *p = step(s);
+        assert_int_equal(p->n_preempted, 0);
+        assert_int_equal(given_to(p, light), 0);
+    }
+    end_all(s);
+}
+
+/* Two sequences must lose their blocks for the prompt. Meanwhile no other tenant gets what the first one lost. */
+static void test_no_other_gets_the_blocks(void **state)
+{
+    (void)state;
+    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {41, 41000}}};
+    struct sched_config c = fair_config();
+    bool waits = true;
+    c.cost = &cost;
+    c.max_num_seqs = 8;
+    c.max_model_len = 400;
+    c.kv.groups[0].n_blocks = 100;
+    struct sched *s = open_sched(&c);
+    for (uint32_t i = 0; i < 3; i++)
+        submit(s, of_tenant(1 + i, 0, 40, 80));
+    for (uint32_t i = 0; i < 50; i++)
+        step(s);
+    uint32_t light = submit(s, of_tenant(8, 1, 260, 2)); /* 66 blocks */
+    step(s);
+    uint32_t other = submit(s, of_tenant(9, 2, 20, 2));
+    for (uint32_t i = 0; i < 8 && waits; i++) {
+        const struct sched_plan *p = step(s);
+        waits = given_to(p, light) == 0;
+        assert_true(!waits || given_to(p, other) == 0);
+    }
+    assert_false(waits);
+    assert_int_equal(sched_stats(s).n_preemptions, 2);
+    end_all(s);
 }
 
 /* Tenants at their limits wait, and others pass them, whatever the policy. */
@@ -537,8 +644,12 @@ int main(void)
         cmocka_unit_test(test_long_contexts_sit_out),
         cmocka_unit_test(test_a_seat_is_taken_back),
         cmocka_unit_test(test_a_higher_priority_takes_a_seat),
+        cmocka_unit_test(test_the_least_chunk),
         cmocka_unit_test(test_deadlines_take_seats_and_blocks),
         cmocka_unit_test(test_blocks_are_taken_back),
+        cmocka_unit_test(test_blocks_taken_are_paid_for),
+        cmocka_unit_test(test_too_few_blocks_are_not_taken),
+        cmocka_unit_test(test_no_other_gets_the_blocks),
         cmocka_unit_test(test_limits_of_a_tenant),
         cmocka_unit_test(test_a_reserved_seat_is_kept),
         cmocka_unit_test(test_a_prompt_without_blocks_lets_others_by),

@@ -224,8 +224,8 @@ static void what_is_preempted_ends_and_runs_repeat(void **state)
         double service[2] = {0};
         for (size_t i = 0; i < 40; i++)
             service[i % 2] += (double)(requests[i].n_prompt - a.records[i].n_cached) + 2 * 60;
-        assert_true(a.watch->service[0] == service[0]);
-        assert_true(a.watch->service[1] == service[1] / 2);
+        assert_true(a.watch->tokens.service[0] == service[0]);
+        assert_true(a.watch->tokens.service[1] == service[1] / 2);
         sim_result_free(&a);
         sim_result_free(&b);
     }
@@ -333,6 +333,7 @@ static void groups_are_apart(void **state)
                                        "goodput",
                                        "preemptions",
                                        "fairness_gap_tokens",
+                                       "fairness_gap_ms",
                                        "per_tenant",
                                        "per_class",
                                        "decision_log_sha256",
@@ -378,7 +379,7 @@ static void a_draft_costs_its_place_in_the_step(void **state)
         assert_int_equal(r.drafts.accepted[2], 2);
         assert_int_equal(r.drafts.n_tokens, 9);
         assert_int_equal(r.drafts.n_sampled, 3);
-        assert_true(r.watch->service[0] == 100 + 2 * 9);
+        assert_true(r.watch->tokens.service[0] == 100 + 2 * 9);
         assert_int_equal(r.watch->itl.n, 8); /* the three that arrive with another one have no gap before them */
         assert_true(sim_histogram_quantile(&r.watch->itl, 50) == 0);
         sim_result_free(&r);
@@ -510,8 +511,8 @@ static void draws_do_not_follow_the_schedule(void **state)
             assert_int_equal(first.records[i].n_generated, 60);
             service[i % 2] += (double)(requests[i].n_prompt - first.records[i].n_cached) + 2 * 60;
         }
-        assert_true(first.watch->service[0] == service[0]);
-        assert_true(first.watch->service[1] == service[1] / 2);
+        assert_true(first.watch->tokens.service[0] == service[0]);
+        assert_true(first.watch->tokens.service[1] == service[1] / 2);
         sim_result_free(&first);
         sim_result_free(&second);
     }

@@ -63,11 +63,13 @@ static void the_fairness_gap_is_the_largest(void **state)
                 backlogged[s][t] = bench_random(&random) % 8 < 1 + seed % 8;
                 service[s + 1][t] = service[s][t] + (double)(bench_random(&random) % 9);
                 w->backlogged[t] = backlogged[s][t];
-                w->service[t] = service[s + 1][t];
+                w->tokens.service[t] = service[s + 1][t];
+                w->time.service[t] = 2 * service[s + 1][t];
             }
             sim_watch_fairness(w);
         }
-        assert_true(w->gap_tokens == naive_gap(service, backlogged));
+        assert_true(w->tokens.gap == naive_gap(service, backlogged));
+        assert_true(w->time.gap == 2 * w->tokens.gap);
         sim_watch_free(w);
     }
 }

@@ -106,7 +106,7 @@ static void fill_all(struct sim_metrics *m, const struct sim_bounds *bounds, uin
     sort_by(m->workload, true, m->workload->n_tenants, order, begins);
     for (uint32_t t = 0; t < m->workload->n_tenants; t++) {
         m->tenants[t].name = m->workload->tenants[t].name;
-        m->tenants[t].service = w->service[t];
+        m->tenants[t].service = w->tokens.service[t];
         fill_group(m, bounds, order + begins[t], begins[t + 1] - begins[t], &w->tenant_itl[t], scratch, &m->tenants[t]);
     }
     sort_by(m->workload, false, SCHED_MAX_CLASSES, order, begins);
@@ -284,10 +284,11 @@ json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
     json_t *object = group_json(m, &m->all);
     quire_key256_hex(&r->decisions, hex);
     json_t *rest = json_pack(
-        "{s:s, s:f, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s}", "policy", policy,
-        "duration", m->duration_s, "steps", (json_int_t)r->stats.n_steps, "wall_s", r->wall_s, "prefix_hit_rate_blocks",
-        m->hit_rate_blocks, "prefix_hit_rate_tokens", m->hit_rate_tokens, "fairness_gap_tokens",
-        real_or_null(!r->recorded, r->watch->gap_tokens), "kv_waste", real_or_null(!r->recorded, m->kv_waste),
+        "{s:s, s:f, s:I, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:s}", "policy",
+        policy, "duration", m->duration_s, "steps", (json_int_t)r->stats.n_steps, "wall_s", r->wall_s,
+        "prefix_hit_rate_blocks", m->hit_rate_blocks, "prefix_hit_rate_tokens", m->hit_rate_tokens,
+        "fairness_gap_tokens", real_or_null(!r->recorded, r->watch->tokens.gap), "fairness_gap_ms",
+        real_or_null(!r->recorded, r->watch->time.gap), "kv_waste", real_or_null(!r->recorded, m->kv_waste),
         "kv_waste_unshared", real_or_null(!r->recorded, m->kv_waste_unshared), "left_out",
         (json_int_t)m->workload->n_left_out, "recomputed_tokens", (json_int_t)r->stats.n_recomputed, "host_hit_tokens",
         (json_int_t)r->stats.n_host_hits, "evicted_blocks", (json_int_t)r->usage.n_evicted, "spilled_blocks",
@@ -357,7 +358,8 @@ static void print_counts(const struct sim_metrics *m, const char *policy)
         printf("%-36s %.2f %% (%.2f %% without sharing)\n", "KV slots allocated but empty:", 100 * m->kv_waste,
                100 * m->kv_waste_unshared);
     if (!r->recorded && m->workload->n_tenants > 1)
-        printf("%-36s %.0f weighted tokens\n", "Largest gap of service:", r->watch->gap_tokens);
+        printf("%-36s %.0f weighted tokens, %.0f weighted ms\n", "Largest gap of service:", r->watch->tokens.gap,
+               r->watch->time.gap);
     if (r->figure_name)
         printf("%-36s %.4g (%s)\n", "Figure of the policy:", r->figure, r->figure_name);
 }

@@ -145,7 +145,8 @@ static void write_facts(FILE *f, const struct sim_metrics *m, const char *policy
             100 * m->hit_rate_blocks, 100 * m->hit_rate_tokens, (unsigned long long)m->all.n_preemptions,
             100 * m->kv_waste);
     if (m->workload->n_tenants > 1)
-        fprintf(f, "<dt>Largest gap of service<dd>%.0f weighted tokens", r->watch->gap_tokens);
+        fprintf(f, "<dt>Largest gap of service<dd>%.0f weighted tokens, %.0f weighted ms", r->watch->tokens.gap,
+                r->watch->time.gap);
     if (r->drafts.n_rows > 0)
         fprintf(f, "<dt>Drafts<dd>%llu of %llu were accepted, %.2f tokens per step",
                 (unsigned long long)r->drafts.n_accepted, (unsigned long long)r->drafts.n_drafts,

@@ -383,9 +383,23 @@ static struct sched_shape read_rows(struct run *r, const struct sched_plan *plan
             priced += (double)(prompt_end - *reached) * prompt_price(r);
             *reached = prompt_end;
         }
-        r->out->watch->service[q->tenant] += priced / r->tenants[q->tenant].weight;
+        r->out->watch->tokens.service[q->tenant] += priced / r->tenants[q->tenant].weight;
     }
     return shape;
+}
+
+/* Each row's part of the step's time, to its tenant. */
+static void share_time(struct run *r, const struct sched_plan *plan, const struct sched_shape *shape)
+{
+    const struct sched_cost *cost = &r->setup->cost;
+    double token_us = sched_cost_token_us(cost, shape);
+    for (uint32_t i = 0; r->out->watch->n_tenants > 1 && i < plan->n_rows; i++) {
+        const struct sched_row *row = &plan->rows[i];
+        uint32_t tenant = r->workload->requests[r->lives[row->seq].request].tenant;
+        double us = sched_cost_own_us(cost, row->first, row->count, row->first + row->count - row->first_logit) +
+                    token_us * row->count;
+        r->out->watch->time.service[tenant] += us * 1e-3 / r->tenants[tenant].weight;
+    }
 }
 
 static void watch_slots(struct run *r, double step_us)
@@ -419,7 +433,7 @@ static void watch_slots(struct run *r, double step_us)
     point->n_used_blocks = usage.n_blocks - usage.n_free;
     point->n_cached_blocks = usage.n_cached_free;
     for (uint32_t t = 0; t < w->n_tenants && t < SIM_MAX_CURVES; t++)
-        point->service[t] = w->service[t];
+        point->service[t] = w->tokens.service[t];
 }
 
 static int on_planned(void *context, uint64_t now_us, const struct sched_plan *plan, struct quire_error *err)
@@ -445,6 +459,7 @@ static int on_launch(void *context, const struct sched_step *step, struct quire_
     struct run *r = context;
     struct sim_watch *w = r->out->watch;
     const struct sched_shape shape = read_rows(r, step->plan);
+    share_time(r, step->plan, &shape);
     double start_us = r->device_free_us > r->now_us ? r->device_free_us : r->now_us;
     double end_us = end_of(r, step->plan, &shape, start_us);
     (void)err;
@@ -657,7 +672,7 @@ static void take_result(struct run *r, const struct sched_row *row, const struct
     uint32_t request = r->lives[row->seq].request, tenant = r->workload->requests[request].tenant;
     for (uint32_t k = 0; k <= result->n_accepted; k++)
         note_token(r, request, over && k == result->n_accepted);
-    r->out->watch->service[tenant] += (double)output_price(r) * result->n_accepted / r->tenants[tenant].weight;
+    r->out->watch->tokens.service[tenant] += (double)output_price(r) * result->n_accepted / r->tenants[tenant].weight;
     draft_counts_add(&r->out->drafts, row->n_draft, result->n_accepted);
     /* It has computed its accepted drafts, except for the last one it made. */
     if (row->n_draft > 0)

@@ -50,40 +50,46 @@ double sim_histogram_quantile(const struct sim_histogram *h, double p)
 
 /* ---- fairness ---- */
 
-static void compare(struct sim_watch *w, size_t i, size_t j)
+static void compare(struct sim_shares *s, size_t n, size_t i, size_t j)
 {
-    size_t pair = i * w->n_tenants + j;
-    double before = w->before[i] - w->before[j], now = w->service[i] - w->service[j];
-    if (!w->together[pair])
-        w->low[pair] = w->high[pair] = before;
-    w->together[pair] = true;
-    if (now < w->low[pair])
-        w->low[pair] = now;
-    if (now > w->high[pair])
-        w->high[pair] = now;
-    if (w->high[pair] - w->low[pair] > w->gap_tokens)
-        w->gap_tokens = w->high[pair] - w->low[pair];
+    size_t pair = i * n + j;
+    double before = s->before[i] - s->before[j], now = s->service[i] - s->service[j];
+    if (!s->together[pair])
+        s->low[pair] = s->high[pair] = before;
+    s->together[pair] = true;
+    if (now < s->low[pair])
+        s->low[pair] = now;
+    if (now > s->high[pair])
+        s->high[pair] = now;
+    if (s->high[pair] - s->low[pair] > s->gap)
+        s->gap = s->high[pair] - s->low[pair];
 }
 
 /* Ends the tenant's intervals with all others. */
-static void part(struct sim_watch *w, size_t i)
+static void part(struct sim_shares *s, size_t n, size_t i)
 {
-    memset(w->together + i * w->n_tenants, 0, i * sizeof *w->together);
-    for (size_t j = i + 1; j < w->n_tenants; j++)
-        w->together[j * w->n_tenants + i] = false;
+    memset(s->together + i * n, 0, i * sizeof *s->together);
+    for (size_t j = i + 1; j < n; j++)
+        s->together[j * n + i] = false;
+}
+
+static void compare_all(const struct sim_watch *w, struct sim_shares *s)
+{
+    for (size_t i = 0; i < w->n_tenants; i++) {
+        if (w->was_backlogged[i] && !w->backlogged[i])
+            part(s, w->n_tenants, i);
+        for (size_t j = 0; w->backlogged[i] && j < i; j++)
+            if (w->backlogged[j])
+                compare(s, w->n_tenants, i, j);
+    }
+    memcpy(s->before, s->service, w->n_tenants * sizeof *s->before);
 }
 
 void sim_watch_fairness(struct sim_watch *w)
 {
-    for (size_t i = 0; i < w->n_tenants; i++) {
-        if (w->was_backlogged[i] && !w->backlogged[i])
-            part(w, i);
-        w->was_backlogged[i] = w->backlogged[i];
-        for (size_t j = 0; w->backlogged[i] && j < i; j++)
-            if (w->backlogged[j])
-                compare(w, i, j);
-    }
-    memcpy(w->before, w->service, w->n_tenants * sizeof *w->before);
+    compare_all(w, &w->tokens);
+    compare_all(w, &w->time);
+    memcpy(w->was_backlogged, w->backlogged, w->n_tenants * sizeof *w->backlogged);
 }
 
 /* ---- curves ---- */
@@ -121,24 +127,39 @@ static bool make_histograms(struct sim_histogram *h, size_t n)
     return h != NULL;
 }
 
+static bool make_shares(struct sim_shares *s, size_t n)
+{
+    s->service = calloc(n, sizeof *s->service);
+    s->before = calloc(n, sizeof *s->before);
+    s->low = calloc(n * n, sizeof *s->low);
+    s->high = calloc(n * n, sizeof *s->high);
+    s->together = calloc(n * n, sizeof *s->together);
+    return s->service && s->before && s->low && s->high && s->together;
+}
+
+static void free_shares(struct sim_shares *s)
+{
+    free(s->service);
+    free(s->before);
+    free(s->low);
+    free(s->high);
+    free(s->together);
+}
+
 static bool allocate(struct sim_watch *w)
 {
-    size_t n = w->n_tenants, n_pairs = n * n;
+    size_t n = w->n_tenants;
     w->tenant_itl = calloc(n, sizeof *w->tenant_itl);
     w->class_itl = calloc(w->n_classes, sizeof *w->class_itl);
     bool ok = make_histograms(&w->itl, 1);
     ok &= make_histograms(w->tenant_itl, n);
     ok &= make_histograms(w->class_itl, w->n_classes);
     w->points = calloc(SIM_MAX_POINTS, sizeof *w->points);
-    w->service = calloc(n, sizeof *w->service);
-    w->before = calloc(n, sizeof *w->before);
     w->backlogged = calloc(n, sizeof *w->backlogged);
     w->was_backlogged = calloc(n, sizeof *w->was_backlogged);
-    w->low = calloc(n_pairs, sizeof *w->low);
-    w->high = calloc(n_pairs, sizeof *w->high);
-    w->together = calloc(n_pairs, sizeof *w->together);
-    return ok && w->points && w->service && w->before && w->backlogged && w->was_backlogged && w->low && w->high &&
-           w->together;
+    ok &= make_shares(&w->tokens, n);
+    ok &= make_shares(&w->time, n);
+    return ok && w->points && w->backlogged && w->was_backlogged;
 }
 
 static void free_histograms(struct sim_histogram *h, size_t n)
@@ -157,13 +178,10 @@ void sim_watch_free(struct sim_watch *w)
     free(w->tenant_itl);
     free(w->class_itl);
     free(w->points);
-    free(w->service);
-    free(w->before);
     free(w->backlogged);
     free(w->was_backlogged);
-    free(w->low);
-    free(w->high);
-    free(w->together);
+    free_shares(&w->tokens);
+    free_shares(&w->time);
     free(w);
 }
 

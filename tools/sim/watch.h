@@ -35,6 +35,17 @@ struct sim_point {
     double service[SIM_MAX_CURVES]; /* weighted tokens so far */
 };
 
+/* ---- shares ---- */
+
+/* The service of each tenant, divided by its weight. A pair of tenants is compared over the intervals in which both have
+ * waiting requests. The largest difference in service is the spread of the difference of their services. */
+struct sim_shares {
+    double *service, *before; /* [n_tenants]; before: at the last step's end */
+    double *low, *high; /* [n_tenants^2] of service[i] - service[j] since both are backlogged */
+    bool *together; /* [n_tenants^2] */
+    double gap;
+};
+
 /* ---- all of it ---- */
 
 struct sim_watch {
@@ -49,14 +60,9 @@ struct sim_watch {
      * shared block once, `slots_unshared` once per sequence. */
     double slots, slots_unshared, slots_empty;
 
-    /* Fairness. service: priced tokens, divided by the weight. A pair of tenants is compared over the intervals in
-     * which both have waiting requests. The largest difference in service is the spread of the difference of their
-     * services. */
-    double *service, *before; /* [n_tenants]; before: at the last step's end */
-    bool *backlogged, *was_backlogged;
-    double *low, *high; /* [n_tenants^2] of service[i] - service[j] since both are backlogged */
-    bool *together; /* [n_tenants^2] */
-    double gap_tokens;
+    /* Fairness, in priced tokens and in milliseconds of the cost model. */
+    bool *backlogged, *was_backlogged; /* [n_tenants] */
+    struct sim_shares tokens, time;
 };
 
 /* QUIRE_NO_MEMORY. The caller frees *out. */
@@ -64,7 +70,7 @@ int sim_watch_create(uint32_t n_tenants, uint32_t n_classes, struct sim_watch **
 void sim_watch_free(struct sim_watch *w); /* NULL is allowed */
 
 void sim_watch_token_gap(struct sim_watch *w, uint32_t tenant, uint32_t class_index, double ms);
-/* Call after a step was planned: `service` includes it, and `backlogged` marks tenants with waiting requests. Cost: the
+/* Call after a step was planned: the services include it, and `backlogged` marks tenants with waiting requests. Cost: the
  * square of their number. */
 void sim_watch_fairness(struct sim_watch *w);
 /* *out is where a point of the curves must be written if one is due at this time, otherwise NULL. */

@@ -156,6 +156,19 @@ static void rare_sizes_are_remembered(void **unused)
         cost_fitter_change(f, &cost);
     }
     assert_true(error_of(&cost, 1) < 0.08);
+    /* Nor do changes of the model that only decodes bring about. */
+    uint32_t n_changes = 0;
+    for (uint32_t i = 0; i < 20 * COST_FITTER_EVERY; i++) {
+        struct sched_shape shape = {0};
+        sched_shape_add(&shape, below(&state, 8000), 1, 1);
+        cost_fitter_add(f, &shape, noisy(&state, 1.5 * sched_cost_us(&truth, &shape)));
+        n_changes += cost_fitter_change(f, &cost);
+    }
+    struct sched_shape prompt = {0};
+    sched_shape_add(&prompt, 1000, 400, 0);
+    double us = sched_cost_us(&truth, &prompt);
+    assert_true(n_changes > 0);
+    assert_true(sched_cost_us(&cost, &prompt) > 0.8 * us && sched_cost_us(&cost, &prompt) < 1.6 * us);
     cost_fitter_destroy(f);
 }
 
