@@ -31,7 +31,7 @@ _Static_assert(sizeof(struct model_attention) == 52, "struct model_attention" CH
 _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
 _Static_assert(sizeof(struct model_experts) == 44, "struct model_experts" CHANGED);
 _Static_assert(sizeof(struct model_block) == 64, "struct model_block" CHANGED);
-_Static_assert(sizeof(struct model_rope) == 1112, "struct model_rope" CHANGED);
+_Static_assert(sizeof(struct model_rope) == 1120, "struct model_rope" CHANGED);
 _Static_assert(sizeof(struct checkpoint_facts) == 216, "struct checkpoint_facts" CHANGED);
 
 __attribute__((format(printf, 2, 3))) static void add(struct quire_sha256_state *s, const char *format, ...)

@@ -50,15 +50,26 @@ static double llama3(double f, const struct model_rope *rope)
     return (1.0 - smooth) * f / rope->factor + smooth * f;
 }
 
+/* Returns the logarithm of theta. Dynamic NTK multiplies theta by a power of how much longer than its model a text is. */
+static double log_of_theta(const struct model_rope *rope)
+{
+    const double log_theta = k_log64(rope->theta);
+    if (rope->kind != MODEL_ROPE_DYNAMIC)
+        return log_theta;
+    const double longer = rope->factor * rope->longest / rope->original_max - (rope->factor - 1.0);
+    return k_log64(rope->theta * k_exp64(rope->dim / (rope->dim - 2.0) * k_log64(longer)));
+}
+
 void model_inv_freq(const struct model_rope *rope, float *inv_freq)
 {
-    double log_theta = k_log64(rope->theta), low = 0.0, high = 0.0;
+    double log_theta = log_of_theta(rope), low = 0.0, high = 0.0;
     if (rope->kind == MODEL_ROPE_YARN)
         yarn_range(rope, &low, &high);
     for (uint32_t i = 0; i < rope->dim / 2; i++) {
         double f = k_exp64(-(2.0 * i / rope->dim) * log_theta);
         switch (rope->kind) {
         case MODEL_ROPE_NONE: f = 0.0; break; /* cosines of 1 and sines of 0 leave K unchanged */
+        case MODEL_ROPE_DYNAMIC:
         case MODEL_ROPE_DEFAULT: break;
         case MODEL_ROPE_LINEAR: f = f / rope->factor; break;
         case MODEL_ROPE_LLAMA3: f = llama3(f, rope); break;
@@ -72,4 +83,5 @@ void model_inv_freq(const struct model_rope *rope, float *inv_freq)
 void model_rope_choose(struct model_rope *rope, uint32_t max_model_len)
 {
     rope->is_long = rope->kind == MODEL_ROPE_LONG && max_model_len > rope->original_max;
+    rope->longest = max_model_len > rope->original_max ? max_model_len : rope->original_max;
 }

@@ -13,7 +13,8 @@ enum model_rope_kind {
     MODEL_ROPE_LINEAR,
     MODEL_ROPE_LLAMA3,
     MODEL_ROPE_YARN,
-    MODEL_ROPE_LONG
+    MODEL_ROPE_LONG,
+    MODEL_ROPE_DYNAMIC /* NTK: theta grows with the longest text */
 };
 
 #define MODEL_ROPE_MAX_FREQS 128
@@ -22,9 +23,10 @@ struct model_rope {
     enum model_rope_kind kind;
     uint32_t dim; /* of a head that it rotates: its first numbers */
     double theta;
-    double factor; /* linear, llama3, yarn */
+    double factor; /* linear, llama3, yarn, dynamic */
     double low_freq, high_freq; /* llama3: low_freq_factor, high_freq_factor */
-    double original_max; /* llama3, yarn: original_max_position_embeddings */
+    double original_max; /* llama3, yarn, dynamic: original_max_position_embeddings */
+    double longest; /* dynamic: the longest text, at least original_max; model_rope_choose() sets it */
     double beta_fast, beta_slow; /* yarn */
     bool truncate; /* yarn */
     double attention_factor; /* yarn, long: multiplies cos and sin; 1 elsewhere */
@@ -37,7 +39,7 @@ struct model_rope {
 /* inv_freq[dim / 2] by numerics.md §8. */
 void model_inv_freq(const struct model_rope *rope, float *inv_freq);
 
-/* Chooses the factors of texts of up to max_model_len tokens. */
+/* Chooses the factors or the theta of texts of up to max_model_len tokens. */
 void model_rope_choose(struct model_rope *rope, uint32_t max_model_len);
 
 #endif

@@ -156,6 +156,19 @@ static int read_factors(const json_t *says, const char *where, const char *key, 
     return QUIRE_OK;
 }
 
+/* The model's own length, which the longest text is compared with. Two dimensions would leave nothing to divide by. */
+static int read_dynamic(const json_t *config, const json_t *says, const char *where, uint32_t max_position,
+                        struct model_rope *rope, struct quire_error *err)
+{
+    if (rope->dim <= 2)
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%s: rope_type: dynamic needs heads of more than 2 numbers", where);
+    int status = required_f64(says, where, "factor", 1.0, MAX_FACTOR, &rope->factor, err);
+    if (status == QUIRE_OK)
+        status = original_max(config, says, where, max_position, rope, err);
+    rope->longest = rope->original_max;
+    return status;
+}
+
 /* max_position_embeddings is what the long factors are for. */
 static int read_long(const json_t *config, const json_t *says, const char *where, uint32_t max_position,
                      struct model_rope *rope, struct quire_error *err)
@@ -180,7 +193,7 @@ static int read_long(const json_t *config, const json_t *says, const char *where
 }
 
 /* The context that a scaling is meant to give, as vLLM derives it: YaRN's factor applies to the
- * original length whatever max_position_embeddings says, a linear factor to
+ * original length whatever max_position_embeddings says, a linear or dynamic factor to
  * max_position_embeddings, and llama3 has it in max_position_embeddings already. */
 static int scale_max_position(const char *where, uint32_t *max_position, const struct model_rope *rope,
                               struct quire_error *err)
@@ -188,7 +201,7 @@ static int scale_max_position(const char *where, uint32_t *max_position, const s
     double scaled = *max_position;
     if (rope->kind == MODEL_ROPE_YARN)
         scaled = rope->original_max * rope->factor;
-    else if (rope->kind == MODEL_ROPE_LINEAR)
+    else if (rope->kind == MODEL_ROPE_LINEAR || rope->kind == MODEL_ROPE_DYNAMIC)
         scaled = scaled * rope->factor;
     if (scaled > MODEL_MAX_POSITIONS)
         return quire_fail(err, QUIRE_UNSUPPORTED, "%s: factor: gives %.0f positions, but at most %u are supported",
@@ -228,14 +241,17 @@ static int read_scaling(const json_t *config, const json_t *says, const char *wh
     } else if (strcmp(type, "llama3") == 0) {
         rope->kind = MODEL_ROPE_LLAMA3;
         status = read_llama3(config, says, where, *max_position, rope, err);
+    } else if (strcmp(type, "dynamic") == 0) {
+        rope->kind = MODEL_ROPE_DYNAMIC;
+        status = read_dynamic(config, says, where, *max_position, rope, err);
     } else if (strcmp(type, "yarn") == 0) {
         rope->kind = MODEL_ROPE_YARN;
         status = read_yarn(config, says, where, *max_position, rope, err);
     } else {
         char shown[48];
         return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "%s: rope_type: '%s' is not supported (default, linear, llama3 and yarn"
-                          " are)",
+                          "%s: rope_type: '%s' is not supported (default, linear, dynamic, llama3"
+                          " and yarn are)",
                           where, model_shown(type, shown, sizeof shown));
     }
     if (status == QUIRE_OK)

@@ -31,10 +31,16 @@ def inverse_frequencies(head_dim, rope):
     base = [theta ** (-(2 * i) / head_dim) for i in range(head_dim // 2)]
     if kind == "default":
         return base, 1.0
+    if kind == "dynamic": # of texts of `length` tokens
+        original = rope["original_max_position_embeddings"]
+        longer = rope["factor"] * max(rope["length"], original) / original - (rope["factor"] - 1)
+        theta = theta * longer ** (head_dim / (head_dim - 2))
+        return [theta ** (-(2 * i) / head_dim) for i in range(head_dim // 2)], 1.0
     if kind == "longrope": # the length is what the model is made for, and beyond the original
+        is_short = rope.get("length", rope["max_position_embeddings"]) <= rope["original_max_position_embeddings"]
         factor = rope["max_position_embeddings"] / rope["original_max_position_embeddings"]
         scale = math.sqrt(1 + math.log(factor) / math.log(rope["original_max_position_embeddings"]))
-        return [f / by for f, by in zip(base, rope["long_factor"])], scale
+        return [f / by for f, by in zip(base, rope["short_factor" if is_short else "long_factor"])], scale
     factor = rope["factor"]
     if kind == "linear":
         return [f / factor for f in base], 1.0

@@ -26,7 +26,10 @@ static int64_t ulps_apart(float a, float b)
  * half-ulps) counts up to factor times. */
 static double transformers_error(const struct model_rope *rope, uint32_t i)
 {
-    double half_ulps = 2.0 * i / rope->dim * log(rope->theta) + 8.0;
+    double theta = rope->theta, half_ulps = 8.0;
+    if (rope->kind == MODEL_ROPE_DYNAMIC)
+        theta *= pow(rope->factor * rope->longest / rope->original_max, rope->dim / (rope->dim - 2.0));
+    half_ulps += 2.0 * i / rope->dim * log(theta);
     if (rope->kind == MODEL_ROPE_LLAMA3 || rope->kind == MODEL_ROPE_YARN)
         half_ulps += 4.0 * rope->factor;
     return half_ulps * 0x1p-24;
@@ -43,7 +46,10 @@ static void check_case(const json_t *c)
     if (model_describe_json(text, strlen(text), NULL, 0, &config, &sampling, &err) != QUIRE_OK)
         fail_msg("%s: %s", name, err.text);
     free(text);
-    const struct model_rope *rope = config->ropes;
+    struct model_rope *rope = config->ropes;
+    const json_t *length = json_object_get(c, "length"); /* that an engine is opened for */
+    if (length)
+        model_rope_choose(rope, (uint32_t)json_integer_value(length));
 
     float made[128];
     const json_t *exact = json_object_get(c, "exact");
