@@ -140,18 +140,32 @@ static void fill_rows(struct serve_target *t, struct rows *r)
     cli_note_given(r->all + r->n_own, r->n - r->n_own, r->given);
 }
 
+static struct cli_command command_of(const struct rows *r)
+{
+    return (struct cli_command){.name = "serve", .usage = "options: {NAME: VALUE, ...}", .options = r->all};
+}
+
+/* Names and values. */
+static int read_options(struct serve_target *t, const struct serve_target_options *o, struct rows *r,
+                        struct quire_error *err)
+{
+    enum cli_help help = CLI_HELP_NONE;
+    fill_rows(t, r);
+    const struct cli_command command = command_of(r);
+    int status = cli_parse(&command, (int)o->n_options, (char **)(uintptr_t)o->options, &help, err);
+    if (status == QUIRE_OK && help != CLI_HELP_NONE)
+        status = quire_fail(err, QUIRE_INVALID, "help is not an option of a target");
+    return status;
+}
+
 static int parse(struct serve_target *t, const struct serve_target_options *o, struct quire_error *err)
 {
     struct rows *r = calloc(1, sizeof *r);
-    enum cli_help help = CLI_HELP_NONE;
     char **argv = (char **)(uintptr_t)o->options;
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    fill_rows(t, r);
-    const struct cli_command command = {.name = "serve", .usage = "options: {NAME: VALUE, ...}", .options = r->all};
-    int status = cli_parse(&command, (int)o->n_options, argv, &help, err);
-    if (status == QUIRE_OK && help != CLI_HELP_NONE)
-        status = quire_fail(err, QUIRE_INVALID, "help is not an option of a target");
+    int status = read_options(t, o, r, err);
+    const struct cli_command command = command_of(r);
     if (status == QUIRE_OK) {
         t->says->remote = o->address;
         t->says->key_file = o->key_file;
@@ -171,24 +185,48 @@ static void on_client(void *context, int fd)
     front_accept(t->serve->front, fd);
 }
 
+/* *out is NULL after a failure. */
+static int begin(const struct serve_target_options *o, struct serve_target **out, struct quire_error *err)
+{
+    struct serve_target *t = *out = calloc(1, sizeof *t);
+    if (t && allocate(t)) {
+        set_defaults(t, o);
+        return QUIRE_OK;
+    }
+    if (t)
+        free_all(t);
+    *out = NULL;
+    return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+}
+
+int serve_target_check(const struct serve_target_options *o, struct quire_error *err)
+{
+    struct serve_target *t;
+    int status = begin(o, &t, err);
+    if (status != QUIRE_OK)
+        return status;
+    struct rows *r = calloc(1, sizeof *r);
+    status = r ? read_options(t, o, r, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    free(r);
+    free_all(t);
+    return status;
+}
+
 int serve_target_open(struct event_base *base, const struct serve_target_options *o, struct serve_target **out,
                       struct quire_error *err)
 {
-    struct serve_target *t = *out = calloc(1, sizeof *t);
-    if (!t || !allocate(t)) {
-        if (t)
-            free_all(t);
-        *out = NULL;
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    }
-    set_defaults(t, o);
+    struct serve_target *t;
+    int status = begin(o, out, err);
+    if (status != QUIRE_OK)
+        return status;
+    t = *out;
     *t->serve = (struct serve){.within = o->name,
                                .flags = &t->flags,
                                .model = t->model,
                                .identity = t->identity,
                                .base = base,
                                .tenants = o->tenants};
-    int status = parse(t, o, err);
+    status = parse(t, o, err);
     if (status == QUIRE_OK)
         status = hub_model_find(o->dir, o->address != NULL, t->model, err);
     t->options->model_dir = t->model->dir;
