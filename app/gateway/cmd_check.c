@@ -1,6 +1,7 @@
 /* quire check: reads a models file as `quire serve --models` would, without starting anything. */
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/gateway/engines.h"
 #include "app/gateway/models_summary.h"
 #include "server/gateway/experiment/variables.h"
 
@@ -41,6 +42,7 @@ int command_check(int argc, char **argv)
     bool json = false;
     const struct gateway_config *config;
     struct quire_error err;
+    char wrong[720];
     int code;
     const struct cli_option rows[] = {
         {.names = "json", .kind = CLI_FLAG, .target = &json, .common = true, .help = "Print JSON."},
@@ -51,7 +53,7 @@ int command_check(int argc, char **argv)
         .usage = "quire check FILE [options]",
         .about =
             "Checks the file of `quire serve --models FILE` and prints its models, targets, routes and prices. An error\n"
-            "names the line, the column and the field. Arms of an experiment that differ in more than one variable are a\n"
+            "names the line, the column and the field, or the option of an engine. Arms of an experiment that differ in more than one variable are a\n"
             "warning. Environment variables and key files that the file names are\n"
             "read, too. Nothing is started, and no target is contacted.",
         .examples = "examples:\n  quire check models.yaml\n  quire check models.yaml --json",
@@ -64,6 +66,11 @@ int command_check(int argc, char **argv)
         return command_fail(2, "FILE is missing; usage: quire check FILE");
     if (models_file_read(path, &config, &err) != QUIRE_OK)
         return command_fail(1, err.text);
+    if (engines_check(config, &err) != QUIRE_OK) {
+        models_file_release(config);
+        snprintf(wrong, sizeof wrong, "%.200s:%.500s", path, err.text);
+        return command_fail(1, wrong);
+    }
     code = 0;
     warn_of_tokenizers(path, config);
     warn_of_variables(path, config);

@@ -100,6 +100,24 @@ static int open_engine(struct engines *e, const struct gateway_config *config, c
     return QUIRE_OK;
 }
 
+int engines_check(const struct gateway_config *config, struct quire_error *err)
+{
+    for (size_t i = 0; i < config->n_models; i++)
+        for (size_t k = 0; k < config->models[i].n_targets; k++) {
+            const struct gateway_model *m = &config->models[i];
+            const struct gateway_target *t = &m->targets[k];
+            const struct serve_target_options options = {.options = t->options, .n_options = t->n_options};
+            if (t->kind == GATEWAY_TARGET_URL)
+                continue;
+            const int status = serve_target_check(&options, err);
+            if (status != QUIRE_OK) {
+                quire_error_prefix(err, "%u:%u: model %s: target %s", t->line, t->column, m->name, t->name);
+                return status;
+            }
+        }
+    return QUIRE_OK;
+}
+
 int engines_begin(struct event_base *base, struct tenants *tenants, struct engines **out, struct quire_error *err)
 {
     struct engines *e = *out = calloc(1, sizeof *e);

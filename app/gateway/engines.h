@@ -14,6 +14,8 @@ struct tenants;
 
 /* tenants: outlives it. *out is set in any case and needs engines_close(). */
 int engines_begin(struct event_base *base, struct tenants *tenants, struct engines **out, struct quire_error *err);
+/* Checks the names and values of the engines' `options`, without opening one. "LINE:COLUMN: model NAME: target NAME: ...". */
+int engines_check(const struct gateway_config *config, struct quire_error *err);
 /* Opens those of a configuration that are not open yet, and holds it. is_running: the loop runs, so an engine in this
  * process, which takes minutes to load, is rejected. Nothing changes on an error. */
 int engines_use(struct engines *e, const struct gateway_config *config, bool is_running, struct quire_error *err);

@@ -36,18 +36,32 @@ static int check(struct serve_target *t, const struct serve_target_options *o, c
                             &v->flags.engine_argv, err);
 }
 
+static struct cli_command command_of(const struct target_rows *r)
+{
+    return (struct cli_command){.name = "serve", .usage = "options: {NAME: VALUE, ...}", .options = r->all};
+}
+
+/* Names and values. */
+static int read_options(struct serve_target *t, const struct serve_target_options *o, struct rows *r,
+                        struct quire_error *err)
+{
+    enum cli_help help = CLI_HELP_NONE;
+    target_values_rows(&t->values, r);
+    const struct cli_command command = command_of(r);
+    int status = cli_parse(&command, (int)o->n_options, (char **)(uintptr_t)o->options, &help, err);
+    if (status == QUIRE_OK && help != CLI_HELP_NONE)
+        status = quire_fail(err, QUIRE_INVALID, "help is not an option of a target");
+    return status;
+}
+
 static int parse(struct serve_target *t, const struct serve_target_options *o, struct quire_error *err)
 {
     struct target_rows *r = calloc(1, sizeof *r);
-    enum cli_help help = CLI_HELP_NONE;
     char **argv = (char **)(uintptr_t)o->options;
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    target_values_rows(&t->values, r);
-    const struct cli_command command = {.name = "serve", .usage = "options: {NAME: VALUE, ...}", .options = r->all};
-    int status = cli_parse(&command, (int)o->n_options, argv, &help, err);
-    if (status == QUIRE_OK && help != CLI_HELP_NONE)
-        status = quire_fail(err, QUIRE_INVALID, "help is not an option of a target");
+    int status = read_options(t, o, r, err);
+    const struct cli_command command = command_of(r);
     if (status == QUIRE_OK)
         status = check(t, o, &command, argv, r, err);
     free(r);
@@ -58,6 +72,22 @@ static void on_client(void *context, int fd)
 {
     const struct serve_target *t = context;
     front_accept(t->serve.front, fd);
+}
+
+int serve_target_check(const struct serve_target_options *o, struct quire_error *err)
+{
+    struct serve_target *t = calloc(1, sizeof *t);
+    struct target_rows *r = calloc(1, sizeof *r);
+    int status = QUIRE_NO_MEMORY;
+    if (t && r) {
+        target_values_begin(&t->values, o->dir);
+        status = read_options(t, o, r, err);
+    } else {
+        quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
+    free(r);
+    free(t);
+    return status;
 }
 
 int serve_target_open(struct event_base *base, const struct serve_target_options *o, struct serve_target **out,

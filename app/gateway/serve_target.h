@@ -26,6 +26,9 @@ struct serve_target_options {
     bool is_quiet; /* without the log of the device, the sizes and the statistics */
 };
 
+/* Checks the names and values of the options alone. Other members may be NULL, and nothing is opened. QUIRE_INVALID names
+ * the option that is wrong. */
+int serve_target_check(const struct serve_target_options *options, struct quire_error *err);
 /* Loads the model: takes as long as quire serve. QUIRE_INVALID names an option that is wrong. */
 int serve_target_open(struct event_base *base, const struct serve_target_options *options, struct serve_target **out,
                       struct quire_error *err);

@@ -104,10 +104,10 @@ static void count_arm(const struct relay *r, struct bill *b)
     struct trial_request request;
     const bool has_answer = r->body->api < RELAY_COUNT_TOKENS || r->body->api == RELAY_EMBEDDINGS;
     const bool is_own_limit = b->status == 429 && r->n_attempts == 0;
-    b->is_counted = p->trial && has_answer && !is_own_limit && trial_read(&o, p->bucket, &request);
+    b->is_counted = p->experiment && has_answer && !is_own_limit && trial_read(&o, p->bucket, &request);
     if (!b->is_counted)
         return;
-    trial_add(p->trial, p->arm, &request, (int64_t)time(NULL));
+    trial_add(p->experiment->trial, p->arm, &request, (int64_t)time(NULL));
     gateway_wants_save(r->g);
 }
 
@@ -140,10 +140,10 @@ static void write_log(const struct relay *r, const struct bill *b, const struct 
         TEXT("target", r->shown->name);
     if (r->candidates.why[0])
         TEXT("why", r->candidates.why);
-    if (r->part.trial) {
-        TEXT("experiment", r->pool->config->models[r->part.experiment].name);
-        TEXT("arm", r->part.trial->arms[r->part.arm].name);
-        TEXT("run", r->part.trial->run);
+    if (r->part.experiment) {
+        TEXT("experiment", r->part.experiment->model->name);
+        TEXT("arm", r->part.experiment->trial->arms[r->part.arm].name);
+        TEXT("run", r->part.experiment->trial->run);
     }
     if (b->is_counted)
         NUMBER("bucket", r->part.bucket);

@@ -68,10 +68,8 @@ bool candidates_find(struct relay *r, struct api_error *e)
                                             : &config->models[0];
     memcpy(r->candidates.why, choice.why, sizeof r->candidates.why);
     if (choice.arm != ROUTE_NO_ARM)
-        r->part = (struct relay_part){.trial = r->pool->models[choice.experiment].trial,
-                                      .experiment = choice.experiment,
-                                      .arm = choice.arm,
-                                      .bucket = choice.bucket};
+        r->part = (struct relay_part){
+            .experiment = &r->pool->models[choice.experiment], .arm = choice.arm, .bucket = choice.bucket};
     add(&r->candidates, choice.model);
     add_fallbacks(r, &config->models[choice.model]);
     if (asked)

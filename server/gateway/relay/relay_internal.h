@@ -19,8 +19,8 @@ struct candidates {
 
 /* The request's part in an experiment. */
 struct relay_part {
-    struct trial *trial; /* of the relay's pool; NULL: it belongs to no experiment */
-    uint32_t experiment, arm, bucket; /* route.h */
+    const struct pool_model *experiment; /* of the relay's pool; NULL: it belongs to none */
+    uint32_t arm, bucket; /* route.h */
     uint64_t first_us; /* when the first token came; 0: not yet */
 };
 

@@ -12,7 +12,7 @@ import subprocess
 
 import pytest
 import rig
-from conftest import QUIRE
+from conftest import MODEL, QUIRE
 from upstreams import PRICE, chat, events, gateway, target, upstreams, write
 
 ARMS = [("control", 2), ("new", 1)]
@@ -262,6 +262,22 @@ def test_a_fallback_counts_for_its_arm(start, tmp_path):
         reply = chat(server, model="chat", user=user)
         assert reply.status == 200 and "model=a" in reply.headers["x-quire-route"] and arm_in(reply) == "new"
         assert requests_of(statistics(server)[0]) == [0, 1]
+
+
+def test_arms_of_engines(start, tmp_path):
+    """Two configurations of one engine: the arm is the only difference, and the answers are the same bits."""
+    arms = "a: {targets: [{model: \"%s\"}]}", "b: {targets: [{model: \"%s\", options: {scheduling-policy: sjf}}]}"
+    models = ["chat: {route: experiment, arms: {control: {model: a}, new: {model: b}}}", *(line % MODEL for line in arms)]
+    server = gateway(start, tmp_path, models)
+    assert "variables differ" not in server.output()
+    found = {}
+    for i in range(8):
+        reply = chat(server, model="chat", user=f"u{i}", max_tokens=4, temperature=0)
+        assert reply.status == 200, reply.text
+        found[arm_in(reply)] = reply.json()["choices"][0]["message"]
+    assert len(found) == 2 and found["control"] == found["new"]
+    assert sum(requests_of(statistics(server)[0])) == 8
+    assert "differs in options.scheduling-policy\n" in quire("check", tmp_path / "models.yaml").stdout
 
 
 # ---- changes -------------------------------------------------------------------------------------------------

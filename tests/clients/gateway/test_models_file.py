@@ -119,6 +119,16 @@ def test_refused(check, what):
     assert re.match(r"quire: \S+/models.yaml:\d+:\d+: ", shown.stderr), shown.stderr
 
 
+@pytest.mark.parametrize(("options", "says"), [("{max-model-lem: 5}", "--max-model-len"), ("{max-model-len: x}", "--max-model-len"), ("{port: 1}", "--port"), ("{help: true}", "help is not an option of a target"),
+                                               ("{max_model_len: 4096, enforce-eager: true, scheduling-policy: sjf}", None)])
+def test_options_of_engines(check, options, says):
+    """The names and values of quire serve's options, without starting an engine."""
+    shown = check("models:\n  a: {targets: [{model: m, options: %s}]}\n  b: {targets: [{engine: 'unix:/e'}], tokenizer: m}\n" % options)
+    assert shown.returncode == (1 if says else 0), shown.stderr
+    if says:
+        assert re.match(r"quire: \S+/models.yaml:2:\d+: model a: target m: ", shown.stderr) and says in shown.stderr
+
+
 def test_key_file_that_others_can_read(check, tmp_path):
     key = tmp_path / "key"
     key.write_text("sk-secret-text\n")
