@@ -304,7 +304,9 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, enum cli
             only_positionals = true;
         else if (!only_positionals && arg[0] == '-' && arg[1])
             status = read_option(&r, err);
-        else if (r.n_positionals < 4)
+        else if (command->arguments && command->arguments->n < CLI_MAX_LIST)
+            command->arguments->items[command->arguments->n++] = arg;
+        else if (!command->arguments && r.n_positionals < 4)
             r.positionals[r.n_positionals++] = arg;
         else
             status = quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; usage: %s", arg, command->usage);

@@ -69,6 +69,7 @@ struct cli_command {
     const char *examples;    /* after the options: "examples:" and one per line; the short help shows the first */
     const struct cli_option *options; /* ends with names = NULL */
     const char **positionals[4];      /* ends with NULL; those after the first may stay NULL */
+    struct cli_list *arguments; /* takes all arguments without a name, instead of positionals; NULL: positionals does */
     const char *first_names; /* options that may replace the first positional: "model,m"; NULL: no such option */
     const struct cli_foreign *foreign; /* ends with names = NULL; an accepted one is logged. May be NULL */
 };

@@ -28,7 +28,7 @@ p.add_argument("--rounds", type=int, default=3)
 p.add_argument("--vocab", type=int, default=1000)
 p.add_argument("engine", nargs="*", help="options of the engine, after --")
 a = p.parse_args()
-engine = [*a.engine, "--no-prefix-caching"]
+engine = a.engine
 
 
 def loaded(*command):

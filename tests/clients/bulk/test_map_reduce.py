@@ -1,0 +1,114 @@
+"""quire map-reduce: chunks, the tree, a server at a URL, and a killed command."""
+
+import json
+import pathlib
+import random
+import subprocess
+
+import conftest
+import pytest
+import rig
+
+MODEL = str(conftest.MODEL)
+PROMPTS = ("--map", "Summarize:", "--reduce", "Combine the items: {text}\nOne sentence:")
+
+
+def command(*arguments):
+    return [str(conftest.QUIRE), "map-reduce", *map(str, arguments)]
+
+
+def run(*arguments, cwd, prompts=PROMPTS):
+    return subprocess.run(command(*prompts, *arguments), capture_output=True, text=True, timeout=600, cwd=cwd)
+
+
+@pytest.fixture
+def book(tmp_path):
+    random.seed(5)
+    words = ["the river", "a stone", "blue cloud", "old tree", "wind"]
+    text = "\n\n".join(" ".join(random.choice(words) for _ in range(30)) + "." for _ in range(40))
+    (tmp_path / "book.txt").write_text(text)
+    return tmp_path
+
+
+def test_a_tree_of_answers(book):
+    small = ("--model", MODEL, "--chunk-tokens", "200", "--overlap", "20", "--max-tokens", "24", "--json", "book.txt")
+    result = run(*small, cwd=book)
+    assert result.returncode == 0, result.stderr
+    wide = json.loads(result.stdout)
+    assert wide["chunks"] > 5 and wide["stages"] == 2 and wide["answer"]
+    # A context for few results at a time: more stages.
+    result = run(*small, "--max-model-len", "300", cwd=book)
+    assert result.returncode == 0, result.stderr
+    narrow = json.loads(result.stdout)
+    assert narrow["chunks"] == wide["chunks"] and narrow["stages"] > 2
+    # The same work gives the same answer, and leaves nothing behind.
+    again = json.loads(run(*small, "--concurrency", "2", cwd=book).stdout)
+    assert again["answer"] == wide["answer"]
+    assert [path.name for path in book.iterdir()] == ["book.txt"]
+
+
+def test_a_server_at_a_url(server, book):
+    arguments = ("--chunk-tokens", "200", "--overlap", "20", "--max-tokens", "16", "--json", "book.txt")
+    there = run("--url", server.url + "/v1", *arguments, cwd=book)
+    assert there.returncode == 0, there.stderr
+    here = run("--model", MODEL, "--max-model-len", "1024", *arguments, cwd=book)
+    assert here.returncode == 0, here.stderr
+    assert json.loads(there.stdout)["answer"] == json.loads(here.stdout)["answer"]
+
+
+def test_a_killed_command_continues(book):
+    arguments = ("--model", MODEL, "--chunk-tokens", "100", "--max-tokens", "40", "--overlap", "10", "--concurrency", "2", "--json", "book.txt")
+    expected = json.loads(run(*arguments, cwd=book).stdout)
+    process = subprocess.Popen(command(*PROMPTS, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=book)
+
+    def rows():
+        import sqlite3
+        for path in book.glob("*.state/stage-0.state"):
+            try:
+                with sqlite3.connect(f"file:{path}?mode=ro", uri=True) as db:
+                    return db.execute("SELECT count(*) FROM results").fetchone()[0]
+            except sqlite3.Error:
+                pass
+        return 0
+
+    rig.wait_until(lambda: rows() > 2 or process.poll() is not None)
+    process.kill()
+    process.wait()
+    result = run(*arguments, cwd=book)
+    assert result.returncode == 0, result.stderr
+    summary = json.loads(result.stdout)
+    assert summary["resumed"] > 2 and summary["answer"] == expected["answer"]
+    assert [path.name for path in book.iterdir()] == ["book.txt"]
+
+
+def test_errors_name_the_cause(book):
+    (book / "bad.txt").write_bytes(b"good \xff bad")
+    (book / "empty.txt").write_text("")
+    model = ("--model", MODEL)
+    for arguments, says, code in (
+        ((*model,), "FILE is missing", 2),
+        (("book.txt",), "--model MODEL is missing", 2),
+        ((*model, "book.txt", "--chunk-tokens", "100", "--overlap", "50"), "--overlap: must be below half", 2),
+        ((*model, "bad.txt"), "bad.txt: is not UTF-8 at byte 5", 1),
+        ((*model, "none.txt"), "none.txt: cannot be read", 1),
+        ((*model, "empty.txt"), "the files are empty", 1),
+        ((*model, "book.txt", "--chunk-tokens", "5000"), "the context of 2048 tokens is too small", 1),
+        (("--url", "ftp://x", "book.txt"), "must begin with http://", 1),
+        (("--url", f"http://127.0.0.1:{rig.free_port()}", "book.txt"), "/v1/models", 1),
+        (("--url", "http://127.0.0.1:1", "--max-num-seqs", "3", "book.txt"), "options of the model are for --model", 2),
+    ):
+        result = run(*arguments, cwd=book)
+        assert (result.returncode, says in result.stderr) == (code, True), (arguments, result.stderr)
+    assert "--reduce PROMPT is missing" in run(*model, "book.txt", prompts=("--map", "x"), cwd=book).stderr
+
+
+def test_the_recipe_over_the_api(server, book):
+    """docs/guides/map-reduce.md has the same as a program."""
+    guide = (pathlib.Path(conftest.ROOT) / "docs/guides/map-reduce.md").read_text()
+    program = guide.split("```python\n")[1].split("```")[0]
+    (book / "recipe.py").write_text(program)
+    import sys
+    result = subprocess.run([sys.executable, "recipe.py", server.url + "/v1", "Summarize:", "Combine:", "book.txt"], capture_output=True, text=True,
+                            timeout=300, cwd=book, env={"CHUNK_TOKENS": "200", "MAX_TOKENS": "16", "OPENAI_API_KEY": "none"})
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip()
