@@ -136,8 +136,10 @@ static void left_by_a_kill(void **state)
 {
     struct bulk_store *s = open_store(0, 0);
     const struct bulk_file f = add_file(s, "k", 0);
-    const struct bulk_batch runs = add_batch(s, "k", f.id, BULK_IN_PROGRESS), over = add_batch(s, "k", f.id, BULK_FAILED);
-    char part[BULK_PATH_BYTES], stray[BULK_PATH_BYTES], kept[BULK_PATH_BYTES], old[BULK_PATH_BYTES], file[BULK_PATH_BYTES];
+    const struct bulk_batch runs = add_batch(s, "k", f.id, BULK_IN_PROGRESS),
+                            over = add_batch(s, "k", f.id, BULK_FAILED);
+    char part[BULK_PATH_BYTES], stray[BULK_PATH_BYTES], kept[BULK_PATH_BYTES], old[BULK_PATH_BYTES],
+        file[BULK_PATH_BYTES];
     struct bulk_batch *unfinished;
     struct quire_error err;
     size_t n;

@@ -67,9 +67,10 @@ static void forms(void **state)
     struct seen seen;
     bool is_whole;
     (void)state;
-    static const char good[] = "--b\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n--b  \r\n"
-                               "content-type: text/plain\r\nContent-Disposition: form-data; filename=\"a\\\"b\"; name=file\r\n\r\n"
-                               "one\r\n--\r\n-\r\r\n-\r\n--b\r\nContent-Disposition: form-data; name=\"empty\"\r\n\r\n\r\n--b--\r\nrest";
+    static const char good[] =
+        "--b\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n--b  \r\n"
+        "content-type: text/plain\r\nContent-Disposition: form-data; filename=\"a\\\"b\"; name=file\r\n\r\n"
+        "one\r\n--\r\n-\r\r\n-\r\n--b\r\nContent-Disposition: form-data; name=\"empty\"\r\n\r\n\r\n--b--\r\nrest";
     for (size_t cut = 0; cut < sizeof good; cut++) {
         assert_int_equal(
             feed_form("Multipart/Form-Data; charset=x; boundary=\"b\"", good, sizeof good - 1, cut, &seen, &is_whole),
@@ -79,7 +80,8 @@ static void forms(void **state)
         assert_int_equal(seen.n_file, strlen("one\r\n--\r\n-\r\r\n-"));
         assert_memory_equal(seen.file, "one\r\n--\r\n-\r\r\n-", seen.n_file);
     }
-    static const char *const types[] = {NULL, "application/json", "multipart/form-data", "multipart/form-data; boundary="};
+    static const char *const types[] = {NULL, "application/json", "multipart/form-data",
+                                        "multipart/form-data; boundary="};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         assert_int_equal(feed_form(types[i], "", 0, 0, &seen, &is_whole), QUIRE_INVALID);
 }
@@ -103,8 +105,9 @@ static int feed_split(const char *body, size_t n, size_t cut, struct buffer *out
 
 static void requests(void **state)
 {
-    static const char body[] = " {\"other\": [1, {\"requests\": 3}], \"re\\\"q\": \"x]}\", \"requests\" : [ {\"a\":\n\"\\\"}{\\\\\"} ,\r\n"
-                               "{\"b\":[[{}],\"]\"]}] , \"last\": null} \n";
+    static const char body[] =
+        " {\"other\": [1, {\"requests\": 3}], \"re\\\"q\": \"x]}\", \"requests\" : [ {\"a\":\n\"\\\"}{\\\\\"} ,\r\n"
+        "{\"b\":[[{}],\"]\"]}] , \"last\": null} \n";
     static const char lines[] = "{\"a\": \"\\\"}{\\\\\"}\n{\"b\":[[{}],\"]\"]}\n";
     struct buffer out = {0};
     (void)state;
@@ -114,8 +117,19 @@ static void requests(void **state)
         assert_memory_equal(out.data, lines, out.n);
     }
     static const char *const wrong[] = {
-        "",   "[]", "{}", "{\"requests\":[]}", "{\"requests\":1}", "{\"requests\":[1]}", "{\"requests\":[{}]", "{\"requests\":[{}]}}",
-        "{\"requests\":[{}]} x", "{\"requests\":[{]}]}", "{\"requests\":[{}],\"requests\":[{}]}", "{\"request\":[{}]}", "{\"requests\":[\"a\"]}",
+        "",
+        "[]",
+        "{}",
+        "{\"requests\":[]}",
+        "{\"requests\":1}",
+        "{\"requests\":[1]}",
+        "{\"requests\":[{}]",
+        "{\"requests\":[{}]}}",
+        "{\"requests\":[{}]} x",
+        "{\"requests\":[{]}]}",
+        "{\"requests\":[{}],\"requests\":[{}]}",
+        "{\"request\":[{}]}",
+        "{\"requests\":[\"a\"]}",
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         for (size_t cut = 0; cut <= strlen(wrong[i]); cut++)
