@@ -71,7 +71,7 @@ static uint64_t worth(const struct pin *pin)
 }
 
 /* Leading blocks that both hold. A name has one block while it is referenced, so ids can be compared, in a group that
- * holds all of a prefix if there is one. */
+ * holds all of a prefix if there is one. One by one: two sequences may have computed a block twice, and share later ones. */
 static uint32_t n_common(const struct sched *s, const struct pin *a, const struct pin *b)
 {
     uint32_t g = 0, n_a, n_b;
@@ -80,14 +80,10 @@ static uint32_t n_common(const struct sched *s, const struct pin *a, const struc
     if (s->config->kv.groups[g].window > 0)
         g = 0;
     const uint32_t *of_a = kv_table_blocks(a->table, g, &n_a), *of_b = kv_table_blocks(b->table, g, &n_b);
-    uint32_t low = 0, high = n_a < n_b ? n_a : n_b;
-    while (low < high) { /* prefixes: after the first difference, all blocks differ */
-        uint32_t middle = low + (high - low) / 2;
-        if (of_a[middle] == of_b[middle])
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    const uint32_t most = n_a < n_b ? n_a : n_b;
+    uint32_t low = 0;
+    while (low < most && of_a[low] == of_b[low])
+        low++;
     return low;
 }
 
