@@ -29,6 +29,6 @@ bool pace_allows(const struct pace *p)
 
 void pace_end(struct pace *p, uint64_t now_us, uint64_t step, bool has_live, bool has_background)
 {
-    p->steps[step % 2] =
-        (struct pace_step){.planned_us = now_us, .has_live = has_live, .has_background = has_background};
+    p->steps[step % 2] = (struct pace_step){
+        .planned_us = now_us, .has_live = has_live, .has_background = has_background};
 }
