@@ -14,7 +14,8 @@ void pace_begin(struct pace *p, uint64_t now_us, uint64_t committed)
         return;
     const double took = (double)(now_us - began_us);
     if (step->has_background) {
-        p->pause_us += took > p->live_us ? PACE_PAUSE * (took - p->live_us) : 0;
+        const double excess_us = PACE_PAUSE * (took - p->live_us);
+        p->pause_us += excess_us > took ? excess_us : took;
         p->pause_us = p->pause_us < PACE_MAX_US ? p->pause_us : PACE_MAX_US;
         return;
     }

@@ -1,7 +1,7 @@
 /* How often the background may share a step with live decodes: so that it lengthens live work by a tenth at most.
  *
  * A shared step takes longer than one of live rows alone. Once it has ended, live rows have steps of their own for ten
- * times that excess. Most of a stream's gaps are then those without a background, and all tokens together come at most a
+ * times that excess, and at least for as long as it took: so their own time stays known. Most of a stream's gaps are then those without a background, and all tokens together come at most a
  * tenth later. Times are those passed to sched_plan, so the module is pure and behaves the same in a replay.
  */
 #ifndef QUIRE_SCHEDULER_PACE_H

@@ -40,7 +40,7 @@ struct sched {
     struct sched_admission *admission;
     struct pins *pins;
     struct budget *budget;
-    struct pace pace; /* of the background */
+    struct pace *pace; /* of the background */
     struct sched_stats stats;
     struct sched_caps *caps; /* NULL: no tenant has a limit */
     struct sched_tenant_stats *tenants; /* [n_tenants] */

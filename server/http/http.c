@@ -284,8 +284,8 @@ static bool pass_part(struct http_connection *c)
     const size_t n = c->parser->n_body;
     if (!x->live || !x->on_part || n == 0)
         return true;
-    x->n_streamed += n;
-    if (x->n_streamed > max_streamed(c->server)) {
+    c->parser->n_passed += n;
+    if (c->parser->n_passed > max_streamed(c->server)) {
         refuse(c, 413, "the request's body is larger than this server takes");
         return false;
     }

@@ -28,7 +28,6 @@ struct http_exchange {
     void *context;
     void (*on_part)(void *context, const char *bytes, size_t n_bytes); /* NULL: the body is kept */
     void *part_context;
-    uint64_t n_streamed; /* bytes passed to it */
     bool paused;
 };
 
@@ -58,8 +57,7 @@ struct http_connection {
     bool unwritten;   /* in the server's list */
     bool is_tls;      /* written by the bufferevent alone */
     bool late;        /* its first request would come after the server began to drain */
-    bool from_loopback;
-    bool adopted;
+    bool from_loopback, adopted;
     uint64_t opened_ms;
     size_t n_lingered, n_body;
     TAILQ_ENTRY(http_connection) link, unwritten_link, slot_link, peer_link;
