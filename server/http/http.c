@@ -581,7 +581,6 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     c->opened_ms = quire_now_ms();
     c->is_tls = from && s->tls;
     c->parser = malloc(sizeof *c->parser);
-    c->adopted = !from;
     if (c->parser) {
         http_parser_init(c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
         c->parser->max_length = max_streamed(s);
