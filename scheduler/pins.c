@@ -70,23 +70,8 @@ static uint64_t worth(const struct pin *pin)
     return (uint64_t)pin->n_given + pin->n_hits;
 }
 
-/* Returns the first index in [low, high) at which two tables differ, or high. After the first difference all blocks
- * differ. */
-static uint32_t first_difference(const uint32_t *a, const uint32_t *b, uint32_t low, uint32_t high)
-{
-    while (low < high) {
-        uint32_t middle = low + (high - low) / 2;
-        if (a[middle] == b[middle])
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
-}
-
 /* Leading blocks that both hold. A name has one block while it is referenced, so ids can be compared, in a group that
- * holds all of a prefix if there is one. Otherwise the blocks of sinks are compared first, because the missing blocks
- * behind them are equal in all tables. */
+ * holds all of a prefix if there is one. One by one: two sequences may have computed a block twice, and share later ones. */
 static uint32_t n_common(const struct sched *s, const struct pin *a, const struct pin *b)
 {
     uint32_t g = 0, n_a, n_b;
@@ -95,10 +80,11 @@ static uint32_t n_common(const struct sched *s, const struct pin *a, const struc
     if (s->config->kv.groups[g].window > 0)
         g = 0;
     const uint32_t *of_a = kv_table_blocks(a->table, g, &n_a), *of_b = kv_table_blocks(b->table, g, &n_b);
-    uint32_t n = n_a < n_b ? n_a : n_b;
-    uint32_t kept = (s->config->kv.groups[g].sinks + s->config->kv.block_tokens - 1) / s->config->kv.block_tokens;
-    uint32_t n_sinks = kept < n ? kept : n, common = first_difference(of_a, of_b, 0, n_sinks);
-    return common < n_sinks ? common : first_difference(of_a, of_b, n_sinks, n);
+    const uint32_t most = n_a < n_b ? n_a : n_b;
+    uint32_t low = 0;
+    while (low < most && of_a[low] == of_b[low])
+        low++;
+    return low;
 }
 
 /* Number of its blocks that no pin of the list holds. */

@@ -297,6 +297,9 @@ static void finish(struct planner *p)
         charge_flows(p);
         budget_end(s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens - p->n_drafts > plan->n_rows,
                    predicted);
+        /* A step that computes prompts says nothing about the time of decodes. */
+        pace_end(s->pace, p->now_us, plan->step,
+                 p->has_live && (p->has_background || plan->n_tokens - p->n_drafts == plan->n_rows), p->has_background);
     }
 }
 
@@ -320,6 +323,7 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, 
     kv_cache_clear_moves(s->kv);
     waits_pass_time(s->waits, now_us);
     budget_begin(s->budget, now_us, s->committed);
+    pace_begin(s->pace, now_us, s->committed);
     pins_expire(s, now_us);
     planner_rerank(s);
     begin(&p, s, now_us);

@@ -21,10 +21,13 @@ struct planner {
     uint32_t n_partial;           /* sequences with a partly computed prompt */
     uint32_t n_computing;         /* in s->scratch.computing */
     uint32_t n_drafts;            /* draft tokens in the rows */
-    bool live_first;              /* a live request waits or computes its prompt: the background gets no row */
-    uint32_t n_held;              /* running background sequences, at the end of the list, without a row */
+    bool live_first; /* a live request waits or computes its prompt, or live decodes have this step for themselves: the
+                        background gets no row */
+    bool has_live; /* a live sequence runs */
+    bool has_background; /* and a row of the background is in the plan */
+    uint32_t n_held; /* running background sequences, at the end of the list, without a row */
     bool short_of_blocks;
-    bool prompt_planned;          /* a row of this plan has the end of a leader's prompt */
+    bool prompt_planned; /* a row of this plan has the end of a leader's prompt */
     uint64_t owed[KV_MAX_GROUPS]; /* blocks that the running sequences still need */
 
     /* Limits of time. Rows of flows that are ahead come last; they may lengthen the step only so far beyond the rest. */

@@ -204,8 +204,10 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     plan->n_tokens += count;
     plan->n_logits += end - first_logit;
     p->budget -= count;
-    if (q->key.background)
+    if (q->key.background) {
         p->background -= count < p->background ? count : p->background;
+        p->has_background = true;
+    }
     p->logits -= end - first_logit;
     if (s->config->cost)
         sched_shape_add(&p->shape, first, count, end - first_logit);

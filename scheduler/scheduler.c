@@ -178,7 +178,8 @@ static bool allocate_parts(struct sched *s)
     s->admission = calloc(1, sizeof *s->admission);
     s->pins = calloc(1, sizeof *s->pins);
     s->budget = calloc(1, sizeof *s->budget);
-    if (!s->waits || !s->admission || !s->pins || !s->budget)
+    s->pace = calloc(1, sizeof *s->pace);
+    if (!s->waits || !s->admission || !s->pins || !s->budget || !s->pace)
         return false;
     s->waits->seqs = calloc(s->n_names, sizeof *s->waits->seqs);
     batches_init(&s->admission->batches);
@@ -318,6 +319,7 @@ void sched_destroy(struct sched *s)
     free(s->admission);
     free(s->pins);
     free(s->budget);
+    free(s->pace);
     free(s->caps);
     free(s->tenants);
     free(s->tables);

@@ -183,6 +183,7 @@ int command_batch_status(int argc, char **argv)
     struct status_command a = {.key = getenv("QUIRE_API_KEY")};
     struct quire_error err;
     int code;
+    /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "url", .kind = CLI_STRING, .target = &a.url, .value = "URL", .common = true,
          .help = "Address of the server. Default " DEFAULT_URL "."},
@@ -191,11 +192,13 @@ int command_batch_status(int argc, char **argv)
         {.names = "json", .kind = CLI_FLAG, .target = &a.json, .common = true, .help = "Print the server's JSON."},
         {0},
     };
+    /* clang-format on */
     const struct cli_command command = {
         .name = "batch",
         .usage = "quire batch status [ID] | list | cancel ID [options]",
-        .about = "Shows the batches of a running server (quire serve --batch-dir), or cancels one. Without an ID it lists the\n"
-                 "newest 100 of each API.",
+        .about =
+            "Shows the batches of a running server (quire serve --batch-dir), or cancels one. Without an ID it lists the\n"
+            "newest 100 of each API.",
         .examples = "examples:\n"
                     "  quire batch status --url http://127.0.0.1:8000\n"
                     "  quire batch status batch_0123456789abcdef0123456789abcdef --json\n"

@@ -23,6 +23,8 @@ bool model_flags_begin(const struct cli_command *command, const struct cli_optio
         struct cli_command all = *command;
         target_values_begin(&s->values, NULL);
         target_values_rows(&s->values, &s->model);
+        for (size_t i = 0; i < s->model.n_own; i++) /* a server's: the short help has those of the engine */
+            s->model.all[i].common = false;
         memcpy(s->rows, own, n_own * sizeof *own);
         memcpy(s->rows + n_own, s->model.all, (s->model.n + 1) * sizeof *own);
         all.options = s->rows;

@@ -27,15 +27,15 @@ static const struct cli_command description = {
     .name = "map-reduce",
     .usage = "quire map-reduce --map PROMPT --reduce PROMPT --model MODEL FILE... [options]",
     .about =
-        "Cuts text files (UTF-8, at most 64) into chunks, runs the prompt of --map over each, joins the results (\"Item 1 result:\" ...), and\n"
-        "runs the prompt of --reduce over them (docs/guides/map-reduce.md). Results that do not fit into one prompt are\n"
-        "reduced as a tree. Prints the last answer. The model is loaded here, or at a server (--url). A command that was\n"
-        "killed or interrupted continues if it is run again in the same folder.\n\n"
+        "Cuts text files (UTF-8, at most 64) into chunks, runs the prompt of --map over each, joins the results (\"Item 1\n"
+        "result:\" ...), and runs the prompt of --reduce over them (docs/guides/map-reduce.md). Results that do not fit into\n"
+        "one prompt are reduced as a tree. Prints the last answer. The model is loaded here, or at a server (--url). A\n"
+        "command that was killed or interrupted continues if it is run again in the same folder.\n\n"
         "Exit status: 0: done; 75: interrupted by SIGINT or SIGTERM, run it again to continue; 1: failed; 2: the command\n"
         "line is wrong.",
     .examples =
         "examples:\n"
-        "  quire map-reduce --map \"Summarize:\" --reduce \"Combine these summaries:\" --model ./model book.txt\n"
+        "  quire map-reduce --map \"Summarize:\" --reduce \"Combine:\" --model ./model book.txt\n"
         "  quire map-reduce --map \"List the risks in: {text}\" --reduce \"Merge:\" --url http://host:8000 *.txt",
     .foreign = foreign_flags,
 };
@@ -47,7 +47,7 @@ static size_t own_rows(struct map_reduce_options *o, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "Map-reduce:", .kind = CLI_GROUP},
         {.names = "map", .kind = CLI_STRING, .target = &w->map, .value = "PROMPT", .common = true,
-         .help = "Prompt for each chunk. The chunk takes the place of {text}, or follows after a blank line."},
+         .help = "Prompt for each chunk. The chunk takes the place of {text}, or follows it after a blank line."},
         {.names = "reduce", .kind = CLI_STRING, .target = &w->reduce, .value = "PROMPT", .common = true,
          .help = "Prompt for the joined results, in the same way."},
         {.names = "model,m", .kind = CLI_STRING, .target = &o->model, .value = "MODEL", .common = true,

@@ -10,6 +10,7 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/state/admission.h"
 #include "scheduler/state/flows.h"
+#include "scheduler/state/pace.h"
 #include "scheduler/state/plan_slot.h"
 #include "scheduler/state/sequence_state.h"
 #include "scheduler/state/waits.h"
@@ -39,6 +40,7 @@ struct sched {
     struct sched_admission *admission;
     struct pins *pins;
     struct budget *budget;
+    struct pace *pace; /* of the background */
     struct sched_stats stats;
     struct sched_caps *caps; /* NULL: no tenant has a limit */
     struct sched_tenant_stats *tenants; /* [n_tenants] */

@@ -21,15 +21,15 @@ void active_check_work(struct bulk_job *job)
 {
     struct active *a = active_of(job);
     char path[BULK_PATH_BYTES];
-    bulk_store_file_path(a->bulk->store, a->batch.input, path);
-    a->status = bulk_input_open(path, a->batch.dialect, a->batch.url, BULK_MAX_LINES, &a->input, &a->err);
+    bulk_store_file_path(a->bulk->store, a->batch->input, path);
+    a->status = bulk_input_open(path, a->batch->dialect, a->batch->url, BULK_MAX_LINES, &a->input, &a->err);
 }
 
 void active_open_work(struct bulk_job *job)
 {
     struct active *a = active_of(job);
     char path[BULK_PATH_BYTES];
-    bulk_store_results_path(a->bulk->store, a->batch.id, path);
+    bulk_store_results_path(a->bulk->store, a->batch->id, path);
     a->status = bulk_results_open(path, bulk_input_digest(a->input), bulk_input_lines(a->input), &a->results, &a->err);
 }
 
@@ -65,13 +65,13 @@ void active_write_work(struct bulk_job *job)
 {
     struct active *a = active_of(job);
     const unsigned all = (1u << BULK_OUTCOMES) - 1, good = 1u << BULK_SUCCEEDED;
-    const bool one = a->batch.dialect == BULK_ANTHROPIC;
+    const bool one = a->batch->dialect == BULK_ANTHROPIC;
     a->status = bulk_results_flush(a->results, &a->err);
     if (a->status == QUIRE_OK)
-        a->status = write_part(a, a->batch.output, one ? all : good, &a->out_bytes);
+        a->status = write_part(a, a->batch->output, one ? all : good, &a->out_bytes);
     a->error_bytes = 0;
     if (a->status == QUIRE_OK && !one)
-        a->status = write_part(a, a->batch.errors, all & ~good, &a->error_bytes);
+        a->status = write_part(a, a->batch->errors, all & ~good, &a->error_bytes);
 }
 
 /* ---- the end -------------------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ static void remove_results(struct active *a)
     bulk_input_close(a->input);
     a->results = NULL;
     a->input = NULL;
-    bulk_store_results_path(a->bulk->store, a->batch.id, path);
+    bulk_store_results_path(a->bulk->store, a->batch->id, path);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         snprintf(whole, sizeof whole, "%s%s", path, ends[i]);
         unlink(whole);
@@ -94,20 +94,20 @@ static void remove_results(struct active *a)
 static struct bulk_file file_of(const struct active *a, const char *id, const char *what, uint64_t n_bytes)
 {
     struct bulk_file f = {.n_bytes = n_bytes,
-                          .purpose = a->batch.dialect == BULK_ANTHROPIC ? BULK_MESSAGES : BULK_OUTPUT,
+                          .purpose = a->batch->dialect == BULK_ANTHROPIC ? BULK_MESSAGES : BULK_OUTPUT,
                           .created = (int64_t)time(NULL)};
     snprintf(f.id, sizeof f.id, "%s", id);
-    snprintf(f.tenant, sizeof f.tenant, "%s", a->batch.tenant);
-    snprintf(f.filename, sizeof f.filename, "%s_%s.jsonl", a->batch.id, what);
-    if (a->batch.output_ttl_s > 0)
-        f.expires = f.created + a->batch.output_ttl_s;
+    snprintf(f.tenant, sizeof f.tenant, "%s", a->batch->tenant);
+    snprintf(f.filename, sizeof f.filename, "%s_%s.jsonl", a->batch->id, what);
+    if (a->batch->output_ttl_s > 0)
+        f.expires = f.created + a->batch->output_ttl_s;
     return f;
 }
 
 void active_end_work(struct bulk_job *job)
 {
     struct active *a = active_of(job);
-    struct bulk_batch b = a->batch;
+    struct bulk_batch b = *a->batch;
     const struct bulk_file out = file_of(a, b.output, "output", a->out_bytes);
     const struct bulk_file failed = file_of(a, b.errors, "error", a->error_bytes);
     b.state = b.end;

@@ -21,21 +21,21 @@
 static void create_work(struct bulk_call *c)
 {
     struct bulk_file input;
-    c->status = bulk_store_find_file(c->bulk->store, c->tenant, c->batch.input, &input, &c->err);
+    c->status = bulk_store_find_file(c->bulk->store, c->tenant, c->batch->input, &input, &c->err);
     if (c->status == QUIRE_NOT_FOUND || (c->status == QUIRE_OK && input.purpose == BULK_MESSAGES))
         c->status = quire_fail(&c->err, QUIRE_INVALID,
                                "input_file_id: no file has this id: unknown, expired or deleted");
     if (c->status == QUIRE_OK && input.purpose != BULK_INPUT)
         c->status = quire_fail(&c->err, QUIRE_INVALID, "input_file_id: the purpose of the file must be \"batch\"");
     if (c->status == QUIRE_OK)
-        c->status = bulk_store_add_batch(c->bulk->store, &c->batch, &c->err);
+        c->status = bulk_store_add_batch(c->bulk->store, c->batch, &c->err);
 }
 
 static void create_done(struct bulk_call *c)
 {
     struct buffer o = {0};
-    bulk_put_batch(&o, &c->batch);
-    if (!c->bulk->stopping && runner_add(c->bulk, &c->batch, &c->err) != QUIRE_OK)
+    bulk_put_batch(&o, c->batch);
+    if (!c->bulk->stopping && runner_add(c->bulk, c->batch, &c->err) != QUIRE_OK)
         o.failed = true; /* the next start runs it */
     bulk_call_reply(c, &o);
 }
@@ -45,7 +45,7 @@ void batches_create(struct bulk *b, struct http_exchange *x, struct bulk_call *c
     struct api_error e;
     size_t n;
     const char *body = http_body(x, &n);
-    bool good = batch_body_read(body, n, &c->batch, &e);
+    bool good = batch_body_read(body, n, c->batch, &e);
     if (good && runner_n_active(b, c->tenant) >= MAX_ACTIVE) {
         good = api_fail(&e, 429, NULL, "too_many_batches", "%u batches have not ended: wait, or cancel some",
                         MAX_ACTIVE);
@@ -56,9 +56,9 @@ void batches_create(struct bulk *b, struct http_exchange *x, struct bulk_call *c
         bulk_call_free(c);
         return;
     }
-    bulk_new_id(BULK_BATCH_ID, c->batch.id);
-    snprintf(c->batch.tenant, sizeof c->batch.tenant, "%s", c->tenant);
-    snprintf(c->batch.account, sizeof c->batch.account, "%s", c->account);
+    bulk_new_id(BULK_BATCH_ID, c->batch->id);
+    snprintf(c->batch->tenant, sizeof c->batch->tenant, "%s", c->tenant);
+    snprintf(c->batch->account, sizeof c->batch->account, "%s", c->account);
     bulk_call_run(c, create_work, create_done);
 }
 
@@ -104,14 +104,14 @@ void messages_list(struct bulk *b, struct http_exchange *x, struct bulk_call *c)
 
 static void find_work(struct bulk_call *c)
 {
-    c->status = bulk_store_find_batch(c->bulk->store, c->tenant, c->id, &c->batch, &c->err);
+    c->status = bulk_store_find_batch(c->bulk->store, c->tenant, c->id, c->batch, &c->err);
 }
 
 static void get_done(struct bulk_call *c)
 {
     struct buffer o = {0};
-    runner_overlay(c->bulk, &c->batch);
-    bulk_put_batch(&o, &c->batch);
+    runner_overlay(c->bulk, c->batch);
+    bulk_put_batch(&o, c->batch);
     bulk_call_reply(c, &o);
 }
 
@@ -124,8 +124,8 @@ void batches_get(struct bulk *b, struct http_exchange *x, struct bulk_call *c)
 static void cancel_done(struct bulk_call *c)
 {
     struct quire_error err;
-    if (bulk_state_is_last(c->batch.state) && c->x) {
-        quire_fail(&err, QUIRE_INVALID, "the batch has ended already: it is %s", bulk_state_names[c->batch.state]);
+    if (bulk_state_is_last(c->batch->state) && c->x) {
+        quire_fail(&err, QUIRE_INVALID, "the batch has ended already: it is %s", bulk_state_names[c->batch->state]);
         bulk_reply_failed(c->x, QUIRE_INVALID, &err);
         return;
     }
@@ -165,8 +165,8 @@ static void results_done(struct bulk_call *c)
     struct quire_error err;
     if (!c->x)
         return;
-    if (bulk_state_is_last(c->batch.state) && c->batch.output[0]) {
-        download_begin(c->bulk, c->x, c->batch.output, "application/x-jsonl");
+    if (bulk_state_is_last(c->batch->state) && c->batch->output[0]) {
+        download_begin(c->bulk, c->x, c->batch->output, "application/x-jsonl");
         return;
     }
     quire_fail(&err, QUIRE_NOT_FOUND, "the batch has no results yet: wait until its processing_status is \"ended\"");

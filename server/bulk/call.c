@@ -13,7 +13,10 @@ struct bulk_call *bulk_call_new(struct bulk *b, struct http_exchange *x, const s
 {
     struct api_error e;
     struct bulk_call *c = calloc(1, sizeof *c);
-    if (!c) {
+    if (c)
+        c->batch = calloc(1, sizeof *c->batch);
+    if (!c || !c->batch) {
+        free(c);
         api_no_memory(&e);
         api_error_reply(x, &e);
         return NULL;
@@ -29,7 +32,8 @@ void bulk_call_free(struct bulk_call *c)
 {
     for (size_t i = 0; c->batches && i < c->n; i++)
         bulk_batch_free(&c->batches[i]);
-    bulk_batch_free(&c->batch);
+    bulk_batch_free(c->batch);
+    free(c->batch);
     free(c->batches);
     free(c->files);
     free(c);

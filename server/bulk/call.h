@@ -21,7 +21,7 @@ struct bulk_call {
     int status;
     struct quire_error err;
     struct bulk_file file, *files;
-    struct bulk_batch batch, *batches;
+    struct bulk_batch *batch, *batches; /* batch: one, never NULL */
     size_t n;
     bool has_more;
 };

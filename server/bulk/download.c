@@ -99,6 +99,12 @@ static void read_done(struct bulk_job *job)
         free_download(d);
         return;
     }
+    if (d->n >= 0 && strcmp(http_method(d->x), "HEAD") == 0) {
+        http_on_gone(d->x, NULL, NULL);
+        http_reply(d->x, 200, d->content_type, "", 0);
+        free_download(d);
+        return;
+    }
     if (d->n >= 0 && !d->has_begun) {
         d->has_begun = true;
         http_stream_begin(d->x, 200, d->content_type);

@@ -61,10 +61,10 @@ static bool is_path(const struct route *r, const char *path, const char **id, si
 
 static const struct route *find(const char *path, const char *method, char id[BULK_ID_BYTES])
 {
-    const char *at;
+    const char *at, *as = strcmp(method, "HEAD") == 0 ? "GET" : method;
     size_t n;
     for (size_t i = 0; i < N_ROUTES; i++) {
-        if (!is_path(&routes[i], path, &at, &n) || strcmp(routes[i].method, method) != 0)
+        if (!is_path(&routes[i], path, &at, &n) || strcmp(routes[i].method, as) != 0)
             continue;
         id[0] = '\0';
         if (at && n < BULK_ID_BYTES)
@@ -78,23 +78,24 @@ bool routes_find(void *context, const char *path, struct more_route *out)
 {
     static const struct {
         const char *first, *methods; /* of the routes of a path, by the method of the first one */
-    } all[] = {{"/v1/files", "POST, GET"},
-               {"/v1/files/{id}", "GET, DELETE"},
-               {"/v1/batches", "POST, GET"},
-               {"/v1/messages/batches", "POST, GET"},
-               {"/v1/messages/batches/{id}", "GET, DELETE"}};
+    } all[] = {{"/v1/files", "POST, GET, HEAD"},
+               {"/v1/files/{id}", "GET, HEAD, DELETE"},
+               {"/v1/batches", "POST, GET, HEAD"},
+               {"/v1/messages/batches", "POST, GET, HEAD"},
+               {"/v1/messages/batches/{id}", "GET, HEAD, DELETE"}};
     const char *id;
     size_t n;
     (void)context;
     *out = (struct more_route){.methods = NULL};
-    if (strcmp(path, page_path) == 0) {
+    const size_t n_page = strlen(page_path);
+    if (strncmp(path, page_path, n_page) == 0 && (!path[n_page] || strcmp(path + n_page, "/") == 0)) {
         *out = (struct more_route){.methods = "GET, HEAD", .is_open = true};
         return true;
     }
     for (size_t i = 0; i < N_ROUTES && !out->methods; i++) {
         if (!is_path(&routes[i], path, &id, &n))
             continue;
-        out->methods = routes[i].method;
+        out->methods = strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method;
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
             if (strcmp(routes[i].path, all[k].first) == 0)
                 out->methods = all[k].methods;

@@ -26,7 +26,7 @@ static struct active *find(const struct bulk *b, const char *id)
     struct active *a;
     TAILQ_FOREACH(a, &b->actives, link)
     {
-        if (strcmp(a->batch.id, id) == 0)
+        if (strcmp(a->batch->id, id) == 0)
             return a;
     }
     return NULL;
@@ -35,7 +35,8 @@ static struct active *find(const struct bulk *b, const char *id)
 static void free_active(struct active *a)
 {
     TAILQ_REMOVE(&a->bulk->actives, a, link);
-    bulk_batch_free(&a->batch);
+    bulk_batch_free(a->batch);
+    free(a->batch);
     for (size_t i = 0; i < a->n_headers; i++)
         free(a->headers[i]);
     free(a);
@@ -43,14 +44,14 @@ static void free_active(struct active *a)
 
 static void enter(struct active *a, enum bulk_state state)
 {
-    a->batch.state = state;
-    if (a->batch.at[state] == 0)
-        a->batch.at[state] = (int64_t)time(NULL);
+    a->batch->state = state;
+    if (a->batch->at[state] == 0)
+        a->batch->at[state] = (int64_t)time(NULL);
 }
 
 static void log_failure(const struct active *a, const char *what, const struct quire_error *err)
 {
-    quire_log(QUIRE_LOG_WARN, "batch", "%s: %s, and will be tried again: %s", a->batch.id, what, err->text);
+    quire_log(QUIRE_LOG_WARN, "batch", "%s: %s, and will be tried again: %s", a->batch->id, what, err->text);
 }
 
 /* ---- saving --------------------------------------------------------------------------------- */
@@ -85,7 +86,7 @@ static void save(struct active *a)
 {
     struct save *s = calloc(1, sizeof *s);
     a->unsaved = true;
-    if (!s || bulk_batch_copy(&s->batch, &a->batch) != QUIRE_OK) {
+    if (!s || bulk_batch_copy(&s->batch, a->batch) != QUIRE_OK) {
         free(s);
         return;
     }
@@ -99,7 +100,7 @@ static void save(struct active *a)
 
 static void note_end(struct active *a)
 {
-    const struct bulk_batch *b = &a->batch;
+    const struct bulk_batch *b = a->batch;
     for (int i = 0; i < BULK_OUTCOMES; i++)
         a->bulk->n_lines[i] += b->counts.n[i] - a->at_open.n[i];
     a->bulk->n_ended[b->state]++;
@@ -128,7 +129,7 @@ static void end_done(struct bulk_job *job)
         a->retry_ms = quire_now_ms() + RETRY_MS;
         return;
     }
-    a->batch.state = a->batch.end;
+    a->batch->state = a->batch->end;
     note_end(a);
     free_active(a);
     if (!b->stopping)
@@ -139,16 +140,16 @@ static void end_done(struct bulk_job *job)
 static void end(struct active *a)
 {
     a->phase = ACTIVE_ENDING;
-    if (a->batch.at[a->batch.end] == 0)
-        a->batch.at[a->batch.end] = (int64_t)time(NULL);
+    if (a->batch->at[a->batch->end] == 0)
+        a->batch->at[a->batch->end] = (int64_t)time(NULL);
     active_do(a, BULK_SHORT, active_end_work, end_done);
 }
 
 static void fail(struct active *a, const struct quire_error *why)
 {
-    a->batch.end = BULK_FAILED;
-    free(a->batch.why);
-    a->batch.why = strdup(why->text);
+    a->batch->end = BULK_FAILED;
+    free(a->batch->why);
+    a->batch->why = strdup(why->text);
     end(a);
 }
 
@@ -169,7 +170,7 @@ static void write_done(struct bulk_job *job)
 static void on_run_end(void *context)
 {
     struct active *a = context;
-    struct bulk_batch *b = &a->batch;
+    struct bulk_batch *b = a->batch;
     bulk_run_free(a->run);
     a->run = NULL;
     bulk_results_count(a->results, &b->counts);
@@ -196,9 +197,9 @@ static uint32_t concurrency_of(const struct bulk *b, const char *tenant)
 /* Its lines end without a result of their own, if that is due. */
 static void end_early(struct active *a)
 {
-    if (!a->run || a->batch.state == BULK_FINALIZING)
+    if (!a->run || a->batch->state == BULK_FINALIZING)
         return;
-    if (a->batch.state == BULK_CANCELLING)
+    if (a->batch->state == BULK_CANCELLING)
         bulk_run_end(a->run, BULK_CANCELLED);
     else if (a->has_expired)
         bulk_run_end(a->run, BULK_EXPIRED);
@@ -206,7 +207,7 @@ static void end_early(struct active *a)
 
 static bool must_end(const struct active *a)
 {
-    return a->batch.state == BULK_CANCELLING || a->batch.state == BULK_FINALIZING || a->has_expired;
+    return a->batch->state == BULK_CANCELLING || a->batch->state == BULK_FINALIZING || a->has_expired;
 }
 
 static int begin(struct active *a, struct quire_error *err)
@@ -218,11 +219,11 @@ static int begin(struct active *a, struct quire_error *err)
         .socket = b->socket,
         .headers = (const char *const *)a->headers,
         .n_headers = a->n_headers,
-        .dialect = a->batch.dialect,
-        .id = a->batch.id,
+        .dialect = a->batch->dialect,
+        .id = a->batch->id,
         .input = a->input,
         .results = a->results,
-        .max_concurrent = concurrency_of(b, a->batch.tenant),
+        .max_concurrent = concurrency_of(b, a->batch->tenant),
         .per_minute = b->settings->per_minute,
         .ordered = true,
         .on_end = on_run_end,
@@ -232,7 +233,7 @@ static int begin(struct active *a, struct quire_error *err)
     int status = bulk_run_begin(&o, &a->run, err);
     if (status != QUIRE_OK)
         return status;
-    quire_log(QUIRE_LOG_INFO, "batch", "%s of %s: %u of %u lines are to run", a->batch.id, a->batch.tenant,
+    quire_log(QUIRE_LOG_INFO, "batch", "%s of %s: %u of %u lines are to run", a->batch->id, a->batch->tenant,
               a->at_open.n_lines - a->at_open.n_done, a->at_open.n_lines);
     end_early(a);
     return QUIRE_OK;
@@ -267,7 +268,7 @@ static uint32_t n_running(const struct bulk *b, const char *tenant)
     uint32_t n = 0;
     TAILQ_FOREACH(a, &b->actives, link)
     {
-        n += (a->phase == ACTIVE_OPENING || a->phase == ACTIVE_RUNNING) && strcmp(a->batch.tenant, tenant) == 0;
+        n += (a->phase == ACTIVE_OPENING || a->phase == ACTIVE_RUNNING) && strcmp(a->batch->tenant, tenant) == 0;
     }
     return n;
 }
@@ -275,13 +276,13 @@ static uint32_t n_running(const struct bulk *b, const char *tenant)
 /* The batches of a tenant share its concurrency. */
 static void share(struct bulk *b, const struct active *first)
 {
-    const char *tenant = first->batch.tenant;
+    const char *tenant = first->batch->tenant;
     const uint32_t all = concurrency_of(b, tenant), n = n_running(b, tenant);
     struct active *a;
     uint32_t i = 0;
     TAILQ_FOREACH(a, &b->actives, link)
     {
-        if (!a->run || strcmp(a->batch.tenant, tenant) != 0)
+        if (!a->run || strcmp(a->batch->tenant, tenant) != 0)
             continue;
         const uint32_t part = all / n + (i++ < all % n);
         bulk_run_limit(a->run, part > 0 ? part : 1);
@@ -297,10 +298,10 @@ static void schedule(struct bulk *b)
         return;
     TAILQ_FOREACH(a, &b->actives, link)
     {
-        const uint32_t all = concurrency_of(b, a->batch.tenant);
+        const uint32_t all = concurrency_of(b, a->batch->tenant);
         const uint32_t most = all < MAX_RUNNING ? all : MAX_RUNNING;
         if (a->phase != ACTIVE_WAITING || a->busy || now_ms < a->retry_ms ||
-            (!must_end(a) && n_running(b, a->batch.tenant) >= most))
+            (!must_end(a) && n_running(b, a->batch->tenant) >= most))
             continue;
         a->phase = ACTIVE_OPENING;
         active_do(a, BULK_LONG, active_open_work, open_done);
@@ -331,8 +332,8 @@ static void check_done(struct bulk_job *job)
     }
     a->n_tries = 0;
     a->phase = ACTIVE_WAITING;
-    a->batch.counts.n_lines = bulk_input_lines(a->input);
-    if (a->batch.state == BULK_VALIDATING) {
+    a->batch->counts.n_lines = bulk_input_lines(a->input);
+    if (a->batch->state == BULK_VALIDATING) {
         enter(a, BULK_IN_PROGRESS);
         save(a);
     }
@@ -355,14 +356,18 @@ static bool add_header(struct active *a, const char *name, const char *value)
 int runner_add(struct bulk *b, struct bulk_batch *batch, struct quire_error *err)
 {
     struct active *a = calloc(1, sizeof *a);
-    if (!a)
+    if (a)
+        a->batch = malloc(sizeof *a->batch);
+    if (!a || !a->batch) {
+        free(a);
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
     a->bulk = b;
-    a->batch = *batch;
+    *a->batch = *batch;
     batch->metadata = batch->why = NULL;
     TAILQ_INSERT_TAIL(&b->actives, a, link);
-    if (!add_header(a, INSIDE_TENANT_HEADER, a->batch.tenant) ||
-        (a->batch.account[0] && !add_header(a, INSIDE_ACCOUNT_HEADER, a->batch.account))) {
+    if (!add_header(a, INSIDE_TENANT_HEADER, a->batch->tenant) ||
+        (a->batch->account[0] && !add_header(a, INSIDE_ACCOUNT_HEADER, a->batch->account))) {
         free_active(a);
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     }
@@ -377,22 +382,22 @@ void runner_overlay(const struct bulk *b, struct bulk_batch *batch)
     const struct active *a = find(b, batch->id);
     if (!a)
         return;
-    batch->state = a->batch.state;
-    batch->end = a->batch.end;
-    batch->counts = a->batch.counts;
-    memcpy(batch->at, a->batch.at, sizeof batch->at);
+    batch->state = a->batch->state;
+    batch->end = a->batch->end;
+    batch->counts = a->batch->counts;
+    memcpy(batch->at, a->batch->at, sizeof batch->at);
     if (a->results && a->phase == ACTIVE_RUNNING)
         bulk_results_count(a->results, &batch->counts);
     if (a->phase == ACTIVE_ENDING) /* not before it is saved */
-        batch->at[a->batch.end] = 0;
+        batch->at[a->batch->end] = 0;
 }
 
 bool runner_cancel(struct bulk *b, const char *tenant, const char *id)
 {
     struct active *a = find(b, id);
-    if (!a || strcmp(a->batch.tenant, tenant) != 0)
+    if (!a || strcmp(a->batch->tenant, tenant) != 0)
         return false;
-    if (a->batch.state == BULK_VALIDATING || a->batch.state == BULK_IN_PROGRESS) {
+    if (a->batch->state == BULK_VALIDATING || a->batch->state == BULK_IN_PROGRESS) {
         enter(a, BULK_CANCELLING);
         save(a);
         end_early(a);
@@ -407,7 +412,7 @@ uint32_t runner_n_active(const struct bulk *b, const char *tenant)
     uint32_t n = 0;
     TAILQ_FOREACH(a, &b->actives, link)
     {
-        n += strcmp(a->batch.tenant, tenant) == 0;
+        n += strcmp(a->batch->tenant, tenant) == 0;
     }
     return n;
 }
@@ -417,8 +422,8 @@ void runner_count(const struct bulk *b, uint64_t out[BULK_OUTCOMES], uint64_t n_
     const struct active *a;
     TAILQ_FOREACH(a, &b->actives, link)
     {
-        struct bulk_counts now = a->batch.counts;
-        n_batches[a->batch.state]++;
+        struct bulk_counts now = a->batch->counts;
+        n_batches[a->batch->state]++;
         if (a->results && a->phase == ACTIVE_RUNNING)
             bulk_results_count(a->results, &now);
         for (int i = 0; i < BULK_OUTCOMES && a->results; i++)
@@ -447,7 +452,7 @@ void runner_tick(struct bulk *b)
     struct active *a;
     TAILQ_FOREACH(a, &b->actives, link)
     {
-        if (!a->has_expired && now_s >= bulk_batch_expires(&a->batch)) {
+        if (!a->has_expired && now_s >= bulk_batch_expires(a->batch)) {
             a->has_expired = true;
             end_early(a);
         }
@@ -471,7 +476,7 @@ uint32_t runner_stop(struct bulk *b)
         bulk_run_free(a->run);
         a->run = NULL;
         if (a->results && !a->busy && bulk_results_flush(a->results, &err) != QUIRE_OK)
-            quire_log(QUIRE_LOG_ERROR, "batch", "%s: the last results are lost and will run again: %s", a->batch.id,
+            quire_log(QUIRE_LOG_ERROR, "batch", "%s: the last results are lost and will run again: %s", a->batch->id,
                       err.text);
         n++;
     }

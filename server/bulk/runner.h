@@ -22,7 +22,7 @@ enum active_phase {
 struct active {
     TAILQ_ENTRY(active) link;
     struct bulk *bulk;
-    struct bulk_batch batch;
+    struct bulk_batch *batch; /* owned */
     enum active_phase phase;
     bool busy; /* a job has it: only the job touches input, results, status and err */
     bool unsaved, has_expired;

@@ -284,8 +284,8 @@ static bool pass_part(struct http_connection *c)
     const size_t n = c->parser->n_body;
     if (!x->live || !x->on_part || n == 0)
         return true;
-    x->n_streamed += n;
-    if (x->n_streamed > max_streamed(c->server)) {
+    c->parser->n_passed += n;
+    if (c->parser->n_passed > max_streamed(c->server)) {
         refuse(c, 413, "the request's body is larger than this server takes");
         return false;
     }
@@ -581,7 +581,6 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     c->opened_ms = quire_now_ms();
     c->is_tls = from && s->tls;
     c->parser = malloc(sizeof *c->parser);
-    c->adopted = !from;
     if (c->parser) {
         http_parser_init(c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
         c->parser->max_length = max_streamed(s);

@@ -17,6 +17,12 @@ enum phase {
     LINGERING, /* the reply was written; input is read and discarded */
 };
 
+enum http_client {
+    HTTP_ELSEWHERE,
+    HTTP_LOOPBACK, /* on this machine */
+    HTTP_ADOPTED,  /* in this process */
+};
+
 struct http_exchange {
     struct http_connection *connection;
     char request_id[65];
@@ -28,7 +34,6 @@ struct http_exchange {
     void *context;
     void (*on_part)(void *context, const char *bytes, size_t n_bytes); /* NULL: the body is kept */
     void *part_context;
-    uint64_t n_streamed; /* bytes passed to it */
     bool paused;
 };
 
@@ -58,8 +63,7 @@ struct http_connection {
     bool unwritten;   /* in the server's list */
     bool is_tls;      /* written by the bufferevent alone */
     bool late;        /* its first request would come after the server began to drain */
-    bool from_loopback;
-    bool adopted;
+    enum http_client client;
     uint64_t opened_ms;
     size_t n_lingered, n_body;
     TAILQ_ENTRY(http_connection) link, unwritten_link, slot_link, peer_link;

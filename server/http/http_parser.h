@@ -46,6 +46,8 @@ struct http_parser {
     int bad_status;
     const char *bad_reason; /* static */
 
+    uint64_t n_passed; /* for its owner: bytes of the body that it has taken out */
+
     /* Inside. */
     int state;
     char *head;

@@ -76,7 +76,7 @@ void http_pause_body(struct http_exchange *x, bool pause)
 
 bool http_is_adopted(const struct http_exchange *x)
 {
-    return x->connection->adopted;
+    return x->connection->client == HTTP_ADOPTED;
 }
 
 const char *http_request_id(const struct http_exchange *x)
@@ -96,7 +96,7 @@ bool http_header_differs(const struct http_exchange *x, const char *name)
 
 bool http_from_loopback(const struct http_exchange *x)
 {
-    return x->connection->from_loopback;
+    return x->connection->client != HTTP_ELSEWHERE;
 }
 
 /* ---- the reply ------------------------------------------------------------------------------ */

@@ -64,7 +64,7 @@ static void on_request(void *context, struct http_exchange *x)
     snprintf(w.seen_tenant, sizeof w.seen_tenant, "%s", http_header(x, "x-quire-tenant"));
     assert_string_equal(http_path(x), COMPLETIONS);
     snprintf(text, sizeof text,
-             "{\"answer\":%u,\n\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2,"
+             "{\"answer\":%u,\n\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2,\"cost\":0.00000050,"
              "\"prompt_tokens_details\":{\"cached_tokens\":3}}}",
              i);
     if (w.answers[i] == SILENT) {
@@ -85,7 +85,6 @@ static void on_request(void *context, struct http_exchange *x)
     } else if (w.answers[i] == NO_JSON) {
         reply(x, 200, "oh");
     } else {
-        http_add_header(x, "x-quire-cost", "0.0000005");
         reply(x, 200, text);
     }
 }
@@ -248,10 +247,11 @@ static void every_kind_of_reply(void **state)
     assert_int_equal(counts.cost, 6 * 500000);
     assert_int_equal(w.n_requests[2] + w.n_requests[3] + w.n_requests[4] + w.n_requests[5], 8);
     assert_string_equal(w.seen_tenant, "team");
-    assert_string_equal(result_with(&b, "\"c7\""),
-                        "{\"id\":\"batch_7-8\",\"custom_id\":\"c7\",\"response\":{\"status_code\":200,\"request_id\":"
-                        "\"batch_7-8\",\"body\":{\"answer\":7, \"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2,"
-                        "\"prompt_tokens_details\":{\"cached_tokens\":3}}}},\"error\":null}");
+    assert_string_equal(
+        result_with(&b, "\"c7\""),
+        "{\"id\":\"batch_7-8\",\"custom_id\":\"c7\",\"response\":{\"status_code\":200,\"request_id\":"
+        "\"batch_7-8\",\"body\":{\"answer\":7, \"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2,\"cost\":0.00000050,"
+        "\"prompt_tokens_details\":{\"cached_tokens\":3}}}},\"error\":null}");
     assert_string_equal(result_with(&b, "\"custom_id\":\"c1\",\"response\":{"),
                         "{\"id\":\"batch_7-2\",\"custom_id\":\"c1\",\"response\":{\"status_code\":400,\"request_id\":"
                         "\"batch_7-2\",\"body\":{\"error\":{\"message\":\"no\"}}},\"error\":null}");

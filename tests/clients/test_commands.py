@@ -21,7 +21,7 @@ def quire(*arguments, stdin=None, timeout=120):
     return subprocess.run([str(QUIRE), *map(str, arguments)], capture_output=True, text=True, input=stdin, timeout=timeout)
 
 
-@pytest.mark.parametrize("command", ["run", "serve", "engine", "generate", "plan", "cache", "check", "route", "ab", "keys", "list", "show", "rm", "ps", "sim", "replay", "doctor", "inspect", "quantize"])
+@pytest.mark.parametrize("command", ["run", "serve", "engine", "generate", "batch", "map-reduce", "plan", "cache", "check", "route", "ab", "keys", "list", "show", "rm", "ps", "sim", "replay", "doctor", "inspect", "quantize"])
 def test_help_teaches(command):
     shown = quire(command, "--help")
     assert shown.returncode == 0 and f"usage: quire {command}" in shown.stdout and "example" in shown.stdout
@@ -69,7 +69,7 @@ def options_in(text):
     return re.findall(r"^  --(?:\[no-\])?([a-z0-9-]+)", text, re.MULTILINE)
 
 
-COMMANDS = [[name] for name in ("run", "serve", "engine", "generate", "plan", "inspect", "quantize", "doctor", "pull", "sim", "replay")]
+COMMANDS = [[name] for name in ("run", "serve", "engine", "generate", "batch", "map-reduce", "plan", "inspect", "quantize", "doctor", "pull", "sim", "replay")]
 COMMANDS += [["eval", name] for name in ("ppl", "kl", "needle", "compare")]
 COMMANDS += [["cache", name] for name in ("pin", "unpin", "stats", "warm", "calibrate")]
 COMMANDS += [["check"], ["route"], ["ab"], *(["keys", name] for name in ("issue", "rotate", "revoke", "list"))]

@@ -34,7 +34,7 @@ def guarded(tmp_path_factory):
     from conftest import Server
     tenants = tmp_path_factory.mktemp("openapi") / "tenants.json"
     tenants.write_text('[{"name": "ops", "key": "k", "admin": true}]')
-    s = Server("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "64", "--tenants", tenants)
+    s = Server("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "64", "--tenants", tenants, "--batch-dir", tenants.parent / "batches")
     yield s
     assert s.process.poll() is None, "the server ended while being tested:\n" + s.output()
     assert s.stop() == 0, s.output()
@@ -49,6 +49,8 @@ def test_it_is_served_as_it_is(guarded):
 def test_it_has_the_routes_of_the_server_and_no_others(guarded):
     source = (ROOT / "server" / "front" / "api" / "routes.c").read_text()
     table = set(re.findall(r'\{"(/[^"]*)", "([A-Z]+)", \w+, (?:true|false)\}', source))
+    bulk = (ROOT / "server" / "bulk" / "routes.c").read_text()
+    table |= {(path, method) for method, path in re.findall(r'\{"([A-Z]+)", "(/[^"]*)", \w+, \w+\}', bulk)} | {("/ui/batches", "GET")}
     assert len(table) > 15
     mine = {("/v1/models/" if path == "/v1/models/{id}" else path, method.upper()) for path, item in DOC["paths"].items() for method in item}
     assert mine == table

@@ -1,4 +1,5 @@
 /* The limits of the background: it gets nothing that a live request needs, under any policy. */
+#include "scheduler/state/pace.h"
 #include "tests/scheduler/sched_harness.h"
 
 static uint32_t submit_background(struct sched *s, uint64_t id, uint32_t n_prompt, uint32_t max_tokens)
@@ -142,6 +143,30 @@ static void parts_are_small(struct sched_config *c)
     end_all(s);
 }
 
+/* Steps of 10 ms with live decodes alone, of 50 ms with the background: the live tokens come a tenth later, and nearly all
+ * of them after 10 ms. */
+static void test_pace(void **state)
+{
+    struct pace p = {.live_us = 0};
+    uint64_t now_us = 1;
+    uint32_t n_shared = 0;
+    (void)state;
+    for (uint64_t step = 1; step <= 1000; step++) {
+        pace_begin(&p, now_us, step - 1);
+        const bool shares = pace_allows(&p);
+        pace_end(&p, now_us, step, true, shares);
+        now_us += shares ? 50000 : 10000;
+        n_shared += shares;
+    }
+    assert_in_range(n_shared, 10, 30);
+    assert_true((double)now_us < 1000 * 10000 * 1.12);
+    /* Without live work nothing is held, and a machine that stood still holds it for 2 s of live steps at most. */
+    pace_end(&p, now_us, 1001, true, true);
+    pace_begin(&p, now_us + 100000000, 1001);
+    assert_false(pace_allows(&p));
+    assert_true(p.pause_us <= PACE_MAX_US);
+}
+
 /* Also under policies that never preempt otherwise. */
 static void under_every_policy(void (*check)(struct sched_config *c))
 {
@@ -196,8 +221,9 @@ static void test_admission(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps),   cmocka_unit_test(test_places),    cmocka_unit_test(test_blocks),
-        cmocka_unit_test(test_batches), cmocka_unit_test(test_admission), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_pace),   cmocka_unit_test(test_steps),   cmocka_unit_test(test_places),
+        cmocka_unit_test(test_blocks), cmocka_unit_test(test_batches), cmocka_unit_test(test_admission),
+        cmocka_unit_test(test_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

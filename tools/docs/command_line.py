@@ -33,8 +33,8 @@ def help_of(program, words):
 def commands_in(text, command=""):
     """Names in the list of commands at the head of a help text, before its first examples."""
     head = re.split(r"^(?:Begin with|examples?:)", text, maxsplit=1, flags=re.M)[0]
-    names = re.findall(rf"^  quire {command} ([a-z]+) ", head, re.M) if command else []
-    return list(dict.fromkeys(names)) or re.findall(r"^  ([a-z]+) +\S", head, re.M)
+    names = re.findall(rf"^  quire {command} ([a-z-]+) ", head, re.M) if command else []
+    return list(dict.fromkeys(names)) or re.findall(r"^  ([a-z-]+) +\S", head, re.M)
 
 
 def page(program):

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define PICO_PLACES 12 /* decimal places of a picodollar */
+
 static void put_custom_id(struct buffer *o, const struct bulk_line *line)
 {
     if (line->custom_id)
@@ -41,9 +43,34 @@ static void add_number(struct quire_value object, const char *name, uint32_t *su
         *sum = n > UINT32_MAX - *sum ? UINT32_MAX : *sum + (uint32_t)n;
 }
 
+/* Picodollars of a gateway's 0.00000315, to the last digit. Other notations of JSON cost 0: a gateway writes none. */
+static uint64_t read_cost(struct quire_value dollars)
+{
+    uint64_t pico = 0;
+    unsigned n_places = 0;
+    bool is_fraction = false;
+    for (size_t i = 0; i < dollars.n; i++) {
+        const char c = dollars.text[i];
+        if (c == '.' && !is_fraction) {
+            is_fraction = true;
+            continue;
+        }
+        if (c < '0' || c > '9' || pico > UINT64_MAX / 10 - 1)
+            return 0;
+        if (is_fraction && ++n_places > PICO_PLACES)
+            break;
+        pico = pico * 10 + (uint64_t)(c - '0');
+    }
+    for (; n_places < PICO_PLACES; n_places++)
+        if (__builtin_mul_overflow(pico, UINT64_C(10), &pico))
+            return 0;
+    return pico;
+}
+
 /* The names of the APIs: one of each pair is there. Anthropic's input_tokens are those that were not cached. */
 static void read_usage(struct quire_value usage, enum bulk_dialect dialect, struct bulk_tokens *t)
 {
+    t->cost = read_cost(quire_value_member(usage, "cost"));
     add_number(usage, "prompt_tokens", &t->input);
     add_number(usage, "input_tokens", &t->input);
     add_number(usage, "completion_tokens", &t->output);
@@ -84,6 +111,7 @@ int result_text_reply(struct buffer *o, const struct result_of *of, const struct
 {
     struct quire_doc *doc;
     const int status = quire_doc_open(r->body, r->n_body, 1000, "the reply", &doc, err);
+    *tokens = (struct bulk_tokens){0};
     if (status != QUIRE_OK)
         return status;
     if (r->status == 200)

@@ -20,7 +20,7 @@ struct result_reply {
     size_t n_body;
 };
 
-/* Appends the result of a reply to o. tokens: those that the reply's usage names; its cost stays. Returns QUIRE_INVALID if
+/* Appends the result of a reply to o. tokens: zeroed, then those that the reply's usage names, and its cost. Returns QUIRE_INVALID if
  * the body is not JSON: the result is then result_text_error()'s. */
 int result_text_reply(struct buffer *o, const struct result_of *of, const struct result_reply *reply,
                       struct bulk_tokens *tokens, struct quire_error *err);

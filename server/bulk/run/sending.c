@@ -31,7 +31,6 @@ struct sending {
     /* The reply. */
     int status; /* of HTTP; 0: none */
     char request_id[MAX_REQUEST_ID]; /* "": none */
-    uint64_t cost;
     char why[200]; /* no usable reply came */
 };
 
@@ -51,27 +50,6 @@ static uint32_t retry_ms(const char *header)
     if (!header || end == header || !(seconds > 0))
         return 0;
     return seconds > MAX_WAIT_S ? MAX_WAIT_S * 1000u : (uint32_t)(seconds * 1000) + 1;
-}
-
-/* Picodollars of "0.00000315". */
-static uint64_t read_cost(const char *text)
-{
-    uint64_t pico = 0, place = UINT64_C(1000000000000);
-    bool is_fraction = false;
-    for (const char *p = text ? text : ""; *p && place > 0; p++) {
-        if (*p == '.' && !is_fraction) {
-            is_fraction = true;
-            continue;
-        }
-        if (*p < '0' || *p > '9')
-            break;
-        place /= is_fraction ? 10 : 1;
-        const uint64_t digit = (uint64_t)(*p - '0') * place;
-        if (!is_fraction && pico > (UINT64_MAX - digit) / 10)
-            return 0;
-        pico = is_fraction ? pico + digit : pico * 10 + digit;
-    }
-    return pico;
 }
 
 /* Returns whether the line is sent again, and after which time. */
@@ -106,7 +84,6 @@ static void on_end(void *context, enum remote_end end, const char *why)
     uint32_t ms;
     const char *id = remote_header(s->call, "x-request-id");
     snprintf(s->request_id, sizeof s->request_id, "%s", id ? id : "");
-    s->cost = s->status == 200 ? read_cost(remote_header(s->call, "x-quire-cost")) : 0;
     s->why[0] = '\0';
     if (end != REMOTE_WHOLE)
         snprintf(s->why, sizeof s->why, "%s", why[0] ? why : "the connection ended within the reply");
@@ -226,7 +203,7 @@ enum bulk_outcome sending_result(struct sending *s, struct buffer *o, struct bul
         .n_body = s->reply.n,
     };
     struct quire_error err;
-    *tokens = (struct bulk_tokens){.cost = s->cost};
+    *tokens = (struct bulk_tokens){0};
     if (s->why[0])
         result_text_error(o, &of, "connection_error", s->why);
     else if (!reply.n_body || result_text_reply(o, &of, &reply, tokens, &err) != QUIRE_OK)

@@ -32,7 +32,7 @@ struct upload {
     bool busy, is_whole;
     int fd; /* the job's; -1: none */
     struct buffer waiting, writing;
-    struct bulk_batch batch; /* of is_messages */
+    struct bulk_batch *batch; /* of split; NULL */
     struct bulk_job job;
     int status; /* of the job, with err */
     struct quire_error err;
@@ -49,7 +49,9 @@ static void free_upload(struct upload *u)
     bulk_split_close(u->split);
     buffer_free(&u->waiting);
     buffer_free(&u->writing);
-    bulk_batch_free(&u->batch);
+    if (u->batch)
+        bulk_batch_free(u->batch);
+    free(u->batch);
     if (u->fd >= 0)
         close(u->fd);
     free(u);
@@ -113,7 +115,7 @@ static int check_requests(struct upload *u, const char *path)
     int status = bulk_input_open(path, BULK_ANTHROPIC, BULK_MESSAGES_URL, BULK_MAX_LINES, &in, &u->err);
     if (status != QUIRE_OK)
         return status;
-    u->batch.counts.n_lines = bulk_input_lines(in);
+    u->batch->counts.n_lines = bulk_input_lines(in);
     for (uint32_t i = 0; i < bulk_input_lines(in) && status == QUIRE_OK; i++) {
         status = bulk_input_read(in, i, &text, &line, &u->err);
         if (status != QUIRE_OK)
@@ -143,7 +145,7 @@ static void add_work(struct bulk_job *job)
     u->status = bulk_store_add_file(u->bulk->store, &u->file, &u->err);
     if (u->status != QUIRE_OK || !u->split)
         return;
-    u->status = bulk_store_add_batch(u->bulk->store, &u->batch, &u->err);
+    u->status = bulk_store_add_batch(u->bulk->store, u->batch, &u->err);
     if (u->status != QUIRE_OK)
         bulk_store_drop_file(u->bulk->store, u->file.id, &ignored);
 }
@@ -202,10 +204,10 @@ static void add_done(struct bulk_job *done)
         return;
     }
     if (u->split)
-        bulk_put_batch(&o, &u->batch);
+        bulk_put_batch(&o, u->batch);
     else
         bulk_put_file(&o, &u->file);
-    if (u->split && !u->bulk->stopping && runner_add(u->bulk, &u->batch, &err) != QUIRE_OK)
+    if (u->split && !u->bulk->stopping && runner_add(u->bulk, u->batch, &err) != QUIRE_OK)
         o.failed = true; /* the next start runs it */
     if (u->x) {
         http_on_gone(u->x, NULL, NULL);
@@ -347,13 +349,17 @@ static int open_form(struct upload *u, struct quire_error *err)
 static int open_requests(struct upload *u, const char *account, struct quire_error *err)
 {
     u->file.purpose = BULK_MESSAGES;
-    u->batch = (struct bulk_batch){.dialect = BULK_ANTHROPIC, .window_s = MESSAGES_WINDOW_S};
-    snprintf(u->batch.account, sizeof u->batch.account, "%s", account ? account : "");
-    bulk_new_id(BULK_MESSAGES_ID, u->batch.id);
-    snprintf(u->batch.tenant, sizeof u->batch.tenant, "%s", u->file.tenant);
-    snprintf(u->batch.input, sizeof u->batch.input, "%s", u->file.id);
-    snprintf(u->batch.url, sizeof u->batch.url, "%s", BULK_MESSAGES_URL);
-    u->batch.at[BULK_VALIDATING] = u->file.created;
+    u->batch = calloc(1, sizeof *u->batch);
+    if (!u->batch)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    u->batch->dialect = BULK_ANTHROPIC;
+    u->batch->window_s = MESSAGES_WINDOW_S;
+    snprintf(u->batch->account, sizeof u->batch->account, "%s", account ? account : "");
+    bulk_new_id(BULK_MESSAGES_ID, u->batch->id);
+    snprintf(u->batch->tenant, sizeof u->batch->tenant, "%s", u->file.tenant);
+    snprintf(u->batch->input, sizeof u->batch->input, "%s", u->file.id);
+    snprintf(u->batch->url, sizeof u->batch->url, "%s", BULK_MESSAGES_URL);
+    u->batch->at[BULK_VALIDATING] = u->file.created;
     return bulk_split_open(&u->split, err);
 }
 

@@ -327,7 +327,7 @@ def test_bad_batches(batches, change, says):
 def test_methods_and_the_page(batches):
     key = {"Authorization": "Bearer one"}
     reply = rig.ask(batches, "/v1/batches", method="DELETE", headers=key)
-    assert reply.status == 405 and reply.headers["Allow"] == "POST, GET"
+    assert reply.status == 405 and reply.headers["Allow"] == "POST, GET, HEAD"
     assert rig.ask(batches, "/v1/batches").status == 401
     page = rig.answered(batches, "/ui/batches")
     assert "script-src 'sha256-" in page.headers["Content-Security-Policy"] and "innerHTML" not in page.text

@@ -69,6 +69,8 @@ static void files_that_are_wrong(void **state)
         {"[{\"name\":\"a\",\"key\":\"x\",\"max_concurrent\":4294967296}]", "max_concurrent"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"max_seats\":-1}]", "max_seats"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"max_kv_blocks\":4294967296}]", "max_kv_blocks"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"batch_concurrency\":0}]", "batch_concurrency"},
+        {"[{\"name\":\"a\",\"key\":\"x\",\"batch_concurrency\":20}]", NULL},
         {"[{\"name\":\"a\",\"key\":\"x\",\"organisation\":\"\"}]", "organisation"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"organisation\":\"o o\"}]", "organisation"},
         {"[{\"name\":\"a\",\"key\":\"x\",\"organisation\":7}]", "organisation"},
