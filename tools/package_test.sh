@@ -5,7 +5,7 @@
 #   bash tools/package_test.sh                         packages a build of its own (tools/package.sh), then tries them
 #   bash tools/package_test.sh --build build           packages that build
 #   bash tools/package_test.sh --build build debian    in one of the trees: debian, ubuntu
-#   bash tools/package_test.sh --reproducible          instead: builds two clones in folders of different names, a quarter
+#   bash tools/package_test.sh --reproducible          instead: builds two clones in folders of different names, a quarter of an
 #                                                      hour of processor time, and compares the packages' bytes
 #
 # A tree is kept as build/trees/NAME.tar, so that the next run does not make it again. QUIRE_DEBIAN_MIRROR and
