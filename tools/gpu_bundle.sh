@@ -8,8 +8,9 @@
 #   bash tools/gpu_bundle.sh OUT.tar.xz --build BUILD       of a build that has libquire_cuda.so; without it: builds into build-gpu
 #
 # The bundle and the tracked files of the tree together have at most 63 MiB. This machine's C library goes along: gpu_check.sh
-# uses it where the other machine's is older. Of CUDA nothing goes along but what is linked in. libcurl is replaced by a stub
-# whose calls fail, since it loads LDAP, Kerberos and more, and the check never downloads anything.
+# uses it where the other machine's is older. Of CUDA nothing goes along but what is linked in. libcurl and OpenSSL are
+# replaced by stubs whose calls fail: the check downloads nothing and serves without TLS. libcurl would bring LDAP, Kerberos
+# and more; OpenSSL has 1.7 MiB.
 set -eu
 cd "$(dirname "$0")/.."
 . tools/setup.sh
@@ -55,22 +56,32 @@ for name in $programs $tests; do
 done
 [ "$kind" = --emulator ] || cp "$build/libquire_cuda.so" "$to/lib/"
 
-# A libcurl with the functions that our programs call: each returns 0, an error where a handle is expected.
-stub_curl() {
-    local names
-    names=$(nm -D --undefined-only "$to"/bin/* | sed -nE 's/.* (curl_[a-z_]+)@CURL_OPENSSL_4$/\1/p' | sort -u)
-    [ -n "$names" ] || return 0
-    for name in $names; do echo "void *$name(void); void *$name(void) { return 0; }"; done >"$stage/curl.c"
-    { echo "CURL_OPENSSL_4 { global:"; for name in $names; do echo "$name;"; done; echo "local: *; };"; } >"$stage/curl.map"
-    gcc -shared -fPIC -O1 -o "$to/lib/libcurl.so.4" -Wl,-soname,libcurl.so.4 -Wl,--version-script="$stage/curl.map" "$stage/curl.c"
+# A library in place of one that no step of gpu_check.sh calls, with the functions that our programs and USERS need to be
+# loaded: each returns 0, an error where a handle is expected.
+stub() { # soname [user...]: users are libraries
+    local soname=$1 real users="" name
+    real=$(ldd "$to"/bin/* | awk -v name="$soname" '$1 == name { print $3; exit }')
+    [ -n "$real" ] || return 0
+    for name in "${@:2}"; do users="$users $(ldd "$to"/bin/* | awk -v name="$name" '$1 == name { print $3; exit }')"; done
+    nm -D --undefined-only "$to"/bin/* $users | sed -nE 's/.* ([A-Za-z_0-9]+@[A-Z_0-9.]+)$/\1/p' | sort -u >"$stage/used"
+    nm -D --defined-only "$real" | sed -nE 's/.* [TWi] ([A-Za-z_0-9]+)@@([A-Z_0-9.]+)$/\1@\2/p' | sort -u | comm -12 "$stage/used" - >"$stage/names"
+    sed -E 's/(.*)@.*/void *\1(void); void *\1(void) { return 0; }/' "$stage/names" >"$stage/stub.c"
+    for name in $(sed 's/.*@//' "$stage/names" | sort -u); do
+        echo "$name { global:"
+        sed -n "s/@$name\$/;/p" "$stage/names"
+        echo "};"
+    done >"$stage/stub.map"
+    gcc -shared -fPIC -O1 -fno-builtin -o "$to/lib/$soname" -Wl,-soname,"$soname" -Wl,--version-script="$stage/stub.map" "$stage/stub.c"
 }
-stub_curl
+stubs="libcurl.so.4 libssl.so.3 libcrypto.so.3"
+for name in $stubs; do stub "$name" libevent_openssl-2.1.so.7; done
 # The C library's own libraries only where they replace the other machine's; all others beside the programs.
 LD_LIBRARY_PATH="$to/lib" ldd "$to"/bin/* $(ls "$to"/lib/*.so 2>/dev/null) | awk '$3 ~ /^\// { print $3 } $1 ~ /^\/.*ld-linux/ { print $1 }' | sort -u | while read -r library; do
     case ${library##*/} in
         ld-linux* | libc.so.* | libm.so.* | libdl.so.* | libpthread.so.* | librt.so.* | libresolv.so.*) cp -L "$library" "$to/lib/libc/" ;;
-        libcurl.so.4 | libquire_cuda.so) ;;
-        *) cp -L "$library" "$to/lib/" ;;
+        libquire_cuda.so) ;;
+        *) case " $stubs " in *" ${library##*/} "*) continue ;; esac
+            cp -L "$library" "$to/lib/" ;;
     esac
 done
 for name in libdl.so.2 libpthread.so.0 librt.so.1; do # NVIDIA's driver asks for them by name

@@ -94,7 +94,7 @@ make_tar() {
     cp -a "$whole" "$work/$name"
     cp "$work/whole.txt" "$work/$name/share/doc/quire/THIRD-PARTY.txt"
     quire_set_times "$work/$name"
-    tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --format=ustar -cf - "$name" | zstd -q -19 -T1 -f -o "$out/$name.tar.zst"
+    tar -C "$work" --sort=name --owner=0 --group=0 --numeric-owner --format=ustar -cf - "$name" | zstd -q -12 -T1 -f -o "$out/$name.tar.zst"
     quire_say "$out/$name.tar.zst: needs glibc $(quire_glibc "$work/$name") or later"
 }
 

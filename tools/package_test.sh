@@ -5,7 +5,7 @@
 #   bash tools/package_test.sh                         packages a build of its own (tools/package.sh), then tries them
 #   bash tools/package_test.sh --build build           packages that build
 #   bash tools/package_test.sh --build build debian    in one of the trees: debian, ubuntu
-#   bash tools/package_test.sh --reproducible          instead: builds two clones in folders of different names, half an
+#   bash tools/package_test.sh --reproducible          instead: builds two clones in folders of different names, a quarter of an
 #                                                      hour of processor time, and compares the packages' bytes
 #
 # A tree is kept as build/trees/NAME.tar, so that the next run does not make it again. QUIRE_DEBIAN_MIRROR and
@@ -113,7 +113,7 @@ ANSWER="The answer is 75." # the demo model's, to any bit, on every machine
 ask() { echo "$1 generate $2 'What is 27 plus 48?' --temperature 0"; }
 # A server on a free port: what /health answers, and that SIGTERM ends it with 0.
 serve() {
-    echo "$1 serve $2 --port 0 >/tmp/log 2>&1 & for i in \$(seq 600); do port=\$(sed -nE 's/.*http:..127.0.0.1:([0-9]+).*/\\1/p' /tmp/log | head -1); [ -z \"\$port\" ] || break; sleep 0.1; done
+    echo "rm -f /tmp/log; $1 serve $2 --port 0 >/tmp/log 2>&1 & for i in \$(seq 600); do port=\$(sed -nE 's/.*http:..127.0.0.1:([0-9]+).*/\\1/p' /tmp/log 2>/dev/null | head -1); [ -z \"\$port\" ] || break; sleep 0.1; done
         exec 3<>/dev/tcp/127.0.0.1/\$port && printf 'GET /health HTTP/1.0\\r\\nHost: localhost\\r\\n\\r\\n' >&3 && head -1 <&3
         kill \$! && wait \$! && echo ended with 0"
 }
@@ -172,7 +172,7 @@ for tree in $trees; do # one after the other: both at once are no faster
 done
 bash tools/package.sh ${build:+--build "$build"} || exit 1
 version=$(sed -nE 's/^project\(quire VERSION ([0-9.]+).*/\1/p' CMakeLists.txt)
-commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)
+commit=$("${build:-build-package}/quire" version | sed -nE 's/^commit +([0-9a-z]+).*/\1/p')
 for tree in $trees; do
     root=$work/$tree
     mkdir "$root"

@@ -13,7 +13,8 @@
 # the cpu backend's kernels), tsan (what has threads, under ThreadSanitizer), fuzz (each fuzz target for QUIRE_FUZZ_SECONDS, default
 # 1, in wide 3, with one seed; with --all 60, with new seeds), cuda (the library
 # for GPUs by NVIDIA's compiler, which is installed if need be: no kernel may spill), wide (cuda, and the tests labelled so of all builds, which the other parts leave out; the kernels under
-# both sanitizers; the bundle for a machine with a GPU; no kernel for GPUs may grow by 3 %).
+# both sanitizers; the bundle for a machine with a GPU; no kernel for GPUs may grow by 3 %; packages), packages (deb, tar
+# and wheel of the release build, installed and used in bare trees of Debian 12 and Ubuntu 24.04; needs root and a network).
 #
 # The sample of a long matrix is drawn by a seed from the commit, so that each commit runs another and all run in time;
 # tests/sample.h says how. The seed is printed; QUIRE_TEST_SAMPLE=SEED runs that sample again, also under ctest, which
@@ -26,7 +27,7 @@ cd "$(dirname "$0")/.." || exit 1
 . tools/setup.sh
 
 all="modules release simt clients asan tsan fuzz"
-extra="cuda wide suite"
+extra="cuda packages wide suite"
 whole=""
 parts=""
 for part in "$@"; do
@@ -117,6 +118,16 @@ check_bundle() {
     cmake --build --preset release --target gpu_limits gpu_fragments gpu_probe gpu_nccl >build/gpu-bundle.log 2>&1 ||
         { tail -20 build/gpu-bundle.log >&2; return 1; }
     bash tools/gpu_bundle.sh build/gpu-bundle.tar.xz --build build
+}
+
+# What people install, of the release build, in bare trees of two distributions.
+run_packages() {
+    timed packages bash tools/package_test.sh --build build >build/packages.log 2>&1
+    case $? in
+        0) tally packages "$(grep -c '^ok ' build/packages.log)" 0 ;;
+        77) not_run="$not_run packages"; tail -1 build/packages.log >&2 ;;
+        *) grep -vE '^(ok|  ) ' build/packages.log | tail -20 >&2; tally packages "$(grep -c '^ok ' build/packages.log)" "$(grep -c '^FAILED' build/packages.log | sed 's/^0$/1/')" ;;
+    esac
 }
 
 # NVIDIA's compiler took 370 of the release build's 1,000 processor seconds, and no other part needs the library. Without a
@@ -226,6 +237,7 @@ run_wide() {
     else
         not_run="$not_run cuda:counts,bundle"
     fi
+    run_packages
     timed "asan, build" quire_build asan ON && run_ctest asan -L wide
     timed "tsan, build" quire_build tsan ON && run_ctest tsan -L wide -LE no_races
     local preset
@@ -248,7 +260,8 @@ for part in $parts; do
     case $part in
         clients | fuzz | cuda) needs="$needs $part" ;;
         quick) needs="$needs clients" ;;
-        wide) needs="$needs clients fuzz cuda" ;;
+        packages) needs="$needs package trees" ;;
+        wide) needs="$needs clients fuzz cuda package trees" ;;
     esac
 done
 timed "what was missing" quire_setup $needs
