@@ -11,6 +11,7 @@ struct bench_progress {
     uint64_t total;
     double began, drawn; /* seconds of quire_now_s() */
     bool is_tty, shown;
+    double line_every_s; /* where standard error is not a terminal, a line this often; set after begin. 0: none */
 };
 
 /* what: borrowed until the end. */

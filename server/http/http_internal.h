@@ -55,6 +55,8 @@ struct http_connection {
     bool is_tls;      /* written by the bufferevent alone */
     bool late;        /* its first request would come after the server began to drain */
     bool from_loopback;
+    bool from_proxy; /* a trusted one */
+    char address[HTTP_ADDRESS_BYTES]; /* "" of an adopted connection */
     uint64_t opened_ms;
     size_t n_lingered, n_body;
     TAILQ_ENTRY(http_connection) link, unwritten_link, slot_link, peer_link;
