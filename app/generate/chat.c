@@ -14,7 +14,7 @@
 
 bool chat_has_template(const struct chat *c)
 {
-    return !c->flags->raw && quire_text_has_chat(local_engine_text(c->answer.engine));
+    return !c->flags->raw && quire_text_has_chat(local_engine_text(c->answer->engine));
 }
 
 /* ---- the prompt ---- */
@@ -22,8 +22,8 @@ bool chat_has_template(const struct chat *c)
 /* The tokens of all messages. */
 static int render(struct chat *c, uint32_t **ids, size_t *n_ids)
 {
-    struct quire_error *err = &c->answer.err;
-    const struct quire_text *text = local_engine_text(c->answer.engine);
+    struct quire_error *err = &c->answer->err;
+    const struct quire_text *text = local_engine_text(c->answer->engine);
     char *json = json_dumps(c->conversation.messages, JSON_COMPACT), *rendered = NULL;
     size_t n;
     if (!json)
@@ -40,16 +40,16 @@ static int render(struct chat *c, uint32_t **ids, size_t *n_ids)
 /* An answer must have some space. */
 static uint32_t n_reserved(const struct chat *c)
 {
-    const uint32_t quarter = local_engine_info(c->answer.engine)->max_model_len / 4;
+    const uint32_t quarter = local_engine_info(c->answer->engine)->max_model_len / 4;
     uint32_t n = c->flags->max_tokens && c->flags->max_tokens < MOST_RESERVED_TOKENS ? c->flags->max_tokens
-                                                                                    : MOST_RESERVED_TOKENS;
+                                                                                     : MOST_RESERVED_TOKENS;
     return n < quarter ? n : quarter ? quarter : 1;
 }
 
 /* Renders the messages, without the oldest ones if they do not fit. */
 static int fit(struct chat *c, uint32_t **ids, size_t *n_ids)
 {
-    const uint32_t most = local_engine_info(c->answer.engine)->max_model_len;
+    const uint32_t most = local_engine_info(c->answer->engine)->max_model_len;
     unsigned n_dropped = 0;
     int status;
     while ((status = render(c, ids, n_ids)) == QUIRE_OK && c->flags->context_shift && !c->flags->no_context_shift &&
@@ -66,27 +66,28 @@ static int fit(struct chat *c, uint32_t **ids, size_t *n_ids)
 
 static int check_length(struct chat *c, size_t n_ids)
 {
-    const uint32_t most = local_engine_info(c->answer.engine)->max_model_len;
+    const uint32_t most = local_engine_info(c->answer->engine)->max_model_len;
     if (n_ids == 0)
-        return quire_fail(&c->answer.err, QUIRE_INVALID, "the prompt is empty");
+        return quire_fail(&c->answer->err, QUIRE_INVALID, "the prompt is empty");
     if (n_ids < most)
         return QUIRE_OK;
-    return quire_fail(&c->answer.err, QUIRE_INVALID,
-                      "the prompt has %zu tokens, but the context has only %u: raise --max-model-len if the model allows "
-                      "more, shorten the message, or clear the chat",
-                      n_ids, most);
+    return quire_fail(
+        &c->answer->err, QUIRE_INVALID,
+        "the prompt has %zu tokens, but the context has only %u: raise --max-model-len if the model allows "
+        "more, shorten the message, or clear the chat",
+        n_ids, most);
 }
 
 /* ---- the answer ---- */
 
 static int prepare(struct chat *c, const char *message, uint32_t **ids, size_t *n_ids)
 {
-    const struct quire_text *text = local_engine_text(c->answer.engine);
+    const struct quire_text *text = local_engine_text(c->answer->engine);
     int status = QUIRE_OK;
     if (!message[strspn(message, " \t\r\n")])
-        return quire_fail(&c->answer.err, QUIRE_INVALID, "the prompt is empty");
+        return quire_fail(&c->answer->err, QUIRE_INVALID, "the prompt is empty");
     if (chat_has_template(c)) {
-        status = conversation_add(&c->conversation, "user", message, &c->answer.err);
+        status = conversation_add(&c->conversation, "user", message, &c->answer->err);
         if (status == QUIRE_OK)
             status = fit(c, ids, n_ids);
     } else {
@@ -94,14 +95,14 @@ static int prepare(struct chat *c, const char *message, uint32_t **ids, size_t *
             buffer_clear(&c->last_prompt);
             buffer_append(&c->last_prompt, message, strlen(message));
         }
-        status = quire_text_encode(text, message, strlen(message), true, ids, n_ids, &c->answer.err);
+        status = quire_text_encode(text, message, strlen(message), true, ids, n_ids, &c->answer->err);
     }
     return status == QUIRE_OK ? check_length(c, *n_ids) : status;
 }
 
 static void print_result(struct chat *c)
 {
-    struct answer *a = &c->answer;
+    struct answer *a = c->answer;
     if (c->flags->json) {
         json_t *o = json_pack("{s:s, s:i, s:i}", "text", buffer_text(&a->text), "prompt_tokens", (int)a->n_prompt,
                               "completion_tokens", (int)a->n_generated);
@@ -117,7 +118,7 @@ static void print_result(struct chat *c)
 
 int chat_answer(struct chat *c, const char *message)
 {
-    struct answer *a = &c->answer;
+    struct answer *a = c->answer;
     const bool has_template = chat_has_template(c);
     uint32_t *ids = NULL;
     size_t n_ids = 0;
@@ -151,8 +152,9 @@ static void greet(const struct chat *c)
     if (!c->flags->raw && !chat_has_template(c))
         fprintf(stderr, "%s has no chat template: it continues each text as it is, without memory of the others.\n",
                 c->model_name);
-    fprintf(stderr, "Type a message; \"\"\" begins and ends one of several lines; /help lists commands. Ctrl-C stops an "
-                    "answer;\nCtrl-D, /bye or Ctrl-C twice ends the chat.\n");
+    fprintf(stderr,
+            "Type a message; \"\"\" begins and ends one of several lines; /help lists commands. Ctrl-C stops an "
+            "answer;\nCtrl-D, /bye or Ctrl-C twice ends the chat.\n");
 }
 
 /* A command, or a message to answer. Returns false if the chat ends. */
@@ -168,7 +170,7 @@ static bool handle(struct chat *c, struct buffer *message)
     if (text[strspn(text, " \t\n")])
         status = chat_answer(c, text);
     if (status != QUIRE_OK)
-        fprintf(stderr, "quire: %s\n", c->answer.err.text);
+        fprintf(stderr, "quire: %s\n", c->answer->err.text);
     /* The engine is gone, so no message can succeed. */
     return status != QUIRE_INTERNAL;
 }
@@ -178,7 +180,7 @@ int chat_on_terminal(struct chat *c)
     struct prompt_line *prompt;
     struct buffer message = {0};
     bool asked = false, goes_on = true;
-    int status = prompt_line_open(&prompt, &c->answer.err);
+    int status = prompt_line_open(&prompt, &c->answer->err);
     greet(c);
     while (status == QUIRE_OK && !c->stopped && goes_on) {
         fputc('\n', stderr);
@@ -196,14 +198,14 @@ int chat_on_terminal(struct chat *c)
     fputc('\n', stderr);
     prompt_line_close(prompt);
     buffer_free(&message);
-    if (status == QUIRE_OK && !goes_on && c->answer.status == QUIRE_INTERNAL)
+    if (status == QUIRE_OK && !goes_on && c->answer->status == QUIRE_INTERNAL)
         status = QUIRE_INTERNAL;
     return status;
 }
 
 void chat_close(struct chat *c)
 {
-    answer_close(&c->answer);
+    answer_close(c->answer);
     conversation_close(&c->conversation);
     buffer_free(&c->last_prompt);
 }

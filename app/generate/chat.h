@@ -9,7 +9,7 @@
 struct chat {
     struct request_flags *flags; /* borrowed, as the next */
     const char *model_name;
-    struct answer answer; /* the last one */
+    struct answer *answer; /* the last one; borrowed */
     struct conversation conversation;
     struct buffer last_prompt; /* of a chat without a template, for /retry */
     uint32_t n_answers;

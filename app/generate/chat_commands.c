@@ -18,7 +18,7 @@ static int fail(const char *what)
 
 static int report(const struct chat *c, int status, const char *done)
 {
-    fprintf(stderr, "%s%s\n", status == QUIRE_OK ? "" : "quire: ", status == QUIRE_OK ? done : c->answer.err.text);
+    fprintf(stderr, "%s%s\n", status == QUIRE_OK ? "" : "quire: ", status == QUIRE_OK ? done : c->answer->err.text);
     return CHAT_CONTINUES;
 }
 
@@ -71,7 +71,8 @@ static int set(struct chat *c, const char *rest)
     } else if (strcmp(name, "verbose") == 0 && (strcmp(value, "on") == 0 || strcmp(value, "off") == 0)) {
         f->verbose = strcmp(value, "on") == 0;
     } else {
-        return fail("/set takes temperature 0 to 100, top_p 0 to 1, top_k N, max_tokens N (0: no limit) or verbose on|off");
+        return fail(
+            "/set takes temperature 0 to 100, top_p 0 to 1, top_k N, max_tokens N (0: no limit) or verbose on|off");
     }
     print_settings(c);
     return CHAT_CONTINUES;
@@ -99,8 +100,9 @@ static int set_system(struct chat *c, const char *rest)
 {
     const char *now = conversation_system(&c->conversation);
     if (!*rest)
-        return report(c, QUIRE_OK, now ? now : "There is no system message. /system TEXT sets one, /system - removes it.");
-    int status = conversation_set_system(&c->conversation, strcmp(rest, "-") == 0 ? "" : rest, &c->answer.err);
+        return report(c, QUIRE_OK,
+                      now ? now : "There is no system message. /system TEXT sets one, /system - removes it.");
+    int status = conversation_set_system(&c->conversation, strcmp(rest, "-") == 0 ? "" : rest, &c->answer->err);
     return report(c, status, "The system message is set for the next answers.");
 }
 
@@ -108,14 +110,14 @@ static int save(struct chat *c, const char *rest)
 {
     if (!*rest)
         return fail("/save needs a file: /save chat.json");
-    return report(c, conversation_save(&c->conversation, rest, &c->answer.err), "The chat is saved.");
+    return report(c, conversation_save(&c->conversation, rest, &c->answer->err), "The chat is saved.");
 }
 
 static int load(struct chat *c, const char *rest)
 {
     if (!*rest)
         return fail("/load needs a file: /load chat.json");
-    return report(c, conversation_load(&c->conversation, rest, &c->answer.err), "The chat is loaded.");
+    return report(c, conversation_load(&c->conversation, rest, &c->answer->err), "The chat is loaded.");
 }
 
 /* Answers the last question once more, without the first answer. */
@@ -131,14 +133,14 @@ static int retry(struct chat *c, const char *rest)
     conversation_drop_last(&c->conversation, "assistant");
     conversation_drop_last(&c->conversation, "user");
     if (chat_answer(c, message) != QUIRE_OK)
-        fail(c->answer.err.text);
+        fail(c->answer->err.text);
     free(message);
     return CHAT_CONTINUES;
 }
 
 static int stats(struct chat *c, const char *rest)
 {
-    const struct answer *a = &c->answer;
+    const struct answer *a = c->answer;
     (void)rest;
     if (c->n_answers == 0)
         return fail("/stats: there is no answer yet");
@@ -150,7 +152,7 @@ static int stats(struct chat *c, const char *rest)
 
 static int show(struct chat *c, const char *rest)
 {
-    const struct engine_info *info = local_engine_info(c->answer.engine);
+    const struct engine_info *info = local_engine_info(c->answer->engine);
     const char *system = conversation_system(&c->conversation);
     (void)rest;
     fprintf(stderr, "model %s on %s, context %u tokens, %s\n", c->model_name, info->device_why, info->max_model_len,

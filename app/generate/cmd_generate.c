@@ -27,7 +27,7 @@ struct generate {
     struct serving_grammars *grammars; /* NULL without --json-schema */
     char *grammar; /* in normal form */
     struct event *signals[2];
-    struct chat chat;
+    struct chat *chat; /* borrowed */
 };
 
 /* ---- begin and end ---- */
@@ -36,8 +36,8 @@ static void on_signal(evutil_socket_t number, short what, void *context)
 {
     struct generate *g = context;
     (void)what;
-    g->chat.stopped = number == SIGTERM;
-    answer_interrupt(&g->chat.answer);
+    g->chat->stopped = number == SIGTERM;
+    answer_interrupt(g->chat->answer);
 }
 
 static int watch_signals(struct generate *g)
@@ -46,20 +46,20 @@ static int watch_signals(struct generate *g)
     for (int i = 0; i < 2; i++) {
         g->signals[i] = evsignal_new(g->base, numbers[i], on_signal, g);
         if (!g->signals[i] || evsignal_add(g->signals[i], NULL) != 0)
-            return quire_fail(&g->chat.answer.err, QUIRE_INTERNAL, "signals cannot be watched");
+            return quire_fail(&g->chat->answer->err, QUIRE_INTERNAL, "signals cannot be watched");
     }
     return QUIRE_OK;
 }
 
 static void on_closed(void *context, const char *why)
 {
-    answer_fail(&((struct generate *)context)->chat.answer, why);
+    answer_fail(((struct generate *)context)->chat->answer, why);
 }
 
 /* --json-schema in the engine's form. */
 static int use_schema(struct generate *g, struct engine_options *options, struct quire_error *err)
 {
-    const char *given = g->chat.flags->json_schema;
+    const char *given = g->chat->flags->json_schema;
     struct model_config *config = NULL;
     struct sampling_defaults ignored;
     struct buffer text = {0};
@@ -88,12 +88,12 @@ static int use_schema(struct generate *g, struct engine_options *options, struct
 
 static int open_all(struct generate *g, struct engine_options *options)
 {
-    struct answer *a = &g->chat.answer;
+    struct answer *a = g->chat->answer;
     g->base = event_base_new();
     if (!g->base)
         return quire_fail(&a->err, QUIRE_NO_MEMORY, "out of memory");
-    int status = conversation_open(&g->chat.conversation, g->chat.flags->system, &a->err);
-    if (status == QUIRE_OK && g->chat.flags->json_schema)
+    int status = conversation_open(&g->chat->conversation, g->chat->flags->system, &a->err);
+    if (status == QUIRE_OK && g->chat->flags->json_schema)
         status = use_schema(g, options, &a->err);
     if (status == QUIRE_OK)
         status = local_engine_open(g->base, options, on_closed, g, &g->engine, &a->err);
@@ -101,7 +101,7 @@ static int open_all(struct generate *g, struct engine_options *options)
         return status;
     a->base = g->base;
     a->engine = g->engine;
-    a->flags = g->chat.flags;
+    a->flags = g->chat->flags;
     a->grammar = g->grammar;
     return watch_signals(g);
 }
@@ -116,7 +116,7 @@ static void close_all(struct generate *g)
     free(g->grammar);
     if (g->base)
         event_base_free(g->base);
-    chat_close(&g->chat);
+    chat_close(g->chat);
 }
 
 /* Standard input that is a file or a pipe is the prompt, or follows PROMPT. Others, such as a service's socket, may never
@@ -125,13 +125,13 @@ static int read_stdin(struct generate *g, struct buffer *prompt)
 {
     struct stat info;
     struct buffer text = {0};
-    const bool has_prompt = g->chat.flags->prompt != NULL;
+    const bool has_prompt = g->chat->flags->prompt != NULL;
     if (has_prompt)
-        buffer_append(prompt, g->chat.flags->prompt, strlen(g->chat.flags->prompt));
+        buffer_append(prompt, g->chat->flags->prompt, strlen(g->chat->flags->prompt));
     if (isatty(STDIN_FILENO) || fstat(STDIN_FILENO, &info) != 0 ||
         (has_prompt && !S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)))
         return QUIRE_OK;
-    int status = buffer_read(&text, stdin, MAX_STDIN_BYTES, "standard input", &g->chat.answer.err);
+    int status = buffer_read(&text, stdin, MAX_STDIN_BYTES, "standard input", &g->chat->answer->err);
     while (text.n > 0 && text.data[text.n - 1] == '\n')
         text.n--;
     if (has_prompt && text.n > 0)
@@ -145,17 +145,17 @@ static int read_stdin(struct generate *g, struct buffer *prompt)
 static int converse(struct generate *g, bool *is_chat)
 {
     struct buffer prompt = {0};
-    *is_chat = !g->chat.flags->prompt && isatty(STDIN_FILENO);
+    *is_chat = !g->chat->flags->prompt && isatty(STDIN_FILENO);
     if (*is_chat)
-        return chat_on_terminal(&g->chat);
+        return chat_on_terminal(g->chat);
     int status = read_stdin(g, &prompt);
     const char *text = status == QUIRE_OK ? buffer_text(&prompt) : NULL;
     if (status == QUIRE_OK && !text)
-        status = quire_fail(&g->chat.answer.err, QUIRE_NO_MEMORY, "out of memory");
-    if (status == QUIRE_OK && !g->chat.flags->raw && !chat_has_template(&g->chat))
-        fprintf(stderr, "quire: %s has no chat template: it continues the text as it is\n", g->chat.model_name);
+        status = quire_fail(&g->chat->answer->err, QUIRE_NO_MEMORY, "out of memory");
+    if (status == QUIRE_OK && !g->chat->flags->raw && !chat_has_template(g->chat))
+        fprintf(stderr, "quire: %s has no chat template: it continues the text as it is\n", g->chat->model_name);
     if (status == QUIRE_OK)
-        status = chat_answer(&g->chat, text);
+        status = chat_answer(g->chat, text);
     buffer_free(&prompt);
     return status;
 }
@@ -194,8 +194,10 @@ static int run(const struct cli_command *description, int argc, char **argv)
 {
     const bool pulls = description == &run_description;
     struct request_flags flags;
-    struct generate g = {.chat = {.flags = &flags, .answer = {.status = QUIRE_INTERNAL}}};
-    struct quire_error *err = &g.chat.answer.err;
+    struct answer last = {.status = QUIRE_INTERNAL};
+    struct chat chat = {.flags = &flags, .answer = &last};
+    struct generate g = {.chat = &chat};
+    struct quire_error *err = &last.err;
     struct engine_options options;
     struct step_options steps;
     struct engine_placement placement = {0};
@@ -244,11 +246,11 @@ static int run(const struct cli_command *description, int argc, char **argv)
         return command_fail(1, err->text);
     options.model_dir = model.dir;
 
-    g.chat.model_name = model.name;
+    chat.model_name = model.name;
     status = open_all(&g, &options);
     if (status == QUIRE_OK)
         status = converse(&g, &is_chat);
-    const bool was_interrupted = g.chat.answer.interrupted;
+    const bool was_interrupted = last.interrupted;
     if (status != QUIRE_OK)
         command_fail(1, err->text);
     close_all(&g);

@@ -6,8 +6,9 @@ static int parse_shift(const char *text, void *target, struct quire_error *err)
 {
     struct request_flags *f = target;
     f->context_shift = strcmp(text, "on") == 0;
-    return f->context_shift || strcmp(text, "off") == 0 ? QUIRE_OK
-                                                        : quire_fail(err, QUIRE_INVALID, "must be on or off, got %.40s", text);
+    return f->context_shift || strcmp(text, "off") == 0
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INVALID, "must be on or off, got %.40s", text);
 }
 
 void request_flags_default(struct request_flags *f)
