@@ -12,11 +12,6 @@
 
 #define MOST_RESERVED_TOKENS 512u /* for an answer, before messages are dropped */
 
-bool chat_has_template(const struct chat *c)
-{
-    return !c->flags->raw && quire_text_has_chat(local_engine_text(c->answer->engine));
-}
-
 /* ---- the prompt ---- */
 
 /* The tokens of all messages. */
@@ -165,9 +160,10 @@ static bool handle(struct chat *c, struct buffer *message)
     switch (text ? chat_command(c, text) : CHAT_CONTINUES) {
     case CHAT_ENDS: return false;
     case CHAT_CONTINUES: return true;
+    case CHAT_RETRIES: text = buffer_text(&c->again); break;
     case CHAT_IS_MESSAGE: break;
     }
-    if (text[strspn(text, " \t\n")])
+    if (text && text[strspn(text, " \t\n")])
         status = chat_answer(c, text);
     if (status != QUIRE_OK)
         fprintf(stderr, "quire: %s\n", c->answer->err.text);
@@ -208,4 +204,5 @@ void chat_close(struct chat *c)
     answer_close(c->answer);
     conversation_close(&c->conversation);
     buffer_free(&c->last_prompt);
+    buffer_free(&c->again);
 }

@@ -5,6 +5,7 @@
 
 #include "app/generate/answer.h"
 #include "app/generate/conversation.h"
+#include "text/quire_chat.h"
 
 struct chat {
     struct request_flags *flags; /* borrowed, as the next */
@@ -12,12 +13,16 @@ struct chat {
     struct answer *answer; /* the last one; borrowed */
     struct conversation conversation;
     struct buffer last_prompt; /* of a chat without a template, for /retry */
+    struct buffer again; /* the message that /retry repeats */
     uint32_t n_answers;
     bool stopped; /* SIGTERM; SIGINT stops only the current answer */
 };
 
 /* Whether messages go through a chat template. */
-bool chat_has_template(const struct chat *c);
+static inline bool chat_has_template(const struct chat *c)
+{
+    return !c->flags->raw && quire_text_has_chat(local_engine_text(c->answer->engine));
+}
 
 /* Answers a message and prints the answer and its speed. If the messages no longer fit into the context, drops the oldest
  * ones and says so. A message that fails leaves the conversation as it was. */

@@ -7,7 +7,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static int fail(const char *what)
@@ -127,15 +126,13 @@ static int retry(struct chat *c, const char *rest)
     const char *last = chat_has_template(c) ? conversation_last(&c->conversation, "user")
                        : c->last_prompt.n   ? buffer_text(&c->last_prompt)
                                             : NULL;
-    char *message = last ? strdup(last) : NULL;
-    if (!message)
+    if (!last)
         return fail("/retry: there is no message yet");
+    buffer_clear(&c->again);
+    buffer_append(&c->again, last, strlen(last));
     conversation_drop_last(&c->conversation, "assistant");
     conversation_drop_last(&c->conversation, "user");
-    if (chat_answer(c, message) != QUIRE_OK)
-        fail(c->answer->err.text);
-    free(message);
-    return CHAT_CONTINUES;
+    return CHAT_RETRIES;
 }
 
 static int stats(struct chat *c, const char *rest)

@@ -7,6 +7,7 @@ struct chat;
 enum chat_action {
     CHAT_IS_MESSAGE, /* no command: the text is for the model */
     CHAT_CONTINUES,  /* done, or wrong and reported */
+    CHAT_RETRIES,    /* the chat's message `again` is answered once more */
     CHAT_ENDS,
 };
 
