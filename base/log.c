@@ -16,6 +16,7 @@
 #define FIELD_BYTES 200
 
 static enum quire_log_format log_format;
+static bool log_verbose;
 
 void quire_log_set_format(enum quire_log_format format)
 {
@@ -25,6 +26,11 @@ void quire_log_set_format(enum quire_log_format format)
 enum quire_log_format quire_log_format(void)
 {
     return log_format;
+}
+
+void quire_log_set_verbose(bool verbose)
+{
+    log_verbose = verbose;
 }
 
 struct line {
@@ -114,7 +120,7 @@ static void put_message(struct line *l, const char *message, size_t n)
 
 static void put_head(struct line *l, enum quire_log_level level, const char *module)
 {
-    static const char *const names[] = {"error", "warn", "info"};
+    static const char *const names[] = {"error", "warn", "info", "debug"};
     char time[40], head[160];
     struct timespec now = quire_until_ns(quire_wall_ns());
     struct tm utc;
@@ -132,6 +138,8 @@ static void write_line(enum quire_log_level level, const char *module, const str
                        size_t n_fields, const char *format, va_list args)
 {
     char message[MESSAGE_BYTES];
+    if (level == QUIRE_LOG_DEBUG && !log_verbose)
+        return;
     struct line l = {.limit = LINE_BYTES - 1}; /* leaves space for the newline */
     int m = vsnprintf(message, sizeof message, format, args);
     size_t n = m < 0 ? 0 : (size_t)m < sizeof message ? (size_t)m : sizeof message - 1;

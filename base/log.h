@@ -8,14 +8,19 @@
 #ifndef QUIRE_BASE_LOG_H
 #define QUIRE_BASE_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
-enum quire_log_level { QUIRE_LOG_ERROR, QUIRE_LOG_WARN, QUIRE_LOG_INFO };
+enum quire_log_level { QUIRE_LOG_ERROR, QUIRE_LOG_WARN, QUIRE_LOG_INFO, QUIRE_LOG_DEBUG };
 enum quire_log_format { QUIRE_LOG_AS_TEXT, QUIRE_LOG_AS_JSON };
 
 /* Selects the format for the whole process. Call it before the process starts threads. The default is text. */
 void quire_log_set_format(enum quire_log_format format);
 enum quire_log_format quire_log_format(void);
+
+/* Whether lines of QUIRE_LOG_DEBUG are written: details of the start that only some operators need. Before threads start;
+ * the default is no. */
+void quire_log_set_verbose(bool verbose);
 
 /* module: the module's name: "engine", "server", ... A line longer than 4,096 bytes loses the end of its message. Client
  * data cannot forge a line, a field or a terminal sequence: in text, control bytes become '?'; in JSON, lines stay

@@ -7,16 +7,24 @@
 #include "kernels/devices.h"
 #include "kernels/planners.h"
 
+#include <ctype.h>
+#include <stdbool.h>
 #include <string.h>
+#include <strings.h>
 
 #define GIB(hundredths) (UINT64_C(hundredths) * (UINT64_C(1) << 30) / 100)
 
 static const struct k_device devices[] = {
     {"a100-40g", &cuda_planner, "NVIDIA A100 40GB", GIB(3938), 1555e9, 312e12},
     {"a100-80g", &cuda_planner, "NVIDIA A100 80GB SXM", GIB(7914), 2039e9, 312e12},
+    {"a10g", &cuda_planner, "NVIDIA A10G", GIB(2206), 600e9, 70e12},
     {"l4", &cuda_planner, "NVIDIA L4", GIB(2203), 300e9, 121e12},
     {"l40s", &cuda_planner, "NVIDIA L40S", GIB(4439), 864e9, 362e12},
+    {"rtx3090", &cuda_planner, "NVIDIA GeForce RTX 3090", GIB(2368), 936e9, 71e12},
+    {"rtx4080", &cuda_planner, "NVIDIA GeForce RTX 4080", GIB(1569), 717e9, 97e12},
     {"rtx4090", &cuda_planner, "NVIDIA GeForce RTX 4090", GIB(2364), 1008e9, 165e12},
+    {"rtx5080", &cuda_planner, "NVIDIA GeForce RTX 5080", GIB(1545), 960e9, 112e12},
+    {"rtx5090", &cuda_planner, "NVIDIA GeForce RTX 5090", GIB(3134), 1792e9, 209e12},
     {"h100", &cuda_planner, "NVIDIA H100 80GB SXM", GIB(7910), 3350e9, 0.62 * 989e12},
     {"h200", &cuda_planner, "NVIDIA H200 SXM", GIB(13972), 4800e9, 0.62 * 989e12},
     {"b200", &cuda_planner, "NVIDIA B200", GIB(17835), 8000e9, 0.62 * 2250e12},
@@ -27,10 +35,23 @@ const struct k_device *k_device_at(uint32_t i)
     return i < sizeof devices / sizeof devices[0] ? &devices[i] : NULL;
 }
 
+/* "RTX 4090" and "4090" are "rtx4090": letters and digits count, in any case, and "rtx" may be missing. */
+static bool is_name(const char *known, const char *typed)
+{
+    if (strncmp(known, "rtx", 3) == 0 && strncasecmp(typed, "rtx", 3) != 0)
+        known += 3;
+    for (;; known++, typed++) {
+        known += strspn(known, " -_");
+        typed += strspn(typed, " -_");
+        if (*known != tolower((unsigned char)*typed) || !*known)
+            return *known == *typed;
+    }
+}
+
 const struct k_device *k_device_find(const char *name)
 {
     for (uint32_t i = 0; k_device_at(i); i++)
-        if (strcmp(devices[i].name, name) == 0)
+        if (is_name(devices[i].name, name))
             return &devices[i];
     return NULL;
 }

@@ -14,7 +14,7 @@ struct k_device {
     double bandwidth; /* of the data sheet, bytes a second */
     double mma_flops; /* 16-bit products by mma.sync a second, from the data sheet */
 };
-/* Returns NULL if no such device exists. k_device_at(i) returns NULL past the last. */
+/* Names are compared without case, spaces, '-' and '_', and without "rtx". Returns NULL if no such device exists. k_device_at(i) returns NULL past the last. */
 const struct k_device *k_device_find(const char *name);
 const struct k_device *k_device_at(uint32_t i);
 

@@ -124,7 +124,7 @@ MODULES = {
     "app/map_reduce/": "base/ server/bulk/run/results.h app/bulk/ app/command/",
     "app/engine/": ENGINE_WATCH + ENGINE_RECORDER + " engine/model/describe.h server/wire/ server/link/supervisor.h server/daemon/ server/front/tenant/tenants.h"
                    " server/front/tenant/bucket.h app/command/ app/flags/ app/models/ app/serving/ app/watch/",
-    "app/generate/": ENGINE_OPEN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
+    "app/generate/": ENGINE_PLAN + " text/ engine/record/shadow_stats.h server/wire/ server/link/completion_source.h server/link/engine_client.h"
                      " server/daemon/ app/command/ app/flags/ app/models/ app/serving/ app/watch/",
     "app/plan/": ENGINE_PLAN + FRONT + " app/companion/ app/command/ app/flags/ app/models/",
     "app/ps/": "base/ app/command/ app/serving/",

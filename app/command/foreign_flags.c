@@ -133,7 +133,7 @@ const struct cli_foreign foreign_flags[] = {
     {"enable-prompt-tokens-details,enable-cache-report", "", "usage always includes cached tokens"},
     {"disable-log-requests,no-enable-log-requests,disable-uvicorn-access-log", "", "requests are logged only with --log-requests"},
     {"max-log-len", NULL, "not supported: texts are never logged"},
-    {"uvicorn-log-level,log-level,log-level-http,verbosity,lv", NULL, "not supported: the log has one level"},
+    {"uvicorn-log-level,log-level,log-level-http,verbosity,lv", NULL, "here --verbose; requests are logged with --log-requests"},
     {"enable-trace", NULL, "here --otlp-endpoint"},
     {"log-config-file", NULL, "here --log-format"},
     {"decode-log-interval", NULL, "not supported: the line is logged every ten seconds; here --disable-log-stats"},

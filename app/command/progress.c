@@ -18,6 +18,11 @@ void bench_progress_begin(struct bench_progress *p, const char *what, uint64_t t
 void bench_progress_set(struct bench_progress *p, uint64_t done)
 {
     double now = quire_now_s(), past = now - p->began;
+    if (!p->is_tty && p->line_every_s > 0 && now - (p->drawn > 0 ? p->drawn : p->began) >= p->line_every_s) {
+        fprintf(stderr, "quire: %llu of %llu %s after %.0f s\n", (unsigned long long)done, (unsigned long long)p->total,
+                p->what, past);
+        p->drawn = now;
+    }
     if (!p->is_tty || past < SHOW_AFTER_S || now - p->drawn < DRAW_EVERY_S)
         return;
     char bar[WIDTH + 1];

@@ -13,6 +13,7 @@ struct bench_progress {
     char note[32]; /* at the end of the bar; the owner may set it at any time */
     double began, drawn; /* seconds of quire_now_s() */
     bool is_tty, shown;
+    double line_every_s; /* where standard error is not a terminal, a line this often; set after begin. 0: none */
 };
 
 /* what: borrowed until the end. */

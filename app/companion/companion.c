@@ -209,8 +209,10 @@ int companion_open(struct event_base *base, const struct companion_flags *flags,
     struct sampling_defaults sampling;
     for (size_t i = 0; status == QUIRE_OK && i < first->n_names; i++)
         if (strcmp(first->names[i], b->model.name) == 0)
-            status = quire_fail(err, QUIRE_INVALID, "both models are called %s: give --served-model-name",
-                                b->model.name);
+            status = quire_fail(
+                err, QUIRE_INVALID,
+                "both models are called %s: set --served-model-name for the first, or rename a directory",
+                b->model.name);
     if (status == QUIRE_OK)
         status = open_model(b, &own, &sampling, err);
     if (status == QUIRE_OK)

@@ -78,8 +78,8 @@ static size_t weight_flags(struct engine_options *o, struct cli_option *out)
         {.names = "gemm-form", .kind = CLI_STRING, .target = &o->gemm_form, .value = "NAME",
          .help = "Order of summation in matrix products: auto, lane (any weights), tile (bf16 and f16 weights; AMX "
                  "computes it) or mma (the same weights on tensor cores). auto: mma on a GPU, tile for bf16 weights "
-                 "on AMX, otherwise lane. The form changes the bits of answers (docs/internals/numerics.md); the "
-                 "start-up line names it."},
+                 "on AMX, otherwise lane. The form changes the bits of answers (docs/internals/numerics.md); "
+                 "quire serve --verbose names it."},
         {.names = "invariance", .kind = CLI_STRING, .target = &o->invariance, .value = "NAME",
          .help = "strict or off. strict: the bits of an answer depend on its request only. off: a GPU may use "
                  "cuBLASLt for GEMMs of more than 32 tokens. It may be faster, but bits then depend on other "

@@ -1,106 +1,34 @@
-/* quire generate: one answer, or a chat, on this terminal. */
-#include "text/quire_chat.h"
+/* quire generate, and quire run, which downloads first: one answer, or a chat, on this terminal. */
 #include "app/command/command.h"
 #include "app/command/commands.h"
 #include "app/command/foreign_flags.h"
 #include "app/flags/engine_flags.h"
-#include "app/generate/answer.h"
-#include "app/generate/local_engine.h"
-#include "app/generate/prompt_line.h"
+#include "app/generate/chat.h"
 #include "app/models/cache.h"
 #include "app/models/fetch.h"
-#include "base/encoding/json.h"
+#include "app/serving/grammars.h"
+#include "base/file.h"
+#include "engine/model/describe.h"
+#include "text/quire_grammar_normal.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#define MAX_STDIN_BYTES ((size_t)16 << 20)
+#define MAX_SCHEMA_BYTES ((size_t)1 << 20)
+
 struct generate {
-    const struct request_flags *flags;
     struct event_base *base;
     struct local_engine *engine;
+    struct serving_grammars *grammars; /* NULL without --json-schema */
+    char *grammar; /* in normal form */
     struct event *signals[2];
-    json_t *messages; /* the chat so far */
-    struct answer answer; /* the current one */
-    bool stopped; /* SIGTERM; SIGINT stops only the current answer */
+    struct chat *chat; /* borrowed */
 };
-
-static int render(struct generate *g, const char *prompt, char **out, size_t *n)
-{
-    json_t *message = json_pack("{s:s, s:s}", "role", "user", "content", prompt);
-    if (!message)
-        return quire_fail(&g->answer.err, QUIRE_INVALID, "the prompt is not UTF-8");
-    if (g->flags->system && json_array_size(g->messages) == 0)
-        json_array_append_new(g->messages, json_pack("{s:s, s:s}", "role", "system", "content", g->flags->system));
-    json_array_append_new(g->messages, message);
-    char *json = json_dumps(g->messages, JSON_COMPACT);
-    if (!json)
-        return quire_fail(&g->answer.err, QUIRE_NO_MEMORY, "out of memory");
-    const struct quire_chat chat = {.messages_json = json, .add_generation_prompt = true};
-    int status = quire_text_chat(local_engine_text(g->engine), &chat, out, n, NULL, &g->answer.err);
-    free(json);
-    return status;
-}
-
-/* Answers one prompt and adds question and answer to the chat's messages. */
-static int answer(struct generate *g, const char *prompt)
-{
-    struct answer *a = &g->answer;
-    bool chat = !g->flags->raw && quire_text_has_chat(local_engine_text(g->engine));
-    char *rendered = NULL;
-    size_t n = strlen(prompt);
-    int status = chat ? render(g, prompt, &rendered, &n) : QUIRE_OK;
-    if (status == QUIRE_OK)
-        status = answer_run(a, rendered ? rendered : prompt, n, !chat);
-    free(rendered);
-    if (status != QUIRE_OK || g->stopped)
-        return status;
-    /* The chat keeps the partial text of a stopped answer. A question without any answer is removed. */
-    if (chat && a->interrupted && a->text.n == 0)
-        json_array_remove(g->messages, json_array_size(g->messages) - 1);
-    else if (chat)
-        json_array_append_new(g->messages,
-                              json_pack("{s:s, s:s}", "role", "assistant", "content", buffer_text(&a->text)));
-    if (g->flags->json) {
-        json_t *o = json_pack("{s:s, s:i, s:i}", "text", buffer_text(&a->text), "prompt_tokens", (int)a->n_prompt,
-                              "completion_tokens", (int)a->n_generated);
-        json_dumpf(o, stdout, JSON_COMPACT);
-        json_decref(o);
-    }
-    putchar('\n');
-    fflush(stdout);
-    answer_print_speed(a);
-    return QUIRE_OK;
-}
-
-/* One message after the other. Ctrl-C discards the line, and a second one ends the chat. */
-static int chat_on_terminal(struct generate *g)
-{
-    struct prompt_line *prompt;
-    const char *line;
-    bool tty = isatty(STDIN_FILENO), asked = false;
-    int status = prompt_line_open("> ", &prompt, &g->answer.err);
-    if (tty)
-        fprintf(stderr, "Type a message. Ctrl-C stops an answer; Ctrl-D, or Ctrl-C twice, ends the chat.\n");
-    while (status == QUIRE_OK && !g->stopped) {
-        if (tty)
-            fputc('\n', stderr);
-        enum prompt_line_end end = prompt_line_next(prompt, &line);
-        if (end == PROMPT_END || (end == PROMPT_INTERRUPTED && (asked || !tty)))
-            break;
-        asked = end == PROMPT_INTERRUPTED;
-        if (asked)
-            fprintf(stderr, "\n(Ctrl-C again ends the chat)");
-        else if (line[strspn(line, " \t")])
-            status = answer(g, line);
-    }
-    if (tty)
-        fputc('\n', stderr);
-    prompt_line_close(prompt);
-    return status;
-}
 
 /* ---- begin and end ---- */
 
@@ -108,8 +36,8 @@ static void on_signal(evutil_socket_t number, short what, void *context)
 {
     struct generate *g = context;
     (void)what;
-    g->stopped = number == SIGTERM;
-    answer_interrupt(&g->answer);
+    g->chat->stopped = number == SIGTERM;
+    answer_interrupt(g->chat->answer);
 }
 
 static int watch_signals(struct generate *g)
@@ -118,28 +46,63 @@ static int watch_signals(struct generate *g)
     for (int i = 0; i < 2; i++) {
         g->signals[i] = evsignal_new(g->base, numbers[i], on_signal, g);
         if (!g->signals[i] || evsignal_add(g->signals[i], NULL) != 0)
-            return quire_fail(&g->answer.err, QUIRE_INTERNAL, "signals cannot be watched");
+            return quire_fail(&g->chat->answer->err, QUIRE_INTERNAL, "signals cannot be watched");
     }
     return QUIRE_OK;
 }
 
 static void on_closed(void *context, const char *why)
 {
-    answer_fail(&((struct generate *)context)->answer, why);
+    answer_fail(((struct generate *)context)->chat->answer, why);
 }
 
-static int open_all(struct generate *g, const struct engine_options *options)
+/* --json-schema in the engine's form. */
+static int use_schema(struct generate *g, struct engine_options *options, struct quire_error *err)
 {
+    const char *given = g->chat->flags->json_schema;
+    struct model_config *config = NULL;
+    struct sampling_defaults ignored;
+    struct buffer text = {0};
+    FILE *file = *given == '@' ? fopen(given + 1, "re") : NULL;
+    size_t n;
+    if (*given == '@' && !file)
+        return quire_fail(err, QUIRE_NOT_FOUND, "--json-schema: %.300s: cannot be opened: %m", given + 1);
+    int status = file ? buffer_read(&text, file, MAX_SCHEMA_BYTES, given + 1, err)
+                      : buffer_append(&text, given, strlen(given));
+    if (file)
+        fclose(file);
+    const struct quire_grammar_source source = {
+        .form = QUIRE_FORM_JSON_SCHEMA, .text = text.data, .n_bytes = text.n, .whitespace = QUIRE_WHITESPACE_COMPACT};
+    if (status == QUIRE_OK && (status = quire_grammar_normal(&source, &g->grammar, &n, err)) != QUIRE_OK)
+        quire_error_prefix(err, "--json-schema");
+    buffer_free(&text);
+    if (status == QUIRE_OK)
+        status = model_describe(options->model_dir, &config, &ignored, err);
+    if (status == QUIRE_OK)
+        status = serving_grammars_begin(options->model_dir, config, &g->grammars, err);
+    model_config_free(config);
+    if (status == QUIRE_OK)
+        options->grammars = serving_grammars_engine(g->grammars);
+    return status;
+}
+
+static int open_all(struct generate *g, struct engine_options *options)
+{
+    struct answer *a = g->chat->answer;
     g->base = event_base_new();
-    g->messages = json_array();
-    if (!g->base || !g->messages)
-        return quire_fail(&g->answer.err, QUIRE_NO_MEMORY, "out of memory");
-    int status = local_engine_open(g->base, options, on_closed, g, &g->engine, &g->answer.err);
+    if (!g->base)
+        return quire_fail(&a->err, QUIRE_NO_MEMORY, "out of memory");
+    int status = conversation_open(&g->chat->conversation, g->chat->flags->system, &a->err);
+    if (status == QUIRE_OK && g->chat->flags->json_schema)
+        status = use_schema(g, options, &a->err);
+    if (status == QUIRE_OK)
+        status = local_engine_open(g->base, options, on_closed, g, &g->engine, &a->err);
     if (status != QUIRE_OK)
         return status;
-    g->answer.base = g->base;
-    g->answer.engine = g->engine;
-    g->answer.flags = g->flags;
+    a->base = g->base;
+    a->engine = g->engine;
+    a->flags = g->chat->flags;
+    a->grammar = g->grammar;
     return watch_signals(g);
 }
 
@@ -149,39 +112,52 @@ static void close_all(struct generate *g)
         if (g->signals[i])
             event_free(g->signals[i]);
     local_engine_close(g->engine);
-    json_decref(g->messages);
+    serving_grammars_end(g->grammars);
+    free(g->grammar);
     if (g->base)
         event_base_free(g->base);
-    buffer_free(&g->answer.text);
+    chat_close(g->chat);
 }
 
-static size_t own_flags(struct request_flags *f, struct cli_option *out)
+/* Standard input that is a file or a pipe is the prompt, or follows PROMPT. Others, such as a service's socket, may never
+ * end, and count only if nothing else is the prompt. */
+static int read_stdin(struct generate *g, struct buffer *prompt)
 {
-    /* clang-format off */
-    const struct cli_option rows[] = {
-        {.names = "Request:", .kind = CLI_GROUP},
-        {.names = "prompt,p", .kind = CLI_STRING, .target = &f->prompt_option, .value = "TEXT",
-         .common = true, .help = "The prompt, instead of the second argument."},
-        {.names = "system,sys,system-prompt", .kind = CLI_STRING, .target = &f->system, .value = "TEXT",
-         .common = true, .help = "Put this system message before the first question."},
-        {.names = "raw", .kind = CLI_FLAG, .target = &f->raw,
-         .common = true, .help = "Continue the prompt without the model's chat template."},
-        {.names = "max-tokens,n,n-predict,predict,max-new-tokens", .kind = CLI_U32, .target = &f->max_tokens, .min = 1, .max = 4294967295.0, .value = "N",
-         .common = true, .help = "Maximum length of an answer. Default: until the model stops or the context is full."},
-        {.names = "temperature,temp", .kind = CLI_F64, .target = &f->temperature, .given = &f->has_temperature,
-         .max = 100, .value = "X",
-         .common = true, .help = "Sampling temperature; 0 is greedy. Default: the value in generation_config.json, else 1."},
-        {.names = "top-p", .kind = CLI_F64, .target = &f->top_p, .given = &f->has_top_p, .max = 1, .value = "X",
-         .common = true, .help = "Nucleus sampling: cumulative probability of the candidates. Default: the value in "
-                 "generation_config.json, else 1."},
-        {.names = "top-k", .kind = CLI_U32, .target = &f->top_k, .given = &f->has_top_k, .value = "N",
-         .common = true, .help = "Number of candidates; 0 disables the limit. Default: the value in generation_config.json, else 0."},
-        {.names = "json", .kind = CLI_FLAG, .target = &f->json,
-         .common = true, .help = "Print one JSON object when the answer is complete."},
-    };
-    /* clang-format on */
-    memcpy(out, rows, sizeof rows);
-    return sizeof rows / sizeof rows[0];
+    struct stat info;
+    struct buffer text = {0};
+    const bool has_prompt = g->chat->flags->prompt != NULL;
+    if (has_prompt)
+        buffer_append(prompt, g->chat->flags->prompt, strlen(g->chat->flags->prompt));
+    if (isatty(STDIN_FILENO) || fstat(STDIN_FILENO, &info) != 0 ||
+        (has_prompt && !S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode)))
+        return QUIRE_OK;
+    int status = buffer_read(&text, stdin, MAX_STDIN_BYTES, "standard input", &g->chat->answer->err);
+    while (text.n > 0 && text.data[text.n - 1] == '\n')
+        text.n--;
+    if (has_prompt && text.n > 0)
+        buffer_append(prompt, "\n\n", 2);
+    buffer_append(prompt, text.data, text.n);
+    buffer_free(&text);
+    return status;
+}
+
+/* One answer, or a chat. */
+static int converse(struct generate *g, bool *is_chat)
+{
+    struct buffer prompt = {0};
+    *is_chat = !g->chat->flags->prompt && isatty(STDIN_FILENO);
+    if (*is_chat)
+        return chat_on_terminal(g->chat);
+    int status = read_stdin(g, &prompt);
+    const char *text = status == QUIRE_OK ? buffer_text(&prompt) : NULL;
+    if (status == QUIRE_OK && !text)
+        status = quire_fail(&g->chat->answer->err, QUIRE_NO_MEMORY, "out of memory");
+    if (status == QUIRE_OK && !g->chat->flags->raw && !chat_has_template(g->chat))
+        fprintf(stderr, "quire: %s has no chat template: it continues the text as it is\n", g->chat->model_name);
+    if (status == QUIRE_OK)
+        status = chat_answer(g->chat, text);
+    buffer_free(&prompt);
+    return status;
 }
 
 static const struct cli_command generate_description = {
@@ -194,6 +170,7 @@ static const struct cli_command generate_description = {
     .examples = "examples:\n"
                 "  quire generate ./model \"What is 12 plus 30?\" --temperature 0\n"
                 "  quire generate ./model                      chat\n"
+                "  cat notes.txt | quire generate ./model \"Summarize this\"\n"
                 "  quire generate ./model \"Once upon\" --raw --max-tokens 50",
     .first_names = FOREIGN_MODEL_NAMES,
     .foreign = foreign_flags,
@@ -216,21 +193,25 @@ static const struct cli_command run_description = {
 static int run(const struct cli_command *description, int argc, char **argv)
 {
     const bool pulls = description == &run_description;
-    struct request_flags flags = {.prompt = NULL};
-    struct generate g = {.flags = &flags, .answer = {.status = QUIRE_INTERNAL}};
+    struct request_flags flags;
+    struct answer last = {.status = QUIRE_INTERNAL};
+    struct chat chat = {.flags = &flags, .answer = &last};
+    struct generate g = {.chat = &chat};
+    struct quire_error *err = &last.err;
     struct engine_options options;
     struct step_options steps;
     struct engine_placement placement = {0};
     struct hub_model model;
-    struct cli_option rows[ENGINE_FLAGS_MAX + 16];
-    bool yes = false;
+    struct cli_option rows[ENGINE_FLAGS_MAX + REQUEST_FLAGS_MAX + 2];
+    bool yes = false, is_chat = false;
 
     engine_options_default(&options);
     step_options_default(&steps);
     options.steps = &steps;
     options.placement = &placement;
     options.max_num_seqs = 1;
-    size_t n = own_flags(&flags, rows);
+    request_flags_default(&flags);
+    size_t n = request_flags(&flags, rows);
     if (pulls)
         rows[n++] = (struct cli_option){.names = "yes,y",
                                         .kind = CLI_FLAG,
@@ -257,21 +238,23 @@ static int run(const struct cli_command *description, int argc, char **argv)
         return command_fail(
             2, "--batching static waits for a full batch, but generate runs one request at a time: leave it out");
 
-    int status = pulls ? hub_model_fetch(options.model_dir, !yes, false, &model, &g.answer.err)
-                       : hub_model_find(options.model_dir, false, &model, &g.answer.err);
+    int status = pulls ? hub_model_fetch(options.model_dir, !yes, false, &model, err)
+                       : hub_model_find(options.model_dir, false, &model, err);
     if (status != QUIRE_OK && flags.prompt && hub_model_find(flags.prompt, true, &model, NULL) == QUIRE_OK)
         return command_fail(2, "PROMPT is a model: the two are swapped; write MODEL first");
     if (status != QUIRE_OK)
-        return command_fail(1, g.answer.err.text);
+        return command_fail(1, err->text);
     options.model_dir = model.dir;
 
+    chat.model_name = model.name;
     status = open_all(&g, &options);
     if (status == QUIRE_OK)
-        status = flags.prompt ? answer(&g, flags.prompt) : chat_on_terminal(&g);
-    close_all(&g);
+        status = converse(&g, &is_chat);
+    const bool was_interrupted = last.interrupted;
     if (status != QUIRE_OK)
-        return command_fail(1, g.answer.err.text);
-    return flags.prompt && g.answer.interrupted ? 130 : 0; /* the shell's status of a program ended by SIGINT */
+        command_fail(1, err->text);
+    close_all(&g);
+    return status != QUIRE_OK ? 1 : !is_chat && was_interrupted ? 130 : 0; /* 130: the shell's status after SIGINT */
 }
 
 int command_generate(int argc, char **argv)

@@ -1,6 +1,9 @@
 #include "app/generate/prompt_line.h"
 
+#include "base/buffer.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <poll.h>
 #include <signal.h>
@@ -8,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <wchar.h>
 #if defined(QUIRE_HAS_LIBEDIT)
@@ -19,6 +23,7 @@
 struct prompt_line {
     char prompt[16];
     bool is_typed;
+    bool has_input; /* since the prompt was shown */
     char *line;
     size_t capacity;
 #if defined(QUIRE_HAS_LIBEDIT)
@@ -66,11 +71,24 @@ static bool wait_for_input(void)
 
 #if defined(QUIRE_HAS_LIBEDIT)
 
+#define PASTE_BEGINS "\033[200~"
+#define PASTE_ENDS "\033[201~"
+#define PASTE_ON "\033[?2004h"
+#define PASTE_OFF "\033[?2004l"
+#define NEWLINE "\342\220\244" /* U+2424: a line of the editor has no line breaks, so it shows this for one */
+#define MAX_PASTE_BYTES ((size_t)16 << 20)
+
+static struct prompt_line *owner_of(EditLine *editor)
+{
+    void *p = NULL;
+    el_get(editor, EL_CLIENTDATA, &p);
+    return p;
+}
+
 /* libedit's own reader continues after a signal. */
 static int read_character(EditLine *editor, wchar_t *out)
 {
     mbstate_t state = {0};
-    (void)editor;
     for (;;) {
         char byte;
         if (!wait_for_input())
@@ -80,6 +98,7 @@ static int read_character(EditLine *editor, wchar_t *out)
             continue;
         if (n <= 0)
             return (int)n;
+        owner_of(editor)->has_input = true;
         size_t length = mbrtowc(out, &byte, 1, &state);
         if (length == (size_t)-1)
             state = (mbstate_t){0}; /* not a character: it is skipped */
@@ -90,9 +109,84 @@ static int read_character(EditLine *editor, wchar_t *out)
 
 static char *show_prompt(EditLine *editor)
 {
-    void *p = NULL;
-    el_get(editor, EL_CLIENTDATA, &p);
-    return ((struct prompt_line *)p)->prompt;
+    return owner_of(editor)->prompt;
+}
+
+/* Reads the pasted bytes up to the terminal's end mark, which is removed. */
+static void read_paste(struct buffer *text)
+{
+    const size_t n_end = strlen(PASTE_ENDS);
+    char byte;
+    while (text->n < MAX_PASTE_BYTES && wait_for_input() && read(STDIN_FILENO, &byte, 1) == 1) {
+        buffer_append(text, &byte, 1);
+        if (text->failed)
+            return;
+        if (text->n >= n_end && memcmp(text->data + text->n - n_end, PASTE_ENDS, n_end) == 0) {
+            text->n -= n_end;
+            return;
+        }
+    }
+}
+
+/* Bound to the terminal's begin mark. The whole text becomes part of the line, with its line breaks. */
+static unsigned char insert_paste(EditLine *editor, int character)
+{
+    struct buffer text = {0}, shown = {0};
+    (void)character;
+    read_paste(&text);
+    while (text.n > 0 && (text.data[text.n - 1] == '\n' || text.data[text.n - 1] == '\r'))
+        text.n--;
+    /* Terminals send a carriage return for each line break of a paste. */
+    for (size_t i = 0; i < text.n; i++) {
+        const unsigned char c = (unsigned char)text.data[i];
+        if (c == '\n' || c == '\r')
+            buffer_append(&shown, NEWLINE, strlen(NEWLINE));
+        else if (c >= 0x20 || c == '\t')
+            buffer_append(&shown, &text.data[i], 1);
+    }
+    const char *line = buffer_text(&shown);
+    const bool done = line && (shown.n == 0 || el_insertstr(editor, line) == 0);
+    buffer_free(&text);
+    buffer_free(&shown);
+    return done ? CC_REFRESH : CC_ERROR;
+}
+
+/* ---- history between sessions ---- */
+
+/* Creates the directories. Returns false without a home. */
+static bool history_path(char out[4096])
+{
+    const char *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    int n = state && *state == '/' ? snprintf(out, 4096, "%s/quire/history", state)
+            : home && *home == '/' ? snprintf(out, 4096, "%s/.local/state/quire/history", home)
+                                   : -1;
+    if (n < 0 || n >= 4096)
+        return false;
+    for (char *at = out + 1; (at = strchr(at, '/')); *at++ = '/') {
+        *at = 0;
+        mkdir(out, 0700);
+    }
+    return true;
+}
+
+static void load_history(struct prompt_line *p)
+{
+    HistEvent event;
+    char path[4096];
+    if (history_path(path))
+        history(p->history, &event, H_LOAD, path);
+}
+
+/* Other users cannot read it: the umask does not matter. */
+static void save_history(struct prompt_line *p)
+{
+    HistEvent event;
+    char path[4096];
+    const int fd = history_path(path) ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+    if (fd < 0)
+        return;
+    close(fd);
+    history(p->history, &event, H_SAVE, path);
 }
 
 static int open_editor(struct prompt_line *p, struct quire_error *err)
@@ -113,16 +207,34 @@ static int open_editor(struct prompt_line *p, struct quire_error *err)
     el_set(p->editor, EL_SIGNAL, 0);
     el_set(p->editor, EL_HIST, history, p->history);
     el_set(p->editor, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(p->editor, EL_ADDFN, "quire-paste", "insert pasted text", insert_paste);
+    el_set(p->editor, EL_BIND, PASTE_BEGINS, "quire-paste", NULL);
     el_set(p->editor, EL_GETCFN, read_character);
+    load_history(p);
     return QUIRE_OK;
 }
 
 static void close_editor(struct prompt_line *p)
 {
+    if (p->editor && p->history)
+        save_history(p);
     if (p->history)
         history_end(p->history);
     if (p->editor)
         el_end(p->editor);
+}
+
+/* In place: the sign is longer than the line break. */
+static void restore_newlines(char *line)
+{
+    const size_t n = strlen(NEWLINE);
+    char *to = line;
+    for (const char *from = line; *from;) {
+        const bool is_sign = strncmp(from, NEWLINE, n) == 0;
+        *to++ = is_sign ? '\n' : *from;
+        from += is_sign ? n : 1;
+    }
+    *to = 0;
 }
 
 /* Returns false without an editor. *n < 0: no line. */
@@ -134,7 +246,9 @@ static bool edit_line(struct prompt_line *p, ssize_t *n)
         return false;
     el_resize(p->editor);
     el_set(p->editor, EL_PREP_TERM, 1); /* before the prompt is shown, so that a Ctrl-D at that moment is not lost */
+    fputs(PASTE_ON, stderr);
     const char *typed = el_gets(p->editor, &length);
+    fputs(PASTE_OFF, stderr);
     *n = -1;
     if (!typed || length <= 0)
         return true;
@@ -143,6 +257,8 @@ static bool edit_line(struct prompt_line *p, ssize_t *n)
     free(p->line);
     p->line = strdup(typed);
     p->capacity = p->line ? strlen(p->line) + 1 : 0;
+    if (p->line)
+        restore_newlines(p->line);
     *n = p->line ? (ssize_t)strlen(p->line) : -1;
     return true;
 }
@@ -172,20 +288,26 @@ static bool edit_line(struct prompt_line *p, ssize_t *n)
 
 /* ---- public functions ---- */
 
-int prompt_line_open(const char *prompt, struct prompt_line **out, struct quire_error *err)
+int prompt_line_open(struct prompt_line **out, struct quire_error *err)
 {
     struct prompt_line *p = *out = calloc(1, sizeof *p);
     if (!p)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    snprintf(p->prompt, sizeof p->prompt, "%s", prompt);
     p->is_typed = isatty(STDIN_FILENO) && isatty(STDERR_FILENO);
     return open_editor(p, err);
 }
 
-enum prompt_line_end prompt_line_next(struct prompt_line *p, const char **line)
+bool prompt_line_was_typed(const struct prompt_line *p)
+{
+    return p->has_input;
+}
+
+enum prompt_line_end prompt_line_next(struct prompt_line *p, const char *prompt, const char **line)
 {
     struct sigaction old[2];
     ssize_t n;
+    snprintf(p->prompt, sizeof p->prompt, "%s", prompt);
+    p->has_input = false;
     take_signals(old);
     if (!edit_line(p, &n)) {
         if (p->is_typed)

@@ -76,9 +76,9 @@ int hub_url_read(const char *given, char *out, size_t n_out, struct quire_error 
     if (!path && begins(given, "hf://"))
         path = rest;
     if (!path)
-        return quire_fail(err, QUIRE_INVALID,
-                          "%.200s: this is not an address of the hub: write https://huggingface.co/ORG/NAME or ORG/NAME",
-                          given);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "%.200s: this is not an address of the hub: write https://huggingface.co/ORG/NAME or ORG/NAME", given);
     snprintf(copy, sizeof copy, "%.*s", (int)strcspn(path, "?#"), path);
     size_t n = split(copy, parts);
     for (size_t i = 0; n > 0 && i < sizeof others / sizeof *others; i++)

@@ -108,7 +108,7 @@ bool hub_file_name_ok(const char *name)
 const char *hub_name_typed(const struct hub_name *name, char out[HUB_TYPED_BYTES])
 {
     bool is_main = strcmp(name->revision, "main") == 0;
-    snprintf(out, HUB_TYPED_BYTES, "%s%s%s%s%s", name->text, name->quant[0] ? ":" : "", name->quant,
-             is_main ? "" : "@", is_main ? "" : name->revision);
+    snprintf(out, HUB_TYPED_BYTES, "%s%s%s%s%s", name->text, name->quant[0] ? ":" : "", name->quant, is_main ? "" : "@",
+             is_main ? "" : name->revision);
     return out;
 }

@@ -32,7 +32,7 @@ static void find_ref(struct reading *r)
     hub_snapshot_files(refs, &names);
     for (size_t i = 0; i < names.n && strcmp(r->revision, "main") != 0; i++) {
         FILE *file = snprintf(path, sizeof path, "%s/%s", refs, names.items[i]) < (int)sizeof path ? fopen(path, "re")
-                                                                                                 : NULL;
+                                                                                                   : NULL;
         size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
         text[n] = 0;
         if (strcmp(text, r->commit) == 0 && strlen(names.items[i]) < sizeof r->revision)

@@ -40,7 +40,8 @@ static void list_files(const char *dir, const char *below, unsigned depth, struc
     for (struct dirent *entry; open && (entry = readdir(open)) && names->n < MAX_FILES;) {
         if (entry->d_name[0] == '.' ||
             (size_t)snprintf(name, sizeof name, "%s%s%s", below, *below ? "/" : "", entry->d_name) >= sizeof name ||
-            !hub_file_name_ok(name) || snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path || stat(path, &info) != 0)
+            !hub_file_name_ok(name) || snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path ||
+            stat(path, &info) != 0)
             continue;
         if (S_ISDIR(info.st_mode) && depth < MAX_FOLDERS)
             list_files(dir, name, depth + 1, names);

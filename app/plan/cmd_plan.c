@@ -7,10 +7,12 @@
 #include "app/models/cache.h"
 #include "app/plan/bare.h"
 #include "app/plan/planned.h"
+#include "base/size.h"
 #include "engine/grammars.h"
 #include "engine/plan_model.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* p points to plan and ranks, which the caller owns. */
 static int make_plan(const struct engine_options *o, struct planned *p, struct engine_plan *plan,
@@ -56,6 +58,26 @@ static int plan_second(const struct companion_flags *flags, const struct engine_
     return status;
 }
 
+/* `--device list`, or --device at the end without a value. */
+static bool wants_devices(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--device=list") == 0 ||
+            (strcmp(argv[i], "--device") == 0 && (i + 1 == argc || strcmp(argv[i + 1], "list") == 0)))
+            return true;
+    return false;
+}
+
+static int print_devices(void)
+{
+    const struct k_device *gpu;
+    printf("%-10s %-26s %s\n", "--device", "GPU", "memory");
+    for (uint32_t i = 0; (gpu = k_device_at(i)) != NULL; i++)
+        printf("%-10s %-26s %s\n", gpu->name, gpu->title, quire_size(gpu->memory_bytes).text);
+    puts("\nauto, ref, cpu, cuda and cuda:N plan for this machine. AMD GPUs (MI300 and others) are not supported.");
+    return 0;
+}
+
 int command_plan(int argc, char **argv)
 {
     struct planned first = {0}, second;
@@ -70,6 +92,8 @@ int command_plan(int argc, char **argv)
     struct cli_option rows[ENGINE_FLAGS_MAX + COMPANION_FLAGS_MAX + BARE_FLAGS_MAX + 3];
     struct quire_error err;
 
+    if (wants_devices(argc, argv))
+        return print_devices();
     engine_options_default(&options);
     step_options_default(&steps);
     options.steps = &steps;
@@ -95,6 +119,7 @@ int command_plan(int argc, char **argv)
                     "  quire plan Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json\n"
                     "  quire plan Qwen/Qwen3-8B --device h200      a GPU that this machine does not have\n"
+                    "  quire plan --device list                    the names of such GPUs\n"
                     "  quire plan config.json --weights int4 --contexts 8k,128000 --batches 1,16",
         .options = rows,
         .positionals = {&first.name},

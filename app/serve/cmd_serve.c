@@ -7,6 +7,7 @@
 #include "app/serve/engine_argv.h"
 #include "app/serve/serve.h"
 #include "app/serve/serve_check.h"
+#include "base/log.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ static bool begin(struct serve_flags *f, int argc, char **argv, int *code)
     command.positionals[0] = &says->given;
     if (!command_begin(&command, argc, argv, code))
         return false;
+    quire_log_set_verbose(says->verbose);
     if (serve_check(f, cli_first_given(rows + n_own, n - n_own), &err) != QUIRE_OK) {
         *code = command_fail(2, err.text);
         return false;

@@ -9,6 +9,7 @@
 #include "server/daemon/daemon.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct own_engine {
     struct event_base *base;
@@ -69,16 +70,21 @@ int own_engine_log(struct own_engine *e, bool with_statistics, struct quire_erro
         return status;
     const struct engine_info *info = engine_info(e->engine);
     const struct engine_plan *plan = info->plan;
-    quire_log(QUIRE_LOG_INFO, "engine", "%s on %s; GEMM form: %s", info->desc->config->architecture, info->device_why,
-              info->gemms);
+    quire_log(QUIRE_LOG_DEBUG, "engine", "device %s; GEMM form: %s; %s", info->device_why, info->gemms,
+              info->placement);
     if (info->desc->config->multimodal[0])
         quire_log(QUIRE_LOG_INFO, "engine", "the text part of %s: images and audio are not supported",
                   info->desc->config->multimodal);
+    const char *why = strchr(info->device_why, ':');
+    const int n_device = why ? (int)(why - info->device_why) : (int)strlen(info->device_why);
+    quire_log(QUIRE_LOG_INFO, "engine", "quire %s: %s on %.*s (%s), %u thread%s", QUIRE_VERSION,
+              info->desc->config->architecture, n_device, info->device_why, why && why[1] ? why + 2 : "requested",
+              plan->n_threads, plan->n_threads == 1 ? "" : "s");
     quire_log(QUIRE_LOG_INFO, "engine",
-              "%s; KV cache %s in blocks of %u tokens, %s for everything else; context %u, %u sequences at once",
-              info->placement, quire_size(plan->bytes[PLAN_KV]).text, plan->block_tokens,
-              quire_size(engine_plan_total_bytes(plan) - plan->bytes[PLAN_KV]).text, plan->max_model_len,
-              plan->max_num_seqs);
+              "memory: weights and buffers %s, KV cache %s for %llu tokens; context %u, at most %u sequences at once",
+              quire_size(engine_plan_total_bytes(plan) - plan->bytes[PLAN_KV]).text,
+              quire_size(plan->bytes[PLAN_KV]).text, (unsigned long long)info->n_blocks * info->block_tokens,
+              plan->max_model_len, plan->max_num_seqs);
     return QUIRE_OK;
 }
 

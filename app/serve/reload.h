@@ -16,9 +16,11 @@ struct reload_files {
     struct tenants *tenants;
     const char *cert_file;
     struct tls *tls; /* NULL: plain HTTP */
+    bool has_more; /* the caller reloads other files, and logs that */
 };
 
-/* *out is NULL if nothing can be reloaded. */
+/* Each SIGHUP has a line in the log. If the signal comes from the end of the terminal that the server was started on, it
+ * has the effect of SIGTERM, unless SIGHUP was ignored (nohup). */
 int reload_begin(struct event_base *base, const struct reload_files *files, struct reload **out,
                  struct quire_error *err);
 void reload_end(struct reload *r); /* NULL is allowed */

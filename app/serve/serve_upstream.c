@@ -39,6 +39,19 @@ static void announce(struct serve *s, const char *host)
     s->entry = server_list_announce("serve", s->flags->says->names.items[0], address);
 }
 
+/* A server that other machines reach without a key has a warning already. */
+static void log_access(const struct serve *s)
+{
+    const struct serve_settings *says = s->flags->says;
+    if (says->tenants_file)
+        quire_log(QUIRE_LOG_INFO, "server", "requests need a key of %s", says->tenants_file);
+    else if (says->api_keys.n > 0)
+        quire_log(QUIRE_LOG_INFO, "server", "requests need the API key%s",
+                  says->environment_keys ? " of QUIRE_API_KEY" : "");
+    else
+        quire_log(QUIRE_LOG_INFO, "server", "requests need no key (--api-key)");
+}
+
 static void on_engine_ready(void *context, bool is_first)
 {
     struct serve *s = context;
@@ -53,7 +66,8 @@ static void on_engine_ready(void *context, bool is_first)
                   quire_now_s() - s->started);
         return;
     }
-    quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui has chat and charts",
+    log_access(s);
+    quire_log(QUIRE_LOG_INFO, "server", "%s ready on %s://%s:%u/v1 after %.2f s; /ui has chat and charts; Ctrl-C stops",
               s->flags->says->names.items[0], s->tls ? "https" : "http", host, front_port(s->front),
               quire_now_s() - s->started);
     if (s->flags->http->metrics_listen)

@@ -148,7 +148,7 @@ static bool read_server(const char *path, struct listed_server *out)
     if (!content)
         return false;
     *out = (struct listed_server){.pid = (pid_t)json_integer_value(json_object_get(content, "pid")),
-                                   .since = (time_t)json_integer_value(json_object_get(content, "since"))};
+                                  .since = (time_t)json_integer_value(json_object_get(content, "since"))};
     const json_int_t started = json_integer_value(json_object_get(content, "started"));
     process_space(own_space);
     const bool is_here = take_text(content, "space", space, sizeof space) && strcmp(space, own_space) == 0;

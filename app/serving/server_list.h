@@ -11,8 +11,8 @@
 #include <time.h>
 
 struct listed_server {
-    char kind[16];     /* the command: "serve", "engine" */
-    char model[256];   /* as clients name it */
+    char kind[16]; /* the command: "serve", "engine" */
+    char model[256]; /* as clients name it */
     char address[300]; /* http[s]://HOST:PORT, unix:PATH or tcp:HOST:PORT */
     pid_t pid;
     time_t since;

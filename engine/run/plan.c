@@ -17,6 +17,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 /* vLLM's 16. Bits do not depend on it; a larger block shares less, a smaller one makes longer
  * tables. */
@@ -717,6 +718,30 @@ const struct k_planner *engine_plan_planner(const struct engine_options *o)
     return gpu ? gpu->planner : k_planner_find(device_name(o));
 }
 
+/* The GPUs that can be planned without owning one, for errors. */
+static const char *known_gpus(char out[256])
+{
+    const struct k_device *known;
+    out[0] = 0;
+    for (uint32_t i = 0; (known = k_device_at(i)) != NULL; i++)
+        snprintf(out + strlen(out), 256 - strlen(out), "%s%s", i ? ", " : "", known->name);
+    return out;
+}
+
+static int fail_device(const char *device, struct quire_error *err)
+{
+    char names[256];
+    const bool is_amd = strncasecmp(device, "mi", 2) == 0 || strncasecmp(device, "gfx", 3) == 0 ||
+                        strncasecmp(device, "rocm", 4) == 0 || strncasecmp(device, "rx", 2) == 0;
+    if (is_amd)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "--device %.40s: AMD GPUs are not supported; supported are CPUs and NVIDIA GPUs: %s", device,
+                          known_gpus(names));
+    return quire_fail(err, QUIRE_INVALID,
+                      "--device: must be auto, ref, cpu, cuda or cuda:N, or for a plan one of %s; got '%.40s'",
+                      known_gpus(names), device);
+}
+
 /* Which backend's memory, and how much of a GPU's there is. */
 static int plan_device(const struct engine_options *o, const struct model_desc *desc,
                        const struct engine_device *at_hand, struct engine_plan *p, struct quire_error *err)
@@ -731,7 +756,7 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     }
     p->planner = at_hand ? at_hand->planner : k_planner_find(device);
     if (!p->planner)
-        return quire_fail(err, QUIRE_INVALID, "--device: must be auto, ref, cpu, cuda or cuda:N, got '%.40s'", device);
+        return fail_device(device, err);
     p->overlap_depth = p->n_ranks > 1 ? 0 : p->planner->overlap_depth; /* ranks receive tokens, not the addresses where
                                                                     * they will appear */
     if (p->planner->on_host)
@@ -740,12 +765,9 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     if (!(share <= 1))
         return quire_fail(err, QUIRE_INVALID, "--gpu-memory-utilization: must be above 0 and at most 1");
     if (!at_hand) {
-        char names[256] = "";
-        const struct k_device *known;
-        for (uint32_t i = 0; (known = k_device_at(i)) != NULL; i++)
-            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", i ? ", " : "", known->name);
+        char names[256];
         return quire_fail(err, QUIRE_INVALID, "--device cuda: no GPU is given for the memory plan: name one: %s",
-                          names);
+                          known_gpus(names));
     }
     p->device_memory = at_hand->memory;
     p->device_budget = (uint64_t)((double)at_hand->memory * share);

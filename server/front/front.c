@@ -158,10 +158,11 @@ int front_create(struct event_base *base, const struct front_options *o, struct 
     *out = f;
     http_server_use_tls(f->http, o->tls);
     if (!tenants_ask_key(f->tenants) && !http_server_is_local(f->http))
-        quire_log(QUIRE_LOG_WARN, "server",
-                  "whoever can reach %s port %u may use the model, and nobody is asked for a key: give --api-key or "
-                  "--tenants, or leave --host at 127.0.0.1",
-                  o->host ? o->host : "0.0.0.0", http_server_port(f->http));
+        quire_log(
+            QUIRE_LOG_WARN, "server",
+            "every machine that reaches %s port %u may use the model without a key: set --api-key or --tenants, or "
+            "leave --host at 127.0.0.1",
+            o->host ? o->host : "0.0.0.0", http_server_port(f->http));
     return QUIRE_OK;
 }
 

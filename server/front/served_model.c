@@ -21,7 +21,7 @@ static void say_arithmetic(const struct served_model *m, const struct wire_hello
     snprintf(text, sizeof text, "%.*s", (int)hello->n_arithmetic, hello->arithmetic);
     for (char *at = text; (at = strchr(at, '\n'));)
         *at = at[1] ? ' ' : '\0';
-    quire_log(QUIRE_LOG_INFO, "server", "identity_arithmetic %s: %s", m->facts->arithmetic, text);
+    quire_log(QUIRE_LOG_DEBUG, "server", "identity_arithmetic %s: %s", m->facts->arithmetic, text);
 }
 
 /* NULL: this engine's results may not be reused, because its identity is unknown, or because its bits depend on other

@@ -26,6 +26,16 @@ struct http_address http_address_of(const struct sockaddr *from)
     return out;
 }
 
+void http_address_text(const struct http_address *address, char out[HTTP_ADDRESS_BYTES])
+{
+    static const struct http_address none;
+    const bool is_v4 = memcmp(address->bytes, v4_prefix, sizeof v4_prefix) == 0;
+    out[0] = 0;
+    if (memcmp(address, &none, sizeof none) == 0)
+        return;
+    inet_ntop(is_v4 ? AF_INET : AF_INET6, address->bytes + (is_v4 ? sizeof v4_prefix : 0), out, HTTP_ADDRESS_BYTES);
+}
+
 bool http_address_parse(const char *text, struct http_address *out)
 {
     memcpy(out->bytes, v4_prefix, sizeof v4_prefix);

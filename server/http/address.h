@@ -20,6 +20,9 @@ struct http_network {
 
 /* All zero for what is neither IPv4 nor IPv6. */
 struct http_address http_address_of(const struct sockaddr *from);
+/* "127.0.0.1", "::1"; "" for what is all zero. */
+#define HTTP_ADDRESS_BYTES 46
+void http_address_text(const struct http_address *address, char out[HTTP_ADDRESS_BYTES]);
 /* "127.0.0.1", "::1". False: it is no address. */
 bool http_address_parse(const char *text, struct http_address *out);
 bool http_address_is_loopback(const struct http_address *address);

@@ -102,6 +102,8 @@ const char *http_header(const struct http_exchange *x, const char *name);
 const char *http_header_next(const struct http_exchange *x, const char *name, const char *after);
 /* Whether two headers of this name have different values. */
 bool http_header_differs(const struct http_exchange *x, const char *name);
+/* The client's address; "" of an adopted connection. For a trusted proxy it is the last address of x-forwarded-for. */
+void http_client(const struct http_exchange *x, char out[HTTP_ADDRESS_BYTES]);
 /* Whether the client is on this machine: 127.0.0.0/8 or ::1. */
 bool http_from_loopback(const struct http_exchange *x);
 /* The body in the parser's buffer, valid until it is taken or the reply begins. NULL when it is empty. */

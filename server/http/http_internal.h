@@ -64,6 +64,8 @@ struct http_connection {
     bool is_tls;      /* written by the bufferevent alone */
     bool late;        /* its first request would come after the server began to drain */
     enum http_client client;
+    bool from_proxy; /* a trusted one */
+    char address[HTTP_ADDRESS_BYTES]; /* "" of an adopted connection */
     uint64_t opened_ms;
     size_t n_lingered, n_body;
     TAILQ_ENTRY(http_connection) link, unwritten_link, slot_link, peer_link;

@@ -94,6 +94,30 @@ bool http_header_differs(const struct http_exchange *x, const char *name)
     return http_parser_header_differs(x->connection->parser, name);
 }
 
+void http_client(const struct http_exchange *x, char out[HTTP_ADDRESS_BYTES])
+{
+    const struct http_connection *c = x->connection;
+    struct http_address address;
+    const char *chain = c->from_proxy ? http_header(x, "x-forwarded-for") : NULL;
+    for (const char *next = chain; next; next = http_header_next(x, "x-forwarded-for", next))
+        chain = next;
+    /* The proxy adds its client at the end. What comes before is the client's own text. */
+    const char *comma = chain ? strrchr(chain, ',') : NULL;
+    const char *last = comma ? comma + 1 : chain;
+    memcpy(out, c->address, HTTP_ADDRESS_BYTES);
+    if (!last)
+        return;
+    last += strspn(last, " \t");
+    char text[HTTP_ADDRESS_BYTES];
+    const size_t n = strcspn(last, " \t");
+    if (n == 0 || n >= sizeof text)
+        return;
+    memcpy(text, last, n);
+    text[n] = 0;
+    if (http_address_parse(text, &address))
+        http_address_text(&address, out);
+}
+
 bool http_from_loopback(const struct http_exchange *x)
 {
     return x->connection->client != HTTP_ELSEWHERE;

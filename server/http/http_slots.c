@@ -187,7 +187,9 @@ bool http_slots_enter(struct http_connection *c, const struct sockaddr *from)
     struct http_server *s = c->server;
     const struct http_address address = from ? http_address_of(from) : (struct http_address){{0}};
     c->client = !from ? HTTP_ADOPTED : http_address_is_loopback(&address) ? HTTP_LOOPBACK : HTTP_ELSEWHERE;
-    if (from && !is_trusted(s, &address)) {
+    http_address_text(&address, c->address);
+    c->from_proxy = from && is_trusted(s, &address);
+    if (from && !c->from_proxy) {
         c->peer = find_peer(s, &address);
         if (!c->peer)
             return false;

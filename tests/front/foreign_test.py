@@ -116,9 +116,9 @@ def test_the_start_says_when_everybody_is_served():
         p.terminate()
         return p.communicate()[1]
 
-    assert "nobody is asked for a key" in said("--host", "0.0.0.0")
-    assert "nobody is asked for a key" not in said("--host", "0.0.0.0", "--api-key", "k")
-    assert "nobody is asked for a key" not in said("--host", "localhost")
+    assert "may use the model without a key" in said("--host", "0.0.0.0")
+    assert "may use the model without a key" not in said("--host", "0.0.0.0", "--api-key", "k")
+    assert "may use the model without a key" not in said("--host", "localhost")
 
 
 def test_keys_let_in_by_themselves():

@@ -1,6 +1,7 @@
 /* A file of exported answers has JSON lines: {"quire_cache": 1, "identity"}, then one entry of POST /cache/entries per
  * line. */
 #include "tools/cache/answers.h"
+#include "tools/cache/stats_table.h"
 
 #include "base/buffer.h"
 
@@ -16,11 +17,13 @@
 #define PAGE_BYTES ((size_t)1 << 20) /* of lines sent in one request */
 #define MAX_LINE ((size_t)2 << 20)
 
-int answers_stats(struct cache_client *client, struct quire_error *err)
+int answers_stats(struct cache_client *client, bool json, struct quire_error *err)
 {
     json_t *reply = NULL;
     int status = cache_client_call(client, "GET", "/cache/stats", NULL, &reply, err);
-    if (status == QUIRE_OK && json_dumpf(reply, stdout, JSON_INDENT(2)) == 0)
+    if (status == QUIRE_OK && !json)
+        stats_table_print(reply);
+    else if (status == QUIRE_OK && json_dumpf(reply, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9)) == 0)
         putchar('\n');
     json_decref(reply);
     return status;

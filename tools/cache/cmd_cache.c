@@ -19,6 +19,7 @@
 struct cache_command {
     const char *url, *api_key, *model, *file;
     uint32_t ttl_s;
+    bool json;
 };
 
 /* ---- pin ---- */
@@ -87,8 +88,7 @@ static int unpin(const struct cache_command *a, struct cache_client *client, str
 
 static int stats(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
 {
-    (void)a;
-    return answers_stats(client, err);
+    return answers_stats(client, a->json, err);
 }
 
 static int clear(const struct cache_command *a, struct cache_client *client, struct quire_error *err)
@@ -128,7 +128,7 @@ static const struct {
     {"unpin", "quire cache unpin URL [options]", "Removes all pins of the given key.",
      "examples:\n  quire cache unpin http://127.0.0.1:8000", NULL, false, unpin},
     {"stats", "quire cache stats URL [options]",
-     "Prints the counters of the server's response cache (docs/guides/caching.md) as JSON.",
+     "Prints the counters of the server's response cache (docs/guides/caching.md).",
      "examples:\n  quire cache stats http://127.0.0.1:8000", NULL, false, stats},
     {"clear", "quire cache clear URL [options]", "Deletes every cached response of the server. Needs an admin's key.",
      "examples:\n  quire cache clear http://127.0.0.1:8000", NULL, false, clear},
@@ -172,6 +172,9 @@ static int run_action(size_t action, int argc, char **argv)
         .target = &a.api_key,
         .value = "KEY",
         .help = "Bearer token. Prefixes are shared within one key only. Default: $OPENAI_API_KEY."};
+    if (actions[action].run == stats)
+        rows[n++] = (struct cli_option){
+            .names = "json", .kind = CLI_FLAG, .target = &a.json, .help = "Print JSON instead of a table."};
     rows[n++] = (struct cli_option){.names = "model",
                                     .kind = CLI_STRING,
                                     .target = &a.model,

@@ -19,10 +19,10 @@ static json_t *rows_json(const struct hub_rows *rows)
     for (size_t i = 0; i < rows->n; i++) {
         const struct hub_row *r = &rows->items[i];
         json_array_append_new(models, json_pack("{s:s, s:s, s:s, s:s, s:s*, s:I, s:I, s:b, s:s*}", "name", r->typed,
-                                                "model", r->name, "revision", r->revision, "commit", r->commit, "quantization",
-                                                r->quant[0] ? r->quant : NULL, "bytes", (json_int_t)r->bytes, "modified",
-                                                (json_int_t)r->changed, "complete", r->missing[0] == 0, "missing",
-                                                r->missing[0] ? r->missing : NULL));
+                                                "model", r->name, "revision", r->revision, "commit", r->commit,
+                                                "quantization", r->quant[0] ? r->quant : NULL, "bytes",
+                                                (json_int_t)r->bytes, "modified", (json_int_t)r->changed, "complete",
+                                                r->missing[0] == 0, "missing", r->missing[0] ? r->missing : NULL));
     }
     return models;
 }
@@ -58,8 +58,9 @@ int command_list(int argc, char **argv)
     const struct cli_command command = {
         .name = "list",
         .usage = "quire list [options]",
-        .about = "Lists the models in the Hugging Face cache, with the names that other commands take. Sizes are those of\n"
-                 "the files; revisions of one model may share files.",
+        .about =
+            "Lists the models in the Hugging Face cache, with the names that other commands take. Sizes are those of\n"
+            "the files; revisions of one model may share files.",
         .examples = "examples:\n"
                     "  quire list\n"
                     "  quire list --json",

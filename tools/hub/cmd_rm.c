@@ -33,7 +33,8 @@ static int confirm(const struct rm_command *c, bool *agreed, struct quire_error 
         return QUIRE_OK;
     if (c->removal.is_whole && c->removal.n_revisions > 1)
         snprintf(revisions, sizeof revisions, " with all %zu revisions", c->removal.n_revisions);
-    snprintf(question, sizeof question, "Remove %.200s%s (%s)?", c->given, revisions, quire_size(c->removal.bytes).text);
+    snprintf(question, sizeof question, "Remove %.200s%s (%s)?", c->given, revisions,
+             quire_size(c->removal.bytes).text);
     switch (command_ask(question, false)) {
     case COMMAND_YES: *agreed = true; return QUIRE_OK;
     case COMMAND_NO: return QUIRE_OK;
@@ -89,8 +90,9 @@ int command_rm(int argc, char **argv)
     const struct cli_command command = {
         .name = "rm",
         .usage = "quire rm ORG/NAME[:QUANT][@REVISION] [options]",
-        .about = "Removes a model from the Hugging Face cache: with ORG/NAME all its files, with :QUANT one GGUF file, with\n"
-                 "@REVISION one revision. Files that another revision uses stay. Asks first on a terminal.",
+        .about =
+            "Removes a model from the Hugging Face cache: with ORG/NAME all its files, with :QUANT one GGUF file, with\n"
+            "@REVISION one revision. Files that another revision uses stay. Asks first on a terminal.",
         .examples = "examples:\n"
                     "  quire rm Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire rm Qwen/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M --yes",

@@ -51,7 +51,8 @@ static int add_file(struct hub_removal *r, const char *path, bool is_link, bool 
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     r->files = more;
     struct hub_removal_file *file = &more[r->n_files];
-    *file = (struct hub_removal_file){.path = strdup(path), .blob = is_link ? blob_of(path) : NULL, .selected = selected};
+    *file = (struct hub_removal_file){
+        .path = strdup(path), .blob = is_link ? blob_of(path) : NULL, .selected = selected};
     if (!file->path)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     r->n_files++;
@@ -149,7 +150,8 @@ static int select_part(const struct hub_name *name, struct hub_removal *r, char 
     int status = hub_cache_commit(name, r->commit, err);
     if (status != QUIRE_OK)
         return status;
-    if (snprintf(path, sizeof path, "%s/snapshots/%s", r->repo, r->commit) >= (int)sizeof path || lstat(path, &info) != 0)
+    if (snprintf(path, sizeof path, "%s/snapshots/%s", r->repo, r->commit) >= (int)sizeof path ||
+        lstat(path, &info) != 0)
         return quire_fail(err, QUIRE_NOT_FOUND, "the Hugging Face cache has no %s (quire list)",
                           hub_name_typed(name, typed));
     if (!name->quant[0])

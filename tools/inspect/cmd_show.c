@@ -81,8 +81,8 @@ static json_t *shown_json(const struct shown *s)
                      "path", s->model.dir, "architecture", c->architecture, "format", format_of(s), "quantization",
                      quantization_name(c->quantization), "bytes", (json_int_t)s->bytes, "layers", (int)c->n_layers,
                      "hidden_size", (int)c->hidden_size, "vocabulary", (int)c->vocab_size, "context_tokens",
-                     (int)c->max_position, "chat_template", s->has_chat, "temperature", temperature_of(s),
-                     "top_p", top_p_of(s), "top_k", (int)s->sampling.top_k);
+                     (int)c->max_position, "chat_template", s->has_chat, "temperature", temperature_of(s), "top_p",
+                     top_p_of(s), "top_k", (int)s->sampling.top_k);
 }
 
 static void print_text(const struct shown *s)
@@ -92,8 +92,8 @@ static void print_text(const struct shown *s)
     printf("  %-14s %s\n", "architecture", c->architecture);
     if (c->multimodal[0])
         printf("  %-14s the text part of %s\n", "", c->multimodal);
-    printf("  %-14s %s, %s%s%s\n", "weights", quire_size(s->bytes).text, format_of(s), s->is_gguf ? "" : ", quantization ",
-           s->is_gguf ? "" : quantization_name(c->quantization));
+    printf("  %-14s %s, %s%s%s\n", "weights", quire_size(s->bytes).text, format_of(s),
+           s->is_gguf ? "" : ", quantization ", s->is_gguf ? "" : quantization_name(c->quantization));
     printf("  %-14s %u tokens\n", "context", c->max_position);
     printf("  %-14s %u layers, hidden size %u, vocabulary %u\n", "size", c->n_layers, c->hidden_size, c->vocab_size);
     if (c->is_encoder)
@@ -101,8 +101,8 @@ static void print_text(const struct shown *s)
     else
         printf("  %-14s %s\n", "chat template", s->has_chat ? "yes" : "no: the model completes raw text");
     if (!c->is_encoder)
-        printf("  %-14s temperature %g, top_p %g, top_k %d\n", "sampling", temperature_of(s),
-               top_p_of(s), (int)s->sampling.top_k);
+        printf("  %-14s temperature %g, top_p %g, top_k %d\n", "sampling", temperature_of(s), top_p_of(s),
+               (int)s->sampling.top_k);
     printf("  %-14s %s\n", "path", s->model.dir);
     printf("\nquire inspect %s prints the formats, parameters and bytes.\n", s->given);
 }
@@ -136,8 +136,9 @@ int command_show(int argc, char **argv)
     const struct cli_command command = {
         .name = "show",
         .usage = "quire show MODEL [options]",
-        .about = "Prints what a downloaded model, a checkpoint directory or a GGUF file is: architecture, size, context,\n"
-                 "chat template and sampling defaults.",
+        .about =
+            "Prints what a downloaded model, a checkpoint directory or a GGUF file is: architecture, size, context,\n"
+            "chat template and sampling defaults.",
         .examples = "examples:\n"
                     "  quire show Qwen/Qwen2.5-1.5B-Instruct\n"
                     "  quire show ./model --json",

@@ -104,8 +104,11 @@ struct key256 front_cache_domain(const struct front *f, const struct http_exchan
 void front_log_refused(const struct front *f, const struct http_exchange *x, const struct tenant *tenant,
                        const struct api_error *e)
 {
+    char client[HTTP_ADDRESS_BYTES];
+    http_client(x, client);
     const struct quire_log_field fields[] = {
         {.key = "request_id", .text = http_request_id(x)},
+        {.key = "client", .text = client},
         {.key = "tenant", .text = tenant ? tenant->name : ""},
         {.key = "route", .text = http_path(x)},
         {.key = "status", .number = e->status},

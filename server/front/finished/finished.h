@@ -23,6 +23,7 @@ struct finished_request {
     struct served_model *served;
     const struct tenant *tenant;
     const char *name, *route; /* name: the client's name for it */
+    const char *client;       /* its address, for the log */
     struct trace_context *context; /* begun here, if the caller began no trace and spans are sent */
     /* The request. spec NULL: unknown, because the body was not read or was invalid. */
     const struct request_spec *spec;

@@ -6,7 +6,7 @@
 void finished_request_log(const struct finished_request *f)
 {
     const struct timing *t = f->timing;
-    struct quire_log_field fields[22];
+    struct quire_log_field fields[23];
     size_t n = 0;
 #define TEXT(key_, value) \
     fields[n++] = (struct quire_log_field) \
@@ -21,6 +21,8 @@ void finished_request_log(const struct finished_request *f)
     TEXT("request_id", f->name);
     if (f->context->trace_id[0])
         TEXT("trace_id", f->context->trace_id);
+    if (f->client && f->client[0])
+        TEXT("client", f->client);
     TEXT("tenant", f->tenant->name);
     TEXT("route", f->route);
     NUMBER("status", f->status);

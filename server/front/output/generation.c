@@ -230,6 +230,7 @@ void generation_start(struct served_model *m, struct http_exchange *x, const str
     bool ok = g || api_fail(&e, 503, NULL, "out_of_memory", "out of memory");
     if (ok) {
         snprintf(g->account->route, sizeof g->account->route, "%s", http_path(x));
+        http_client(x, g->account->client);
         g->account->tenant = tenant;
         g->account->admin = front_is_admin(m->front, x);
         g->cache->has_alias = has_alias;

@@ -34,6 +34,7 @@ struct generation_account {
     uint32_t n_queued; /* choices without a token yet: they count in the tenant's queue */
     bool admin; /* may see other tenants' names */
     char route[64]; /* the path, for the log */
+    char client[HTTP_ADDRESS_BYTES]; /* likewise */
     struct timing timing;
     struct trace_context context; /* from the caller, or begun here for the spans */
 };

@@ -165,11 +165,14 @@ static void put_reply(struct buffer *o, const struct asked *a, const struct note
 static void say_over(struct asked *a, const struct note *note, const struct cached_reply *reply)
 {
     const struct request_spec spec = {.n = note->n};
+    char client[HTTP_ADDRESS_BYTES];
+    http_client(a->x, client);
     struct finished_request f = {
         .served = a->served,
         .tenant = a->tenant,
         .name = http_request_id(a->x),
         .route = http_path(a->x),
+        .client = client,
         .context = &a->context,
         .spec = &spec,
         .max_tokens = note->max_tokens,

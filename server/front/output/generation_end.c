@@ -106,6 +106,7 @@ static struct finished_request facts_of(struct generation *g, int status, const 
         .tenant = g->account->tenant,
         .name = generation_name(g),
         .route = g->account->route,
+        .client = g->account->client,
         .context = &g->account->context,
         .spec = g->reply->n_prompts > 0 ? g->terms->params->spec : NULL,
         .max_tokens = g->reply->n_prompts > 0 ? g->prompts[0].max_tokens : 0,

@@ -29,14 +29,17 @@ static void vectors_free(struct vectors *v)
 
 static void log_end(const struct vectors *v, int status, const char *error)
 {
-    struct quire_log_field fields[9] = {
+    char client[HTTP_ADDRESS_BYTES];
+    http_client(v->x, client);
+    struct quire_log_field fields[10] = {
         {.key = "request_id", .text = http_request_id(v->x)},
+        {.key = "client", .text = client},
         {.key = "tenant", .text = v->tenant->name},
         {.key = "route", .text = http_path(v->x)},
         {.key = "status", .number = status},
         {.key = "finish", .text = error ? "error" : "stop"},
     };
-    size_t n = 5;
+    size_t n = 6;
     if (!v->served->front->log_requests)
         return;
     if (error)

@@ -114,7 +114,7 @@ static void count_arm(const struct relay *r, struct bill *b)
 static void write_log(const struct relay *r, const struct bill *b, const struct api_error *e)
 {
     char money[LEDGER_MONEY_BYTES];
-    struct quire_log_field fields[24];
+    struct quire_log_field fields[25];
     size_t n = 0;
     const struct gateway_model *model = r->candidates.n > 0 ? candidates_model(r)->model : NULL;
     ledger_money(b->cost, money);
@@ -129,6 +129,8 @@ static void write_log(const struct relay *r, const struct bill *b, const struct 
         .key = key_, .number = (double)(value) \
     }
     TEXT("request_id", r->request_id);
+    if (r->client[0])
+        TEXT("client", r->client);
     TEXT("tenant", ledger_tenant_name(r->account));
     TEXT("route", r->path);
     NUMBER("status", b->status);

@@ -332,6 +332,7 @@ void relay_begin(struct gateway *g, struct http_exchange *x, struct ledger_accou
     r->reply.wrote_ms = r->begun_us / 1000;
     snprintf(r->path, sizeof r->path, "%s", routes[route].path);
     snprintf(r->request_id, sizeof r->request_id, "%s", http_request_id(x));
+    http_client(x, r->client);
     TAILQ_INSERT_TAIL(&g->relays, r, link);
     http_on_gone(x, on_gone, r);
     const bool good = relay_body_read(r->body, routes[route].api, text, n, has_routes(r->pool->config), &e) &&

@@ -51,6 +51,7 @@ struct relay {
     bool is_over_budget;
     char path[64];
     char request_id[72];
+    char client[HTTP_ADDRESS_BYTES]; /* for the log */
     struct relay_body *body; /* owned */
     struct candidates candidates;
     struct relay_part part;

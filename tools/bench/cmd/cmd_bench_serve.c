@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LINE_EVERY_S 10.0 /* of progress where standard error is a file */
+
 struct serve_options { /* as given */
     struct bench_client_options client;
     struct bench_input_options input;
@@ -17,6 +19,9 @@ struct serve_options { /* as given */
     double rate, burstiness;
     uint32_t max_concurrency, max_model_len, vocab_size;
     uint64_t seed;
+    const char *host;
+    uint32_t port;
+    char made_url[320]; /* of host and port */
     bool json;
 };
 
@@ -42,6 +47,26 @@ static int parse_values(struct serve *s, struct quire_error *err)
     if (status == QUIRE_OK && !s->options->client.url)
         status = quire_fail(err, QUIRE_INVALID, "--url is missing, such as --url http://127.0.0.1:8000");
     return status;
+}
+
+/* vllm bench serve has --host and --port. An address without a scheme is plain HTTP. */
+static int make_url(struct serve_options *o, struct quire_error *err)
+{
+    const char *url = o->client.url;
+    int n = 0;
+    if (url && (o->host || o->port))
+        return quire_fail(err, QUIRE_INVALID, "--url already has the host and the port: leave out --host and --port");
+    if (o->host || o->port)
+        n = snprintf(o->made_url, sizeof o->made_url,
+                     o->host && strchr(o->host, ':') ? "http://[%s]:%u" : "http://%s:%u",
+                     o->host ? o->host : "127.0.0.1", o->port ? o->port : 8000);
+    else if (url && !strstr(url, "://"))
+        n = snprintf(o->made_url, sizeof o->made_url, "http://%s", url);
+    if (n >= (int)sizeof o->made_url)
+        return quire_fail(err, QUIRE_INVALID, "--url: is too long");
+    if (n > 0)
+        o->client.url = o->made_url;
+    return QUIRE_OK;
 }
 
 /* ---- opening ---- */
@@ -119,6 +144,7 @@ static int run(struct serve *s, struct quire_error *err)
         return status;
     const struct bench_drafts before = bench_client_drafts(s->client);
     bench_progress_begin(&progress, "requests", s->in->n);
+    progress.line_every_s = LINE_EVERY_S;
     status = bench_client_run(s->client, s->in, s->arrivals, s->options->max_concurrency, &progress, s->results,
                               &s->duration_s, err);
     bench_progress_end(&progress);
@@ -191,6 +217,10 @@ static size_t own_flags(struct serve_options *o, struct cli_option *out)
         {.names = "The server:", .kind = CLI_GROUP},
         {.names = "url,base-url", .kind = CLI_STRING, .target = &o->client.url, .value = "URL",
          .help = "Address of any OpenAI-compatible server that streams, such as http://HOST:PORT."},
+        {.names = "host", .kind = CLI_STRING, .target = &o->host, .value = "HOST",
+         .help = "With --port, instead of --url. Default 127.0.0.1."},
+        {.names = "port", .kind = CLI_U32, .target = &o->port, .min = 1, .max = 65535, .value = "N",
+         .help = "Port of the server. Default 8000."},
         {.names = "endpoint", .kind = CLI_STRING, .target = &o->client.endpoint, .value = "PATH",
          .help = "Path of the endpoint. /v1/completions gets token ids, /v1/chat/completions gets text. Default "
                  "/v1/completions."},
@@ -242,7 +272,7 @@ int bench_serve(int argc, char **argv)
                                     .burstiness = 1,
                                     .vocab_size = 1000};
     struct serve s = {.options = &options};
-    struct cli_option rows[BENCH_INPUT_FLAGS_MAX + 24];
+    struct cli_option rows[BENCH_INPUT_FLAGS_MAX + 26];
     struct quire_error err;
 
     bench_input_options_default(&options.input);
@@ -268,7 +298,7 @@ int bench_serve(int argc, char **argv)
         return code;
     if (!options.client.api_key)
         options.client.api_key = getenv("OPENAI_API_KEY");
-    if (parse_values(&s, &err) != QUIRE_OK)
+    if (make_url(&options, &err) != QUIRE_OK || parse_values(&s, &err) != QUIRE_OK)
         return command_fail(2, err.text);
 
     int status = run(&s, &err);

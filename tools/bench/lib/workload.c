@@ -185,6 +185,15 @@ struct field {
     size_t n;
 };
 
+/* Binary files, such as recordings, have control bytes. */
+static bool is_text(const char *line, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((unsigned char)line[i] < 0x20 && line[i] != '\t' && line[i] != '\r')
+            return false;
+    return true;
+}
+
 /* The fields of a line; at most MAX_COLUMNS are read. */
 static size_t split(const char *line, size_t n, struct field fields[MAX_COLUMNS])
 {
@@ -212,8 +221,8 @@ static int read_header(const struct reader *r, const char *line, size_t n, int w
     if (where[INPUT] < 0 || where[OUTPUT] < 0)
         return quire_fail(r->err, QUIRE_INVALID,
                           "%s: line %zu: is neither JSON nor a header with lengths: ContextTokens,GeneratedTokens, "
-                          "input_toks,output_toks or num_prefill_tokens,num_decode_tokens",
-                          r->name, r->line);
+                          "input_toks,output_toks or num_prefill_tokens,num_decode_tokens%s",
+                          r->name, r->line, is_text(line, n) ? "" : "; a recording needs --trace-format recording");
     return QUIRE_OK;
 }
 

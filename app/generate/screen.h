@@ -1,0 +1,28 @@
+/* An answer on a terminal: lines broken between words, code blocks in another colour and never broken. Anything else than
+ * a terminal gets the bytes unchanged. Main thread. */
+#ifndef QUIRE_APP_GENERATE_SCREEN_H
+#define QUIRE_APP_GENERATE_SCREEN_H
+
+#include "base/buffer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct screen {
+    FILE *out; /* borrowed */
+    bool is_terminal, has_colours;
+    size_t width, column, spaces; /* spaces: before the word, not yet written */
+    bool line_has_words, in_code, on_fence;
+    struct buffer word; /* not yet written */
+};
+
+/* Begins an answer; reads the width of the terminal. NO_COLOR and TERM=dumb disable colours. A zeroed struct is closed. */
+void screen_begin(struct screen *s, FILE *out);
+/* text: whole UTF-8 characters. */
+void screen_write(struct screen *s, const char *text, size_t n);
+/* Writes what is left, and resets colours. */
+void screen_end(struct screen *s);
+void screen_close(struct screen *s);
+
+#endif
