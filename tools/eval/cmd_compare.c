@@ -102,14 +102,17 @@ static void print_table(const struct compare_command *c)
         (unsigned long long)first->d.n_tokens, c->flags.text, c->flags.window,
         c->flags.stride ? c->flags.stride : c->flags.window, MOST_PROMPT, ANSWER);
     printf(
-        "| Model | Method | Bits | Memory | Perplexity (95 %%) | KL mean | KL 99.9 %% | Same best | Prefill | Decode |\n"
-        "|---|---|---|---|---|---|---|---|---|---|\n");
+        "| Model | Method | Bits | Memory | Perplexity (95 %%) | Increase (95 %%) | KL mean | KL 99.9 %% | Same best | Prefill | Decode |\n"
+        "|---|---|---|---|---|---|---|---|---|---|---|\n");
     for (uint32_t i = 0; i < c->n; i++) {
         const struct compared *m = &c->models[i];
-        const struct eval_perplexity p = eval_perplexity_of(&m->d.model);
-        printf("| %s | %s | %.2f | %s | %.4f (%.4f to %.4f) | %.3g | %.3g | %.2f %% | %.2f x | %.2f x |\n", m->given,
-               m->method, m->bits, quire_size(m->bytes).text, p.token, p.low, p.high, m->d.mean, m->d.p999,
-               100 * m->d.same_best, m->prefill / first->prefill, m->decode / first->decode);
+        const struct eval_perplexity p = eval_perplexity_of(&m->d.model), more = eval_perplexity_of(&m->d.increase);
+        printf(
+            "| %s | %s | %.2f | %s | %.4f (%.4f to %.4f) | %+.2f %% (%+.2f to %+.2f) | %.3g | %.3g | %.2f %% | %.2f x "
+            "| %.2f x |\n",
+            m->given, m->method, m->bits, quire_size(m->bytes).text, p.token, p.low, p.high, 100 * (more.token - 1),
+            100 * (more.low - 1), 100 * (more.high - 1), m->d.mean, m->d.p999, 100 * m->d.same_best,
+            m->prefill / first->prefill, m->decode / first->decode);
     }
 }
 
@@ -118,13 +121,14 @@ static int print_json(const struct compare_command *c)
     json_t *rows = json_array();
     for (uint32_t i = 0; i < c->n; i++) {
         const struct compared *m = &c->models[i];
-        const struct eval_perplexity p = eval_perplexity_of(&m->d.model);
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}",
-                                              "model", m->given, "method", m->method, "bits", m->bits, "bytes",
-                                              (json_int_t)m->bytes, "perplexity", p.token, "perplexity_low", p.low,
-                                              "perplexity_high", p.high, "kl_mean", m->d.mean, "kl_median", m->d.median,
-                                              "kl_p999", m->d.p999, "same_top1", m->d.same_best, "prefill_tokens_per_s",
-                                              m->prefill, "decode_tokens_per_s", m->decode));
+        const struct eval_perplexity p = eval_perplexity_of(&m->d.model), more = eval_perplexity_of(&m->d.increase);
+        json_array_append_new(
+            rows, json_pack("{s:s, s:s, s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model",
+                            m->given, "method", m->method, "bits", m->bits, "bytes", (json_int_t)m->bytes, "perplexity",
+                            p.token, "perplexity_low", p.low, "perplexity_high", p.high, "increase", more.token - 1,
+                            "increase_low", more.low - 1, "increase_high", more.high - 1, "kl_mean", m->d.mean,
+                            "kl_median", m->d.median, "kl_p999", m->d.p999, "same_top1", m->d.same_best,
+                            "prefill_tokens_per_s", m->prefill, "decode_tokens_per_s", m->decode));
     }
     return command_print_json(json_pack("{s:s, s:I, s:I, s:o}", "text", c->flags.text, "window",
                                         (json_int_t)c->flags.window, "tokens", (json_int_t)c->models[0].d.n_tokens,

@@ -92,16 +92,32 @@ static void finish(struct comparison *c)
         out->by_depth[d] = out->n_by_depth[d] ? c->by_depth[d] / (double)out->n_by_depth[d] : 0;
 }
 
-static int score(struct eval_session *s, const struct eval_window *at, const uint32_t *token_bytes, float *logprobs,
-                 struct eval_nll *sums, struct quire_error *err)
+static int score(struct eval_session *s, const struct eval_window *at, float *logprobs, double *nll,
+                 struct quire_error *err)
 {
-    double nll = 0;
     const int status = eval_score(s, at->ids, at->n, logprobs, err);
+    *nll = 0;
     for (uint32_t k = at->n - at->scored; status == QUIRE_OK && k < at->n; k++)
-        nll -= logprobs[k];
-    if (status == QUIRE_OK)
-        eval_nll_add(sums, nll, at, token_bytes);
+        *nll -= logprobs[k];
     return status;
+}
+
+/* Both models on one window. */
+static int compare_window(struct comparison *c, struct eval_session *a, struct eval_session *b,
+                          const struct eval_window *at, const uint32_t *token_bytes, float *logprobs,
+                          struct quire_error *err)
+{
+    double reference, model;
+    c->first = at->n - at->scored;
+    int status = score(a, at, logprobs, &reference, err);
+    if (status == QUIRE_OK)
+        status = score(b, at, logprobs, &model, err);
+    if (status != QUIRE_OK)
+        return status;
+    eval_nll_add(&c->out->reference, reference, at, token_bytes);
+    eval_nll_add(&c->out->model, model, at, token_bytes);
+    eval_nll_add(&c->out->increase, model - reference, at, token_bytes);
+    return c->is_wrong ? quire_fail(err, QUIRE_INTERNAL, "the engine showed logits of an unexpected place") : QUIRE_OK;
 }
 
 static int compare(const struct eval_kl_job *job, struct eval_session *a, struct eval_session *b,
@@ -123,11 +139,8 @@ static int compare(const struct eval_kl_job *job, struct eval_session *a, struct
     bench_progress_begin(&progress, job->model, w->n);
     for (uint32_t i = 0; status == QUIRE_OK && i < w->n; i++) {
         const struct eval_window at = eval_window_at(w, i);
-        c->first = at.n - at.scored;
-        if (at.scored > 0 && (status = score(a, &at, token_bytes, logprobs, &c->out->reference, err)) == QUIRE_OK)
-            status = score(b, &at, token_bytes, logprobs, &c->out->model, err);
-        if (status == QUIRE_OK && c->is_wrong)
-            status = quire_fail(err, QUIRE_INTERNAL, "the engine showed logits of an unexpected place");
+        if (at.scored > 0)
+            status = compare_window(c, a, b, &at, token_bytes, logprobs, err);
         bench_progress_set(&progress, i + 1);
     }
     bench_progress_end(&progress);

@@ -14,6 +14,7 @@ struct eval_divergence {
     double by_depth[EVAL_DEPTHS]; /* means; of the tokens in each part of their window */
     uint64_t n_by_depth[EVAL_DEPTHS];
     struct eval_nll reference, model;
+    struct eval_nll increase; /* the model's less the reference's, by window: its perplexity is the ratio of theirs */
 };
 
 /* reference, given: as eval_open() takes them. path: the text, which the reference's tokenizer encodes; both must have one
