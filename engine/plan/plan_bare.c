@@ -18,7 +18,7 @@ static struct bare_format stated_format(const struct model_config *config)
     if (q->layout == QUANTIZATION_NONE)
         return f;
     f.name = quantization_name(q);
-    if (q->layout == QUANTIZATION_MXFP4)
+    if (q->layout == QUANTIZATION_MXFP4 || (q->layout == QUANTIZATION_PACKED && q->is_float))
         f.layers = k_format_of_planes(K_E2M1, 4, 32, K_E8M0);
     else
         f.layers = k_format_of_planes(q->is_float ? K_E4M3 : K_INT, q->bits ? q->bits : 8, q->group,

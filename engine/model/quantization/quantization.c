@@ -133,6 +133,20 @@ static int read_mxfp4(const json_t *c, const char *where, struct quantization *q
 
 /* ---- compressed-tensors ---------------------------------------------------------------------------------------- */
 
+/* One form alone: e2m1 in groups of 32 without zero points. */
+static int read_mxfp4_weights(const json_t *w, const char *where, const char *strategy, struct quantization *q,
+                              struct quire_error *err)
+{
+    if (strcmp(strategy, "group") != 0)
+        return refuse(where, "strategy", strategy, "group is, in mxfp4-pack-quantized", err);
+    int status = read_group(w, where, q, err);
+    if (status == QUIRE_OK && (q->bits != 4 || q->group != 32 || !q->symmetric || q->in_order))
+        status = quire_fail(err, QUIRE_UNSUPPORTED,
+                            "%s: mxfp4-pack-quantized needs num_bits 4, group_size 32, symmetric true and no actorder",
+                            where);
+    return status;
+}
+
 static int read_ct_weights(const json_t *w, const char *where, const char *format, struct quantization *q,
                            struct quire_error *err)
 {
@@ -146,12 +160,14 @@ static int read_ct_weights(const json_t *w, const char *where, const char *forma
         status = quire_json_bool(w, where, "symmetric", &q->symmetric, err);
     if (status != QUIRE_OK)
         return status;
-    const bool is_packed = strcmp(format, "pack-quantized") == 0;
+    const bool is_mxfp4 = strcmp(format, "mxfp4-pack-quantized") == 0;
+    const bool is_packed = is_mxfp4 || strcmp(format, "pack-quantized") == 0;
     q->is_float = strcmp(type, "float") == 0;
     if (!q->is_float && strcmp(type, "int") != 0)
         return refuse(where, "type", type, "int and float are", err);
-    if (q->is_float == is_packed && (is_packed || q->is_float))
-        return refuse(where, "type", type, "int is, in pack-quantized", err);
+    if (is_packed && q->is_float != is_mxfp4)
+        return refuse(where, "type", type, is_mxfp4 ? "float is, in mxfp4-pack-quantized" : "int is, in pack-quantized",
+                      err);
     q->layout = is_packed ? QUANTIZATION_PACKED : QUANTIZATION_ELEMENTS;
     q->in_order = json_is_true(in_order) ||
                   (json_is_string(in_order) && strcmp(json_string_value(in_order), "group") == 0);
@@ -159,6 +175,8 @@ static int read_ct_weights(const json_t *w, const char *where, const char *forma
     if (status == QUIRE_OK && !is_packed && q->bits != 8)
         return quire_fail(err, QUIRE_UNSUPPORTED, "%s: num_bits: %u is not supported in %s (8 is)", where, q->bits,
                           format);
+    if (status == QUIRE_OK && is_mxfp4)
+        return read_mxfp4_weights(w, where, strategy, q, err);
     if (status == QUIRE_OK && strcmp(strategy, "group") == 0)
         return read_group(w, where, q, err);
     if (status == QUIRE_OK && strcmp(strategy, "block") == 0)
@@ -204,7 +222,8 @@ static bool has_cache_scales(const json_t *c)
 
 static int read_compressed_tensors(const json_t *c, const char *where, struct quantization *q, struct quire_error *err)
 {
-    static const char *const formats[] = {"pack-quantized", "int-quantized", "float-quantized", "naive-quantized"};
+    static const char *const formats[] = {"pack-quantized", "int-quantized", "float-quantized", "naive-quantized",
+                                          "mxfp4-pack-quantized"};
     const char *format = "dense", *sparsity = "dense", *key;
     json_t *groups = NULL, *weights = NULL, *inputs = NULL, *outputs = NULL, *sparse = NULL, *one;
     char at[96] = "";
@@ -234,7 +253,7 @@ static int read_compressed_tensors(const json_t *c, const char *where, struct qu
     while (f < sizeof formats / sizeof formats[0] && strcmp(format, formats[f]) != 0)
         f++;
     if (f == sizeof formats / sizeof formats[0])
-        return refuse(where, "format", format, "pack-, int-, float- and naive-quantized are", err);
+        return refuse(where, "format", format, "pack-, int-, float-, naive- and mxfp4-pack-quantized are", err);
     status = quire_json_object(one, where, "weights", &weights, err);
     if (status == QUIRE_OK)
         status = quire_json_object(one, where, "input_activations", &inputs, err);

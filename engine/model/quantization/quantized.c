@@ -360,11 +360,36 @@ static int check_shape(const struct quantized_matrix *m, struct quire_error *err
                       (long long)rows, (long long)cols, m->n_rows, m->n_cols);
 }
 
+/* weight_packed and weight_scale of e2m1 with e8m0, in place. */
+static int view_mxfp4(const struct quantized_matrix *m, struct k_weight_view *out, struct quire_error *err)
+{
+    struct checkpoint_tensor codes, scales;
+    if (m->n_cols % m->how->group != 0)
+        return quire_fail(err, QUIRE_UNSUPPORTED,
+                          "%.150s: rows of %u columns are not whole groups of %u, which MXFP4 needs", m->name,
+                          m->n_cols, m->how->group);
+    int status = find_matrix(m, "weight_packed", "U8", m->n_rows, m->n_cols / 2, &codes, err);
+    if (status == QUIRE_OK)
+        status = find_matrix(m, "weight_scale", "U8", m->n_rows, n_groups(m), &scales, err);
+    if (status != QUIRE_OK)
+        return status;
+    *out = new_view(m, K_E2M1, K_E8M0);
+    out->data = codes.data;
+    out->scales = scales.data;
+    const uint8_t *bad = m->is_read ? memchr(scales.data, 255, scales.n_bytes) : NULL;
+    if (!bad)
+        return QUIRE_OK;
+    return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': element %llu is 255, which is no number",
+                      scales.file, scales.name, (unsigned long long)(bad - (const uint8_t *)scales.data));
+}
+
 static int view_packed(const struct quantized_matrix *m, struct quantized_arena *arena, struct k_weight_view *out,
                        struct quire_error *err)
 {
     const uint32_t per_word = 32 / m->how->bits;
     struct checkpoint_tensor words;
+    if (m->how->is_float)
+        return view_mxfp4(m, out, err);
     int status = check_sizes(m, 1, per_word, err);
     if (status == QUIRE_OK)
         status = check_shape(m, err);
