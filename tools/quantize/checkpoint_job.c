@@ -139,16 +139,32 @@ static int make_config(struct checkpoint_run *r, struct quire_error *err)
 /* ---- numbers ------------------------------------------------------------------------------------------------------ */
 
 struct rounding {
+    enum quantizer_layout layout;
     const struct quantizer_integers *how;
     const float *w;
     struct quantizer_codes *codes;
 };
 
+static void round_mxfp4(const float *w, uint32_t first, uint32_t last, struct quantizer_codes *codes)
+{
+    for (uint64_t g = (uint64_t)first * codes->n_groups; g < (uint64_t)last * codes->n_groups; g++) {
+        const float *group = w + g * QUANTIZER_MXFP4_GROUP;
+        float most = 0;
+        for (uint32_t i = 0; i < QUANTIZER_MXFP4_GROUP; i++)
+            most = fabsf(group[i]) > most ? fabsf(group[i]) : most;
+        codes->scales[g] = quantizer_mxfp4_scale(most);
+        quantizer_mxfp4_round(codes->scales[g], group, QUANTIZER_MXFP4_GROUP, codes->codes + g * QUANTIZER_MXFP4_GROUP);
+    }
+}
+
 static void round_rows(void *context, uint32_t share, uint32_t first, uint32_t last)
 {
     const struct rounding *x = context;
     (void)share;
-    quantizer_round(x->how, x->w, first, last, x->codes);
+    if (x->layout == LAYOUT_MXFP4)
+        round_mxfp4(x->w, first, last, x->codes);
+    else
+        quantizer_round(x->how, x->w, first, last, x->codes);
 }
 
 static void round_matrix(const struct checkpoint_run *r, const float *w, struct quantizer_codes *codes)
@@ -162,7 +178,7 @@ static void round_matrix(const struct checkpoint_run *r, const float *w, struct 
         quantizer_fp8_round(r->job->method->fp8, codes->scales[0], w, n, codes->codes);
         return;
     }
-    struct rounding x = {&r->how, w, codes};
+    struct rounding x = {r->job->method->layout, &r->how, w, codes};
     row_threads_run(codes->n_rows, 1, n * 4, r->job->n_threads, round_rows, &x);
 }
 

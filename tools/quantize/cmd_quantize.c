@@ -57,6 +57,10 @@ static int run(const char *model, const char *out, const struct quantizer_choice
     if (status == QUIRE_OK)
         printf("%s: %u matrices as %s, %u tensors as stored; %s of tensors, before %s\n", out, report.n_quantized,
                job.method->name, report.n_copied, quire_size(report.bytes).text, quire_size(report.source_bytes).text);
+    if (status == QUIRE_OK && report.n_rounded > 0)
+        printf(
+            "%u matrices belong to experts that saw too few tokens: they are rounded to the nearest. More samples help\n",
+            report.n_rounded);
     return status;
 }
 
@@ -70,8 +74,9 @@ static size_t method_options(struct quantizer_choices *choices, struct cli_optio
          .value = "NAME",
          .common = true,
          .help =
-             "Required. absmax-int8, zeropoint-int8, int4-block, fp8-e4m3, fp8-e5m2, gptq, awq, "
-             "smoothquant-w8a8, gguf-q8_0, gguf-q4_0, gguf-q4_1, gguf-q5_0, gguf-q5_1, gguf-q4_k_m, gguf-q5_k_m or gguf-q6_k (docs/guides/quantizing.md)."},
+             "Required. absmax-int8, zeropoint-int8, int4-block, fp8-e4m3, fp8-e5m2, mxfp4, gptq, awq, "
+             "smoothquant-w8a8, gguf-q8_0, gguf-q4_0, gguf-q4_1, gguf-q5_0, gguf-q5_1, gguf-q4_k_m, gguf-q5_k_m, gguf-q6_k "
+             "or gguf-mxfp4 (docs/guides/quantizing.md)."},
         {.names = "group-size",
          .kind = CLI_PARSED,
          .parse = parse_group,

@@ -41,6 +41,7 @@ static uint32_t type_of(struct k_format format)
     case K_PACKING_Q4_K: return 12;
     case K_PACKING_Q5_K: return 13;
     case K_PACKING_Q6_K: return 14;
+    case K_PACKING_MXFP4: return 39;
     default: return format.kind == K_F32 ? 0 : format.kind == K_F16 ? 1 : 30;
     }
 }
@@ -77,7 +78,18 @@ static enum k_packing fitting(enum k_packing packing, uint64_t n_cols)
     }
 }
 
-static struct k_format format_of(const struct run *r, const struct gguf_source_tensor *t, bool has_head)
+/* Returns whether a mix of experts has its 4 bits here. */
+static bool is_of_mix(const struct gguf_source_tensor *t, bool has_experts)
+{
+    return has_experts ? t->data.n_dims > 2 && t->data.shape[0] > 1 : strncmp(t->name, "blk.", 4) == 0;
+}
+
+/* What the choice of formats depends on, of all tensors. */
+struct overview {
+    bool has_head, has_experts;
+};
+
+static struct k_format format_of(const struct run *r, const struct gguf_source_tensor *t, const struct overview *all)
 {
     const struct quantizer_gguf_mix *mix = r->job->method->gguf;
     const uint64_t n_cols = t->data.shape[t->data.n_dims - 1];
@@ -87,7 +99,9 @@ static struct k_format format_of(const struct run *r, const struct gguf_source_t
         return t->data.n_dims < 2 || t->n_heads ? (struct k_format)K_FORMAT_F32 : t->data.format;
     if (n_cols % 32 != 0)
         return t->data.format;
-    if (strcmp(t->name, has_head ? "output.weight" : "token_embd.weight") == 0)
+    if (mix->is_of_experts)
+        packing = is_of_mix(t, all->has_experts) ? mix->plain : mix->better;
+    else if (strcmp(t->name, all->has_head ? "output.weight" : "token_embd.weight") == 0)
         packing = mix->better;
     else if (mix->is_mixed && sscanf(t->name, "blk.%u.", &layer) == 1 &&
              (strstr(t->name, ".attn_v.") || strstr(t->name, ".ffn_down")) && has_more_bits(layer, r->source.n_layers))
@@ -97,16 +111,18 @@ static struct k_format format_of(const struct run *r, const struct gguf_source_t
 
 static int list_tensors(struct run *r, struct quire_error *err)
 {
-    bool has_head = false;
+    struct overview all = {false, false};
     r->formats = calloc(r->source.n_tensors + 1u, sizeof *r->formats);
     if (!r->formats)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     r->list.alignment = r->source.alignment;
-    for (uint32_t i = 0; i < r->source.n_tensors; i++)
-        has_head |= strcmp(r->source.tensors[i].name, "output.weight") == 0;
+    for (uint32_t i = 0; i < r->source.n_tensors; i++) {
+        all.has_head |= strcmp(r->source.tensors[i].name, "output.weight") == 0;
+        all.has_experts |= r->source.tensors[i].data.n_dims > 2;
+    }
     for (uint32_t i = 0; i < r->source.n_tensors; i++) {
         const struct gguf_source_tensor *t = &r->source.tensors[i];
-        const struct k_format format = format_of(r, t, has_head);
+        const struct k_format format = format_of(r, t, &all);
         const uint64_t n_cols = t->data.shape[t->data.n_dims - 1];
         uint64_t n_rows = 1;
         for (uint32_t d = 0; d + 1 < t->data.n_dims; d++)
@@ -274,7 +290,7 @@ static int write_tensor(struct run *r, uint32_t i, struct quire_error *err)
     const struct tensor_list_item *item = &r->list.items[i];
     if (quantizer_output_has(r->output, i))
         return QUIRE_OK;
-    int status = r->formats[i].kind == t->data.format.kind && k_format_is_plain(r->formats[i]) && !t->n_heads
+    int status = memcmp(&r->formats[i], &t->data.format, sizeof r->formats[i]) == 0 && !t->n_heads
                      ? quantizer_output_write(r->output, r->head.n + item->begin, t->data.data, item->n_bytes, err)
                      : convert(r, i, err);
     return status == QUIRE_OK ? quantizer_output_done(r->output, i, err) : status;

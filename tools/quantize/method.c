@@ -3,14 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct quantizer_gguf_mix q8_0 = {7, K_PACKING_Q8_0, K_PACKING_Q8_0, false},
-                                       q4_0 = {2, K_PACKING_Q4_0, K_PACKING_Q6_K, false},
-                                       q4_1 = {3, K_PACKING_Q4_1, K_PACKING_Q6_K, false},
-                                       q5_0 = {8, K_PACKING_Q5_0, K_PACKING_Q6_K, false},
-                                       q5_1 = {9, K_PACKING_Q5_1, K_PACKING_Q6_K, false},
-                                       q4_k_m = {15, K_PACKING_Q4_K, K_PACKING_Q6_K, true},
-                                       q5_k_m = {17, K_PACKING_Q5_K, K_PACKING_Q6_K, true},
-                                       q6_k = {18, K_PACKING_Q6_K, K_PACKING_Q6_K, false};
+static const struct quantizer_gguf_mix q8_0 = {7, K_PACKING_Q8_0, K_PACKING_Q8_0, false, false},
+                                       q4_0 = {2, K_PACKING_Q4_0, K_PACKING_Q6_K, false, false},
+                                       q4_1 = {3, K_PACKING_Q4_1, K_PACKING_Q6_K, false, false},
+                                       q5_0 = {8, K_PACKING_Q5_0, K_PACKING_Q6_K, false, false},
+                                       q5_1 = {9, K_PACKING_Q5_1, K_PACKING_Q6_K, false, false},
+                                       q4_k_m = {15, K_PACKING_Q4_K, K_PACKING_Q6_K, true, false},
+                                       q5_k_m = {17, K_PACKING_Q5_K, K_PACKING_Q6_K, true, false},
+                                       q6_k = {18, K_PACKING_Q6_K, K_PACKING_Q6_K, false, false},
+                                       mxfp4 = {38, K_PACKING_MXFP4, K_PACKING_Q8_0, false, true};
 
 #define CALIBRATED " calibration calibration-samples calibration-length "
 #define GGUF(name, mix, options) \
@@ -29,6 +30,7 @@ static const struct quantizer_method methods[] = {
      " group-size sym "},
     {"fp8-e4m3", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, 0, 0, " "},
     {"fp8-e5m2", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E5M2, NULL, 0, 0, " "},
+    {"mxfp4", LAYOUT_MXFP4, ALGORITHM_ROUND, {4, 32, true, K_F32, false}, K_E4M3, NULL, 0, 0, " "},
     {"gptq",
      LAYOUT_GPTQ,
      ALGORITHM_GPTQ,
@@ -56,14 +58,15 @@ static const struct quantizer_method methods[] = {
     GGUF("gguf-q4_k_m", q4_k_m, " imatrix "),
     GGUF("gguf-q5_k_m", q5_k_m, " imatrix "),
     GGUF("gguf-q6_k", q6_k, " imatrix "),
+    GGUF("gguf-mxfp4", mxfp4, " "),
 };
 #define N_METHODS (sizeof methods / sizeof *methods)
 
 const char *quantizer_method_names(void)
 {
-    static const char names[] = "absmax-int8, zeropoint-int8, int4-block, fp8-e4m3, fp8-e5m2, gptq, awq, "
+    static const char names[] = "absmax-int8, zeropoint-int8, int4-block, fp8-e4m3, fp8-e5m2, mxfp4, gptq, awq, "
                                 "smoothquant-w8a8, gguf-q8_0, gguf-q4_0, "
-                                "gguf-q4_1, gguf-q5_0, gguf-q5_1, gguf-q4_k_m, gguf-q5_k_m, gguf-q6_k";
+                                "gguf-q4_1, gguf-q5_0, gguf-q5_1, gguf-q4_k_m, gguf-q5_k_m, gguf-q6_k, gguf-mxfp4";
     return names;
 }
 

@@ -23,6 +23,8 @@ struct quantizer_gguf_mix {
     enum k_packing plain; /* of most matrices */
     enum k_packing better; /* the head; in the M mixes also half of attn_v and ffn_down */
     bool is_mixed;
+    /* `plain` is for the matrices of experts, or where a model has none, of all layers; `better` for all others. */
+    bool is_of_experts;
 };
 
 struct quantizer_method {

@@ -12,7 +12,7 @@
  * routers, vision and audio parts are not. */
 bool source_is_linear(const struct checkpoint_tensor *t);
 
-/* Widens n rows of a plain matrix from row `first`. QUIRE_INVALID names a weight that is not finite. */
+/* Widens n rows of a matrix that is plain or in blocks of MXFP4 from row `first`. QUIRE_INVALID names a weight that is not finite. */
 int source_load(const struct checkpoint_tensor *t, uint64_t first, uint64_t n, float *out, struct quire_error *err);
 
 /* Copies the files of a checkpoint's directory that are not weights, except config.json. */

@@ -55,19 +55,22 @@ static int copy_pairs(struct gguf_source *s, struct quire_error *err)
     return QUIRE_OK;
 }
 
-/* Returns false if the type is not plain. */
-static bool plain_type(uint32_t type, enum k_dtype *out)
+/* Plain types, and the MXFP4 in which gpt-oss was trained. Returns false for others. */
+static bool source_type(uint32_t type, struct k_format *out)
 {
-    *out = type == 0 ? K_F32 : type == 1 ? K_F16 : K_BF16;
-    return type == 0 || type == 1 || type == 30;
+    *out = type == 39 ? k_format_of_blocks(K_PACKING_MXFP4)
+                      : k_format_of(type == 0   ? K_F32
+                                    : type == 1 ? K_F16
+                                                : K_BF16);
+    return type == 0 || type == 1 || type == 30 || type == 39;
 }
 
 static int take_tensor(struct gguf_source *s, const struct gguf *g, const struct gguf_tensor *t,
                        struct quire_error *err)
 {
     struct gguf_source_tensor *to = &s->tensors[s->n_tensors];
-    enum k_dtype dtype;
-    if (!plain_type(t->type, &dtype))
+    struct k_format format;
+    if (!source_type(t->type, &format))
         return quire_fail(err, QUIRE_INVALID,
                           "%.100s: tensor '%s' is already quantized (%s): use the file in F16, BF16 or F32",
                           gguf_name(g), t->name, gguf_type_name(t->type));
@@ -75,7 +78,7 @@ static int take_tensor(struct gguf_source *s, const struct gguf *g, const struct
     to->data = (struct checkpoint_tensor){.name = t->name,
                                           .file = gguf_name(g),
                                           .dtype = gguf_type_name(t->type),
-                                          .format = k_format_of(dtype),
+                                          .format = format,
                                           .n_dims = t->n_dims,
                                           .data = t->data,
                                           .n_bytes = t->n_bytes};

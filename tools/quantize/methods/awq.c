@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define POWERS 20 /* tried for the scales, by steps of 1 / POWERS */
-#define RANGES 20 /* steps of a group's range, of which half are tried */
 #define LEAST_SCALE 1e-4f
 
 /* The scales for a power of the magnitudes, so that the largest times the least is 1. */
@@ -74,67 +73,6 @@ void quantizer_awq_scales(const struct quantizer_awq *a, const float *w, uint32_
         }
     }
     scales_of(magnitudes, n, best_power, scales);
-}
-
-/* d H d^T for the columns [begin, begin + n) alone. */
-static float group_error(const struct quantizer_awq *a, const float *d, uint32_t begin, uint32_t n)
-{
-    float sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const float *row = a->hessian + (uint64_t)(begin + i) * a->n_cols + begin;
-        float lanes[16] = {0};
-        uint32_t k = 0;
-        for (; k + 16 <= n; k += 16)
-            for (uint32_t l = 0; l < 16; l++)
-                lanes[l] += row[k + l] * d[k + l];
-        for (; k < n; k++)
-            lanes[0] += row[k] * d[k];
-        float product = 0;
-        for (uint32_t l = 0; l < 16; l++)
-            product += lanes[l];
-        sum += product * d[i];
-    }
-    return sum;
-}
-
-/* The grid of n <= 4096 weights with the least error. */
-static struct quantizer_grid search_range(const struct quantizer_awq *a, const float *w, uint32_t begin, uint32_t n)
-{
-    float least = 0, most = 0, best_error = INFINITY, d[4096];
-    struct quantizer_grid best = {1, 0};
-    for (uint32_t i = 0; i < n; i++) {
-        least = w[i] < least ? w[i] : least;
-        most = w[i] > most ? w[i] : most;
-    }
-    for (int i = 0; i < RANGES / 2; i++) {
-        const float part = 1 - (float)i / RANGES;
-        const struct quantizer_grid grid = quantizer_grid_of(a->how, least * part, most * part);
-        for (uint32_t k = 0; k < n; k++)
-            d[k] = quantizer_value(grid, quantizer_code(a->how, grid, w[k])) - w[k];
-        const float error = group_error(a, d, begin, n);
-        if (error < best_error) {
-            best_error = error;
-            best = grid;
-        }
-    }
-    return best;
-}
-
-void quantizer_awq_round(const struct quantizer_awq *a, const float *w, uint32_t first, uint32_t last,
-                         struct quantizer_codes *out)
-{
-    const uint32_t n_cols = a->n_cols, size = a->how->group ? a->how->group : n_cols;
-    for (uint32_t r = first; r < last; r++)
-        for (uint32_t g = 0; g < out->n_groups; g++) {
-            const uint32_t begin = g * size, n = n_cols - begin < size ? n_cols - begin : size;
-            const uint64_t at = (uint64_t)r * n_cols + begin, plane = (uint64_t)r * out->n_groups + g;
-            const struct quantizer_grid grid = n <= 4096 ? search_range(a, w + at, begin, n)
-                                                         : quantizer_grid_of_row(a->how, w + at, n);
-            out->scales[plane] = grid.scale;
-            out->zeros[plane] = (uint8_t)grid.zero;
-            for (uint32_t i = 0; i < n; i++)
-                out->codes[at + i] = quantizer_code(a->how, grid, w[at + i]);
-        }
 }
 
 void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales)

@@ -1,6 +1,6 @@
 /* AWQ (Lin et al. 2023) and SmoothQuant (Xiao et al. 2022): columns of a matrix are multiplied by scales, and the
- * operation before it divides by them. AWQ searches scales and the range of each group by the error of the output over
- * the calibration's activations, Σ d H d^T for the error d of each row and H = Σ x x^T. Pure functions; any thread. */
+ * operation before it divides by them. AWQ searches scales by the error of the output over the calibration's activations,
+ * Σ d H d^T for the error d of each row and H = Σ x x^T. gptq.h rounds the scaled weights. Pure functions; any thread. */
 #ifndef QUIRE_TOOLS_QUANTIZE_AWQ_H
 #define QUIRE_TOOLS_QUANTIZE_AWQ_H
 
@@ -26,10 +26,6 @@ static inline uint64_t quantizer_awq_scratch(uint32_t n_rows, uint32_t n_cols)
  * magnitude of each column's activations. */
 void quantizer_awq_scales(const struct quantizer_awq *a, const float *w, uint32_t n_rows, const double *magnitudes,
                           float *scratch, float *scales);
-
-/* Quantizes rows [first, last) with the range of each group that has the least error, from all of it down to half. */
-void quantizer_awq_round(const struct quantizer_awq *a, const float *w, uint32_t first, uint32_t last,
-                         struct quantizer_codes *out);
 
 /* SmoothQuant's scales: sqrt(max |x| / max |w|) of each column. most_w: [n_cols] */
 void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales);

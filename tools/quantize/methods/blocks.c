@@ -1,7 +1,9 @@
 #include "tools/quantize/methods/blocks.h"
 
 #include "base/encoding/little_endian.h"
+#include "kernels/math/codes.h"
 #include "kernels/math/convert.h"
+#include "tools/quantize/methods/floats.h"
 #include "tools/quantize/methods/k_blocks.h"
 
 #include <math.h>
@@ -75,6 +77,27 @@ static void put_ranged(const float *w, uint32_t bits, uint8_t *out)
     put_codes(codes, bits == 5, out + 4);
 }
 
+/* The first of the nearest numbers: ties go to the smaller magnitude. */
+static void put_mxfp4(const float *w, uint8_t *out)
+{
+    const struct k_codes numbers = k_codes_e2m1(); /* twice e2m1's */
+    float most = 0;
+    for (uint32_t i = 0; i < BLOCK; i++)
+        most = fabsf(w[i]) > most ? fabsf(w[i]) : most;
+    out[0] = quantizer_mxfp4_byte(most);
+    const float half = ldexpf(1, (int)out[0] - 128);
+    uint32_t codes[BLOCK];
+    for (uint32_t i = 0; i < BLOCK; i++) {
+        float least = INFINITY;
+        for (uint32_t k = 0; k < 16; k++) {
+            const float error = fabsf((float)k_code_number(numbers, k) * half - w[i]);
+            codes[i] = error < least ? k : codes[i];
+            least = error < least ? error : least;
+        }
+    }
+    put_codes(codes, false, out + 1);
+}
+
 bool quantizer_has_blocks(enum k_packing packing)
 {
     switch (packing) {
@@ -83,6 +106,7 @@ bool quantizer_has_blocks(enum k_packing packing)
     case K_PACKING_Q4_1:
     case K_PACKING_Q5_0:
     case K_PACKING_Q5_1:
+    case K_PACKING_MXFP4:
     case K_PACKING_Q4_K:
     case K_PACKING_Q5_K:
     case K_PACKING_Q6_K: return true;
@@ -102,6 +126,7 @@ void quantizer_blocks(enum k_packing packing, const float *w, const float *weigh
         case K_PACKING_Q5_0: put_signed(w + k, 5, out); break;
         case K_PACKING_Q4_1: put_ranged(w + k, 4, out); break;
         case K_PACKING_Q5_1: put_ranged(w + k, 5, out); break;
+        case K_PACKING_MXFP4: put_mxfp4(w + k, out); break;
         case K_PACKING_Q4_K: k_block_ranged(w + k, weights ? weights + k : NULL, 4, out); break;
         case K_PACKING_Q5_K: k_block_ranged(w + k, weights ? weights + k : NULL, 5, out); break;
         case K_PACKING_Q6_K: k_block_signed(w + k, weights ? weights + k : NULL, out); break;

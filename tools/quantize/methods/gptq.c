@@ -2,11 +2,13 @@
 
 #include "tools/quantize/methods/dense.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LAZY 128u /* columns whose errors reach the columns behind them at once */
 #define ROWS QUANTIZER_GPTQ_ROWS
+#define RANGES 20 /* steps of a group's range, of which half are tried */
 
 /* ---- the inputs --------------------------------------------------------------------------------------------------- */
 
@@ -73,19 +75,46 @@ struct rows {
     struct quantizer_grid grids[ROWS];
 };
 
+/* The error of the output that rounding n weights of row r from the i-th on to a grid leaves after compensation. */
+static float compensated_error(const struct rows *x, struct quantizer_grid grid, uint32_t r, uint32_t i, uint32_t n)
+{
+    const struct quantizer_gptq *g = x->g;
+    float sum = 0;
+    for (uint32_t k = i; k < i + n; k++) {
+        const float w = x->w[(uint64_t)k * ROWS + r], rounded = quantizer_value(grid, quantizer_code(&g->how, grid, w)),
+                    error = (w - rounded) / g->inverse[(uint64_t)k * g->n_cols + k];
+        sum += error * error;
+    }
+    return sum;
+}
+
+/* Of n weights of row r from the i-th on, as they are now. */
+static struct quantizer_grid grid_of(const struct rows *x, uint32_t r, uint32_t i, uint32_t n)
+{
+    float least = 0, most = 0, best_error = INFINITY;
+    for (uint32_t k = i; k < i + n; k++) {
+        const float w = x->w[(uint64_t)k * ROWS + r];
+        least = w < least ? w : least;
+        most = w > most ? w : most;
+    }
+    struct quantizer_grid best = quantizer_grid_of(&x->g->how, least, most);
+    for (int c = 0; x->g->clips && c < RANGES / 2; c++) {
+        const float part = 1 - (float)c / RANGES;
+        const struct quantizer_grid grid = quantizer_grid_of(&x->g->how, least * part, most * part);
+        const float error = compensated_error(x, grid, r, i, n);
+        best = error < best_error ? grid : best;
+        best_error = error < best_error ? error : best_error;
+    }
+    return best;
+}
+
 /* The grids of a group from the weights as they are now. */
 static void begin_group(struct rows *x, uint32_t i)
 {
     const struct quantizer_gptq *g = x->g;
     const uint32_t size = g->how.group ? g->how.group : g->n_cols, end = g->n_cols - i < size ? g->n_cols : i + size;
     for (uint32_t r = 0; r < x->n; r++) {
-        float least = 0, most = 0;
-        for (uint32_t k = i; k < end; k++) {
-            const float w = x->w[(uint64_t)k * ROWS + r];
-            least = w < least ? w : least;
-            most = w > most ? w : most;
-        }
-        x->grids[r] = quantizer_grid_of(&g->how, least, most);
+        x->grids[r] = grid_of(x, r, i, end - i);
         const uint64_t plane = (uint64_t)(x->first + r) * x->out->n_groups + i / size;
         x->out->scales[plane] = x->grids[r].scale;
         x->out->zeros[plane] = (uint8_t)x->grids[r].zero;

@@ -18,6 +18,16 @@ static json_t *weights_json(const struct quantizer_config *c)
     return w;
 }
 
+static json_t *mxfp4_json(const struct quantizer_config *c)
+{
+    static const char format[] = "mxfp4-pack-quantized";
+    return json_pack("{s:s, s:s, s:s, s:{s:{s:[s], s:{s:i, s:s, s:b, s:b, s:s, s:i, s:s, s:s}, s:s}}, s:O}",
+                     "quant_method", "compressed-tensors", "format", format, "quantization_status", "compressed",
+                     "config_groups", "group_0", "targets", "Linear", "weights", "num_bits", 4, "type", "float",
+                     "symmetric", true, "dynamic", false, "strategy", "group", "group_size", (int)c->how->group,
+                     "scale_dtype", "torch.uint8", "zp_dtype", "torch.uint8", "format", format, "ignore", c->ignored);
+}
+
 static json_t *compressed_json(const struct quantizer_config *c)
 {
     const char *format = c->layout == LAYOUT_PACKED ? "pack-quantized"
@@ -49,6 +59,7 @@ json_t *quantizer_config_json(const struct quantizer_config *c)
             return json_pack("{s:s, s:s, s:s, s:O}", "quant_method", "fp8", "fmt", "e5m2", "activation_scheme",
                              "dynamic", "modules_to_not_convert", c->ignored);
         return compressed_json(c);
+    case LAYOUT_MXFP4: return mxfp4_json(c);
     default: return compressed_json(c);
     }
 }

@@ -3,6 +3,7 @@
 #include "base/encoding/little_endian.h"
 #include "kernels/math/convert.h"
 
+#include <math.h>
 #include <string.h>
 
 static const uint8_t awq_order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
@@ -55,6 +56,10 @@ void quantizer_layout_add(const struct quantizer_matrix_shape *m, const char *na
         tensor_list_add(list, name, ".weight_scale", "F32", 4, 1, &one);
         add(list, name, ".weight", m->fp8 == K_E4M3 ? "F8_E4M3" : "F8_E5M2", 1, m->n_rows, m->n_cols);
         break;
+    case LAYOUT_MXFP4:
+        add(list, name, ".weight_packed", "U8", 1, m->n_rows, m->n_cols / 2);
+        add(list, name, ".weight_scale", "U8", 1, m->n_rows, groups);
+        break;
     case LAYOUT_GPTQ:
         add(list, name, ".qweight", "I32", 4, m->n_cols / per_word, m->n_rows);
         add(list, name, ".qzeros", "I32", 4, groups, m->n_rows / per_word);
@@ -75,8 +80,10 @@ const char *quantizer_layout_refuses(const struct quantizer_matrix_shape *m)
     const uint32_t per_word = 32 / m->how->bits;
     if (m->layout == LAYOUT_FP8 || m->layout == LAYOUT_GGUF)
         return NULL;
-    if (m->how->group && m->n_cols % m->how->group != 0)
+    if (m->layout != LAYOUT_MXFP4 && m->how->group && m->n_cols % m->how->group != 0)
         return "its columns are not a multiple of --group-size: choose a smaller one";
+    if (m->layout == LAYOUT_MXFP4 && m->n_cols % m->how->group != 0)
+        return "its columns are not whole groups of 32";
     if (m->layout == LAYOUT_PACKED && m->n_cols % per_word != 0)
         return "its columns do not fill words of 32 bits";
     if (m->layout == LAYOUT_GPTQ && (m->n_cols % per_word != 0 || m->n_rows % per_word != 0))
@@ -101,6 +108,13 @@ static void put_scales(const struct quantizer_matrix_shape *m, const struct quan
     const uint32_t size = (uint32_t)k_dtype_bytes(m->how->scale);
     for (uint64_t i = 0; i < (uint64_t)c->n_rows * c->n_groups; i++)
         put_float(c->scales[i], m->how->scale, out + i * size);
+}
+
+/* Powers of two as e8m0. */
+static void put_exponents(const struct quantizer_codes *c, uint8_t *out)
+{
+    for (uint64_t i = 0; i < (uint64_t)c->n_rows * c->n_groups; i++)
+        out[i] = (uint8_t)(ilogbf(c->scales[i]) + 127);
 }
 
 static void put_transposed_scales(const struct quantizer_codes *c, uint8_t *out)
@@ -204,6 +218,8 @@ void quantizer_layout_write(const struct quantizer_matrix_shape *m, const struct
         put_signed(c->zeros, item->n_bytes, bits, out);
     else if (ends_with(item->name, ".weight_scale") && m->layout == LAYOUT_FP8)
         put_float(c->scales[0], K_F32, out);
+    else if (ends_with(item->name, ".weight_scale") && m->layout == LAYOUT_MXFP4)
+        put_exponents(c, out);
     else if (ends_with(item->name, ".weight_scale"))
         put_scales(m, c, out);
     else if (ends_with(item->name, ".weight") && m->layout == LAYOUT_FP8)

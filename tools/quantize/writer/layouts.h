@@ -6,6 +6,8 @@
  *   INTS    compressed-tensors' int-quantized: weight [N, K] I8, weight_scale [N, groups], weight_zero_point [N,
  *           groups] I8
  *   FP8     weight [N, K] F8_E4M3 or F8_E5M2, weight_scale [1]
+ *   MXFP4   compressed-tensors' mxfp4-pack-quantized: weight_packed [N, K / 2] U8, two elements a byte, the low half
+ *           first; weight_scale [N, K / 32] U8, the exponent + 127
  *   GPTQ    qweight [K / p, N] I32, qzeros [groups, N / p] I32 (minus 1), scales [groups, N] F16, g_idx [K] I32
  *   AWQ     qweight [K, N / 8] I32, qzeros [groups, N / 8] I32, scales [groups, N] F16; in words the columns 0, 2, 4,
  *           6, 1, 3, 5, 7 from the low bits on */
@@ -18,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum quantizer_layout { LAYOUT_PACKED, LAYOUT_INTS, LAYOUT_FP8, LAYOUT_GPTQ, LAYOUT_AWQ, LAYOUT_GGUF };
+enum quantizer_layout { LAYOUT_PACKED, LAYOUT_INTS, LAYOUT_FP8, LAYOUT_MXFP4, LAYOUT_GPTQ, LAYOUT_AWQ, LAYOUT_GGUF };
 
 #define LAYOUT_MAX_TENSORS 4
 
