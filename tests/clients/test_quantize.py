@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import struct
@@ -62,10 +63,10 @@ def answer(model):
 
 
 CHECKPOINTS = [("absmax-int8", "compressed-tensors"), ("zeropoint-int8", "compressed-tensors"), ("int4-block", "compressed-tensors"),
-               ("fp8-e4m3", "compressed-tensors"), ("fp8-e5m2", "fp8"), ("gptq", "gptq"), ("awq", "awq"),
+               ("fp8-e4m3", "compressed-tensors"), ("fp8-e5m2", "fp8"), ("mxfp4", "compressed-tensors"), ("gptq", "gptq"), ("awq", "awq"),
                ("smoothquant-w8a8", "compressed-tensors")]
 CALIBRATED = ("gptq", "awq", "smoothquant-w8a8")
-FILES = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k_m", "q5_k_m", "q6_k"]
+FILES = ["q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k_m", "q5_k_m", "q6_k", "mxfp4"]
 
 
 @pytest.mark.parametrize("method,quantization", CHECKPOINTS)
@@ -123,6 +124,38 @@ def test_numbers_are_those_of_the_formula(tmp_path):
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config.pop("quantization_config")["ignore"] == ["lm_head"]
     assert config == json.loads((MODEL / "config.json").read_text())
+
+
+E2M1 = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+
+
+def test_mxfp4_is_read_as_its_numbers(tmp_path):
+    """A plain model of the numbers that the quantized one stands for, exact in F16, gives the same distributions."""
+    out, plain = quantize(MODEL, tmp_path / "out", "mxfp4"), tmp_path / "plain"
+    shutil.copytree(MODEL, plain)
+    data, after = bytearray((MODEL / "model.safetensors").read_bytes()), tensors_of(out / "model.safetensors")
+    n = struct.unpack("<Q", data[:8])[0]
+    head = json.loads(data[8:8 + n])
+    for name, (dtype, shape, packed) in after.items():
+        if not name.endswith("_packed"):
+            continue
+        scales = after[name.replace("_packed", "_scale")][2]
+        assert dtype == "U8" and len(packed) == shape[0] * shape[1] == 16 * len(scales)
+        codes = [half for byte in packed for half in (byte & 15, byte >> 4)]
+        values = [E2M1[code & 7] * (-1 if code & 8 else 1) * 2.0 ** (scales[i // 32] - 127) for i, code in enumerate(codes)]
+        begin = 8 + n + head[name.replace("_packed", "")]["data_offsets"][0]
+        data[begin:begin + 2 * len(values)] = struct.pack(f"<{len(values)}e", *values)
+    (plain / "model.safetensors").write_bytes(data)
+    (tmp_path / "text.txt").write_text("Once upon a time a gentle tiger lived by the river. Every morning he looked for nuts. " * 8)
+    run = quire("eval", "kl", plain, out, "--text", tmp_path / "text.txt", "--window", 64, "--json")
+    assert run.returncode == 0 and json.loads(run.stdout)["kl_max"] < 1e-4, run
+    # 255 is no scale.
+    scales = bytearray(after["model.layers.0.mlp.up_proj.weight_scale"][2])
+    at = (out / "model.safetensors").read_bytes().index(scales)
+    broken = bytearray((out / "model.safetensors").read_bytes())
+    broken[at + 7] = 255
+    (out / "model.safetensors").write_bytes(broken)
+    assert "element 7 is 255" in quire("generate", out, "a", "--max-tokens", 1).stderr
 
 
 def test_a_killed_run_is_continued_to_the_same_bytes(tmp_path, text):
@@ -309,3 +342,67 @@ def test_a_llama_becomes_the_same_model(tmp_path):
     said = [quire("generate", model, prompt, "--max-tokens", 12, "--temperature", 0, "--activation-dtype", "float32").stdout
             for model in (directory, file)]
     assert said[0] == said[1] and said[0].strip()
+
+
+def drawn_matrix(rows, cols, drawn):
+    return [rows, cols], [drawn.gauss(0, cols ** -0.5) for _ in range(rows * cols)]
+
+
+def write_mixture(directory, n_experts):
+    """A mixture with a shared expert, random weights and the demo model's tokenizer."""
+    drawn, size, inner = random.Random(6), 64, 32
+    directory.mkdir()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(MODEL / name, directory)
+    (directory / "config.json").write_text(json.dumps(dict(
+        architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", torch_dtype="float16", hidden_size=size, intermediate_size=inner,
+        moe_intermediate_size=inner, shared_expert_intermediate_size=64, num_experts=n_experts, num_experts_per_tok=2, norm_topk_prob=True,
+        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=2048, max_position_embeddings=512, rms_norm_eps=1e-6,
+        rope_theta=10000.0, eos_token_id=2047, tie_word_embeddings=False, hidden_act="silu", decoder_sparse_step=1, mlp_only_layers=[])))
+    tensors = {"model.embed_tokens.weight": drawn_matrix(2048, size, drawn), "lm_head.weight": drawn_matrix(2048, size, drawn),
+               "model.norm.weight": ([size], [1.0] * size)}
+    for i in range(2):
+        parts = [("self_attn.q_proj", size, size), ("self_attn.k_proj", 32, size), ("self_attn.v_proj", 32, size), ("self_attn.o_proj", size, size),
+                 ("mlp.gate", n_experts, size), ("mlp.shared_expert_gate", 1, size)]
+        for name, width in [(f"mlp.experts.{e}", inner) for e in range(n_experts)] + [("mlp.shared_expert", 64)]:
+            parts += [(f"{name}.gate_proj", width, size), (f"{name}.up_proj", width, size), (f"{name}.down_proj", size, width)]
+        for name, rows, cols in parts:
+            tensors[f"model.layers.{i}.{name}.weight"] = drawn_matrix(rows, cols, drawn)
+        for name in ("q", "k", "v"):
+            rows = size if name == "q" else 32
+            tensors[f"model.layers.{i}.self_attn.{name}_proj.bias"] = ([rows], [0.0] * rows)
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"model.layers.{i}.{name}.weight"] = ([size], [1.0] * size)
+    write_safetensors(directory / "model.safetensors", tensors)
+    return directory
+
+
+def divergence(reference, model, text):
+    run = quire("eval", "kl", reference, model, "--text", text, "--window", 128, "--windows", 6, "--json")
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)["kl_mean"]
+
+
+def test_experts_are_calibrated_by_the_tokens_that_they_see(tmp_path, text):
+    model = write_mixture(tmp_path / "model", 6)
+    options = ("--calibration", text, "--calibration-samples", 8, "--calibration-length", 256, "--group-size", 32)
+    rounded = quantize(model, tmp_path / "rounded", "int4-block", "--no-sym", "--group-size", 32)
+    run = quire("quantize", model, tmp_path / "gptq", "--method", "gptq", *options)
+    assert run.returncode == 0 and "too few tokens" not in run.stdout, run
+    assert "50 matrices as gptq" in run.stdout  # of each layer 4 of attention, 18 of experts, 3 of the shared one
+    kl = divergence(model, tmp_path / "gptq", text), divergence(model, rounded, text)
+    assert kl[0] < 0.7 * kl[1], kl
+    again = quantize(model, tmp_path / "again", "gptq", "--threads", 1, *options)
+    assert hash_of(again) == hash_of(tmp_path / "gptq")
+    assert "layers with experts" in refusal(model, tmp_path / "out", "--method", "awq", "--group-size", 32, *calibration(text))
+
+
+def test_experts_that_see_too_little_are_rounded(tmp_path, text):
+    model = write_mixture(tmp_path / "model", 60)
+    run = quire("quantize", model, tmp_path / "out", "--method", "gptq", "--calibration", text, "--calibration-samples", 1,
+                "--calibration-length", 64, "--group-size", 32)
+    assert run.returncode == 0, run.stderr
+    said = re.search(r"^(\d+) matrices belong to experts that saw too few tokens", run.stdout, re.MULTILINE)
+    assert said and 0 < int(said[1]) <= 2 * 3 * 60
+    rounded = quantize(model, tmp_path / "rounded", "int4-block", "--no-sym", "--group-size", 32)
+    assert divergence(model, tmp_path / "out", text) < 2 * divergence(model, rounded, text)

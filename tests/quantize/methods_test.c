@@ -108,6 +108,38 @@ static void fp8_is_that_of_torch(void **state)
     assert_true(quantizer_fp8_scale(K_E4M3, 0) == 1);
 }
 
+/* Ties go to even codes; scales are powers of two for which the largest weight is 3.5 to 7. */
+static void mxfp4_is_the_nearest_number(void **state)
+{
+    static const float numbers[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6},
+                       ties[10] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5, 7, -0.75f, -6};
+    static const uint8_t codes_of_ties[10] = {0, 2, 2, 4, 4, 6, 6, 7, 10, 15};
+    float w[32];
+    uint8_t codes[32];
+    (void)state;
+    quantizer_mxfp4_round(1, ties, 10, codes);
+    assert_memory_equal(codes, codes_of_ties, 10);
+    assert_true(quantizer_mxfp4_scale(6.99f) == 1 && quantizer_mxfp4_scale(7) == 2 && quantizer_mxfp4_scale(3.5f) == 1);
+    assert_true(quantizer_mxfp4_scale(0) == 0x1p-127f && quantizer_mxfp4_scale(0x1p-140f) == 0x1p-127f);
+    assert_true(quantizer_mxfp4_scale(0x1.fffffep127f) == 0x1p126f);
+    assert_true(quantizer_mxfp4_byte(4) == 127 && quantizer_mxfp4_byte(7.9f) == 127 && quantizer_mxfp4_byte(0) == 0);
+    for (uint32_t seed = 1; seed < 200; seed++) {
+        float most = 0;
+        draw(w, 32, seed);
+        for (uint32_t i = 0; i < 32; i++)
+            most = fmaxf(most, fabsf(w[i]));
+        const float scale = quantizer_mxfp4_scale(most);
+        quantizer_mxfp4_round(scale, w, 32, codes);
+        for (uint32_t i = 0; i < 32; i++) {
+            float least = INFINITY;
+            for (uint32_t k = 0; k < 8; k++)
+                least = fminf(least, fabsf(fabsf(w[i]) - numbers[k] * scale));
+            assert_true(fabsf(fabsf(w[i]) - numbers[codes[i] & 7] * scale) == least);
+            assert_true((codes[i] & 8) == (w[i] < 0 ? 8 : 0));
+        }
+    }
+}
+
 static void blocks_of_32_are_those_of_the_gguf_package(void **state)
 {
     static const struct {
@@ -117,7 +149,8 @@ static void blocks_of_32_are_those_of_the_gguf_package(void **state)
                  {K_PACKING_Q4_0, "8a02f6a4a2314f6c06166bd515c2fd092f6c7ec49bca0ad324138ed09a4e9e5c"},
                  {K_PACKING_Q4_1, "ad62218a94939cf15ed53364bd81993c5a13cbce58a3fccc436934e4cea276de"},
                  {K_PACKING_Q5_0, "16b9d78448421b606e93731d2fddf67c40a5f31b0024a8ae443616b9c85d2524"},
-                 {K_PACKING_Q5_1, "61b86e6de0a4f068bfc220608331cf4171c719e5a3bbafa01681a6dec7d368ea"}};
+                 {K_PACKING_Q5_1, "61b86e6de0a4f068bfc220608331cf4171c719e5a3bbafa01681a6dec7d368ea"},
+                 {K_PACKING_MXFP4, "23d830a74c037aa48fd605285f9d6e2f2ffb6cf88600d371738ebfbd5bbd8e13"}};
     float *w = malloc(65536 * sizeof *w);
     uint8_t *out = malloc(65536 * 2);
     (void)state;
@@ -206,8 +239,9 @@ static void blocks_of_256_beat_a_plain_grid(void **state)
 
 static void special_blocks_are_exact(void **state)
 {
-    static const enum k_packing packings[] = {K_PACKING_Q8_0, K_PACKING_Q4_0, K_PACKING_Q4_1, K_PACKING_Q5_0,
-                                              K_PACKING_Q5_1, K_PACKING_Q4_K, K_PACKING_Q5_K, K_PACKING_Q6_K};
+    static const enum k_packing packings[] = {K_PACKING_Q8_0, K_PACKING_Q4_0, K_PACKING_Q4_1,
+                                              K_PACKING_Q5_0, K_PACKING_Q5_1, K_PACKING_Q4_K,
+                                              K_PACKING_Q5_K, K_PACKING_Q6_K, K_PACKING_MXFP4};
     const float zeros[256] = {0};
     (void)state;
     for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
@@ -247,6 +281,7 @@ int main(void)
         cmocka_unit_test(integers_are_those_of_torch),
         cmocka_unit_test(blocks_of_128_are_those_of_torch),
         cmocka_unit_test(fp8_is_that_of_torch),
+        cmocka_unit_test(mxfp4_is_the_nearest_number),
         cmocka_unit_test(blocks_of_32_are_those_of_the_gguf_package),
         cmocka_unit_test(blocks_of_256_beat_a_plain_grid),
         cmocka_unit_test(special_blocks_are_exact),

@@ -1,6 +1,7 @@
 #include "tools/quantize/calibrated.h"
 
 #include "engine/model/quantization/row_threads.h"
+#include "kernels/args/moe.h"
 #include "kernels/math/convert.h"
 #include "base/encoding/little_endian.h"
 #include "tools/quantize/calibrate/layers.h"
@@ -25,7 +26,7 @@ struct matrix {
     struct quantizer_codes codes;
 };
 
-/* The matrices with one input. */
+/* The matrices with one input: of a layer, or of one of its experts. */
 struct site {
     struct matrix matrices[MAX_MATRICES]; /* in the order in which the model stacks them */
     uint32_t n;
@@ -36,20 +37,41 @@ struct site {
 struct calibrated {
     struct checkpoint_run *r;
     struct calibration_layers *layers;
-    uint32_t layer;
-    struct site sites[CALIBRATION_N_SITES];
+    uint32_t layer, n_experts; /* n_experts: of the layer; 0: an MLP */
+    struct site *sites; /* owned: of each kind one, or one for each expert, or none */
+    uint32_t first[CALIBRATION_N_SITES + 1]; /* the sites of kind k are [first[k], first[k + 1]) */
+    uint32_t *rows; /* owned, scratch: rows of an expert */
+    int status; /* of the observer */
     struct quire_error *err;
 };
 
 /* Names of a layer's matrices by site, in the model's order. */
 static const struct {
-    const char *name;
+    const char *name; /* %u: the expert */
     enum calibration_site site;
-} matrix_names[] = {{"self_attn.q_proj", CALIBRATION_QKV}, {"self_attn.k_proj", CALIBRATION_QKV},
-                    {"self_attn.v_proj", CALIBRATION_QKV}, {"self_attn.qkv_proj", CALIBRATION_QKV},
-                    {"self_attn.o_proj", CALIBRATION_O},   {"mlp.gate_proj", CALIBRATION_GATE_UP},
-                    {"mlp.up_proj", CALIBRATION_GATE_UP},  {"mlp.gate_up_proj", CALIBRATION_GATE_UP},
-                    {"mlp.down_proj", CALIBRATION_DOWN}};
+    bool is_expert;
+} matrix_names[] = {{"self_attn.q_proj", CALIBRATION_QKV, false},
+                    {"self_attn.k_proj", CALIBRATION_QKV, false},
+                    {"self_attn.v_proj", CALIBRATION_QKV, false},
+                    {"self_attn.qkv_proj", CALIBRATION_QKV, false},
+                    {"self_attn.o_proj", CALIBRATION_O, false},
+                    {"mlp.gate_proj", CALIBRATION_GATE_UP, false},
+                    {"mlp.up_proj", CALIBRATION_GATE_UP, false},
+                    {"mlp.gate_up_proj", CALIBRATION_GATE_UP, false},
+                    {"mlp.down_proj", CALIBRATION_DOWN, false},
+                    {"mlp.experts.%u.gate_proj", CALIBRATION_GATE_UP, true},
+                    {"mlp.experts.%u.up_proj", CALIBRATION_GATE_UP, true},
+                    {"mlp.experts.%u.down_proj", CALIBRATION_DOWN, true},
+                    {"block_sparse_moe.experts.%u.w1", CALIBRATION_GATE_UP, true},
+                    {"block_sparse_moe.experts.%u.w3", CALIBRATION_GATE_UP, true},
+                    {"block_sparse_moe.experts.%u.w2", CALIBRATION_DOWN, true},
+                    {"mlp.shared_experts.gate_proj", CALIBRATION_SHARED_GATE_UP, false},
+                    {"mlp.shared_experts.up_proj", CALIBRATION_SHARED_GATE_UP, false},
+                    {"mlp.shared_experts.down_proj", CALIBRATION_SHARED_DOWN, false},
+                    {"mlp.shared_expert.gate_proj", CALIBRATION_SHARED_GATE_UP, false},
+                    {"mlp.shared_expert.up_proj", CALIBRATION_SHARED_GATE_UP, false},
+                    {"mlp.shared_expert.down_proj", CALIBRATION_SHARED_DOWN, false}};
+#define N_NAMES (sizeof matrix_names / sizeof *matrix_names)
 
 static int no_memory(struct quire_error *err)
 {
@@ -84,33 +106,54 @@ static int load_matrix(struct calibrated *c, struct site *s)
     return status == QUIRE_OK ? source_load(&m->tensor, 0, m->tensor.shape[0], m->w, c->err) : status;
 }
 
-static int load_layer(struct calibrated *c)
+/* The site's matrices: those that the checkpoint has quantized. */
+static int load_site(struct calibrated *c, enum calibration_site kind, uint32_t expert, bool is_expert)
 {
-    const bool has_square = c->r->job->method->algorithm != ALGORITHM_SMOOTHQUANT;
+    struct site *s = &c->sites[c->first[kind] + expert];
     int status = QUIRE_OK;
-    for (size_t i = 0; status == QUIRE_OK && i < sizeof matrix_names / sizeof *matrix_names; i++) {
-        char name[64];
-        struct site *s = &c->sites[matrix_names[i].site];
+    for (size_t i = 0; status == QUIRE_OK && i < N_NAMES; i++) {
+        char name[64], weight[80];
         struct matrix *m = &s->matrices[s->n];
-        snprintf(name, sizeof name, "%s.weight", matrix_names[i].name);
-        if (!find_unit(c, name, &m->unit, &m->tensor) || !c->r->units[m->unit].is_quantized)
+        if (matrix_names[i].site != kind || matrix_names[i].is_expert != is_expert)
+            continue;
+        snprintf(name, sizeof name, matrix_names[i].name, expert);
+        snprintf(weight, sizeof weight, "%s.weight", name);
+        if (!find_unit(c, weight, &m->unit, &m->tensor) || !c->r->units[m->unit].is_quantized)
             continue;
         s->n++;
         status = load_matrix(c, s);
     }
-    for (uint32_t i = 0; status == QUIRE_OK && i < CALIBRATION_N_SITES; i++) {
-        struct site *s = &c->sites[i];
-        if (s->n == 0)
-            return quire_fail(c->err, QUIRE_UNSUPPORTED, "layer %u: its matrices have names that %s does not know",
-                              c->layer, c->r->job->method->name);
-        status = site_statistics_begin(&s->statistics, (uint32_t)s->matrices[0].tensor.shape[1], has_square, c->err);
+    if (status != QUIRE_OK || s->n == 0)
+        return status;
+    return site_statistics_begin(&s->statistics, (uint32_t)s->matrices[0].tensor.shape[1],
+                                 c->r->job->method->algorithm != ALGORITHM_SMOOTHQUANT, c->err);
+}
+
+static int load_layer(struct calibrated *c)
+{
+    int status = QUIRE_OK;
+    c->n_experts = calibration_n_experts(c->layers, c->layer);
+    c->sites = calloc(CALIBRATION_N_SITES + 2 * c->n_experts, sizeof *c->sites);
+    c->rows = malloc(((uint64_t)c->r->samples.length * K_MOE_MAX_USED + 1) * sizeof *c->rows);
+    if (!c->sites || !c->rows)
+        return no_memory(c->err);
+    for (uint32_t k = 0; status == QUIRE_OK && k < CALIBRATION_N_SITES; k++) {
+        const bool is_expert = c->n_experts > 0 && (k == CALIBRATION_GATE_UP || k == CALIBRATION_DOWN);
+        const uint32_t n = is_expert ? c->n_experts : 1;
+        c->first[k + 1] = c->first[k] + n;
+        for (uint32_t e = 0; status == QUIRE_OK && e < n; e++) {
+            status = load_site(c, (enum calibration_site)k, e, is_expert);
+            if (status == QUIRE_OK && c->sites[c->first[k] + e].n == 0 && k < CALIBRATION_SHARED_GATE_UP)
+                return quire_fail(c->err, QUIRE_UNSUPPORTED, "layer %u: its matrices have names that %s does not know",
+                                  c->layer, c->r->job->method->name);
+        }
     }
     return status;
 }
 
 static void free_layer(struct calibrated *c)
 {
-    for (uint32_t i = 0; i < CALIBRATION_N_SITES; i++) {
+    for (uint32_t i = 0; c->sites && i < c->first[CALIBRATION_N_SITES]; i++) {
         struct site *s = &c->sites[i];
         for (uint32_t j = 0; j < MAX_MATRICES; j++) {
             free(s->matrices[j].w);
@@ -119,15 +162,38 @@ static void free_layer(struct calibrated *c)
         }
         free(s->scales);
         site_statistics_free(&s->statistics);
-        *s = (struct site){.n = 0};
     }
+    free(c->sites);
+    free(c->rows);
+    c->sites = NULL;
+    c->rows = NULL;
+    memset(c->first, 0, sizeof c->first);
 }
 
-static void observe(void *context, enum calibration_site site, const float *x, uint32_t n_tokens, uint32_t n_cols)
+/* Shares a sample's rows among the experts that compute with them. */
+static int observe_experts(struct calibrated *c, const struct calibration_rows *x)
+{
+    int status = QUIRE_OK;
+    for (uint32_t e = 0; status == QUIRE_OK && e < c->n_experts; e++) {
+        struct site *s = &c->sites[c->first[x->site] + e];
+        uint32_t n = 0;
+        for (uint32_t i = 0; i < x->n_tokens * x->n_used; i++)
+            if (x->experts[i] == e)
+                c->rows[n++] = x->per_choice ? i : i / x->n_used;
+        if (n > 0 && s->statistics.n_cols == x->n_cols)
+            status = site_statistics_add_some(&s->statistics, x->x, c->rows, n, c->r->job->n_threads, c->err);
+    }
+    return status;
+}
+
+static void observe(void *context, const struct calibration_rows *x)
 {
     struct calibrated *c = context;
-    if (n_cols == c->sites[site].statistics.n_cols)
-        site_statistics_add(&c->sites[site].statistics, x, n_tokens, c->r->job->n_threads);
+    struct site *s = &c->sites[c->first[x->site]];
+    if (x->experts && c->status == QUIRE_OK)
+        c->status = observe_experts(c, x);
+    else if (!x->experts && x->n_cols == s->statistics.n_cols)
+        site_statistics_add(&s->statistics, x->x, x->n_tokens, c->r->job->n_threads);
 }
 
 /* ---- scales of columns -------------------------------------------------------------------------------------------- */
@@ -241,7 +307,7 @@ static int search_smooth(struct calibrated *c, struct site *s)
 static int scale_site(struct calibrated *c, enum calibration_site site, const char *norm, struct matrix *before,
                       const char *bias)
 {
-    struct site *s = &c->sites[site];
+    struct site *s = &c->sites[c->first[site]];
     const uint32_t n = s->statistics.n_cols;
     if (!(s->scales = malloc(n * sizeof *s->scales)))
         return no_memory(c->err);
@@ -257,9 +323,10 @@ static int scale_site(struct calibrated *c, enum calibration_site site, const ch
 
 static struct matrix *matrix_of(struct calibrated *c, enum calibration_site site, const char *name)
 {
-    for (uint32_t i = 0; i < c->sites[site].n; i++)
-        if (strstr(c->sites[site].matrices[i].tensor.name, name))
-            return &c->sites[site].matrices[i];
+    struct site *s = &c->sites[c->first[site]];
+    for (uint32_t i = 0; i < s->n; i++)
+        if (strstr(s->matrices[i].tensor.name, name))
+            return &s->matrices[i];
     return NULL;
 }
 
@@ -273,7 +340,7 @@ static int scale_layer(struct calibrated *c)
     if (status == QUIRE_OK && is_awq && up)
         status = scale_site(c, CALIBRATION_DOWN, NULL, up, "mlp.up_proj.bias");
     /* With grouped queries several heads read a head of v, so o has no scales of its own. */
-    if (status == QUIRE_OK && is_awq && v && v->tensor.shape[0] == c->sites[CALIBRATION_O].statistics.n_cols)
+    if (status == QUIRE_OK && is_awq && v && v->tensor.shape[0] == c->sites[c->first[CALIBRATION_O]].statistics.n_cols)
         status = scale_site(c, CALIBRATION_O, NULL, v, "self_attn.v_proj.bias");
     return status;
 }
@@ -339,31 +406,18 @@ static int quantize_matrix(struct calibrated *c, struct site *s, struct matrix *
     return status;
 }
 
-/* What GPTQ, and AWQ for its rounding, needs of a site's inputs. */
-struct compensation {
-    struct quantizer_gptq gptq;
-    struct quantizer_awq ranges;
-    float *square; /* owned: the factorization uses up another */
-};
-
-static int begin_compensation(struct calibrated *c, struct site *s, struct compensation *x)
+/* For GPTQ, and for AWQ's rounding. */
+static int prepare_gptq(struct calibrated *c, struct site *s, struct quantizer_gptq *g)
 {
     const uint64_t n = s->statistics.n_cols;
-    const bool is_awq = c->r->job->method->algorithm == ALGORITHM_AWQ;
-    struct quantizer_gptq *g = &x->gptq;
     *g = (struct quantizer_gptq){.how = c->r->how,
                                  .n_cols = s->statistics.n_cols,
                                  .inverse = malloc(n * n * sizeof *g->inverse),
                                  .order = malloc(n * sizeof *g->order),
-                                 .groups = malloc(n * sizeof *g->groups)};
-    x->square = is_awq ? malloc(n * n * sizeof *x->square) : NULL;
-    if (!g->inverse || !g->order || !g->groups || (is_awq && !x->square))
+                                 .groups = malloc(n * sizeof *g->groups),
+                                 .clips = c->r->job->method->algorithm == ALGORITHM_AWQ};
+    if (!g->inverse || !g->order || !g->groups)
         return no_memory(c->err);
-    if (is_awq) {
-        memcpy(x->square, s->statistics.square, n * n * sizeof *x->square);
-        x->ranges = (struct quantizer_awq){&c->r->how, g->n_cols, x->square};
-        g->ranges = &x->ranges;
-    }
     int status = quantizer_gptq_prepare(g, s->statistics.square, c->r->job->choices->desc_act, c->r->job->choices->damp,
                                         c->err);
     if (status != QUIRE_OK)
@@ -371,31 +425,47 @@ static int begin_compensation(struct calibrated *c, struct site *s, struct compe
     return status;
 }
 
-static void end_compensation(struct compensation *x)
+/* An expert that saw fewer tokens than a quarter of its columns has a Hessian that says little. */
+static bool saw_enough(const struct site *s)
 {
-    free(x->gptq.inverse);
-    free(x->gptq.order);
-    free(x->gptq.groups);
-    free(x->square);
+    return s->statistics.n_tokens >= s->statistics.n_cols / 4;
 }
 
-static int quantize_site(struct calibrated *c, enum calibration_site site)
+static int quantize_site(struct calibrated *c, struct site *s, bool is_expert)
 {
-    struct site *s = &c->sites[site];
-    const bool has_square = c->r->job->method->algorithm != ALGORITHM_SMOOTHQUANT;
-    struct compensation compensation = {.square = NULL};
-    const float *effective[MAX_MATRICES];
-    uint32_t n_rows[MAX_MATRICES];
-    int status = has_square ? begin_compensation(c, s, &compensation) : QUIRE_OK;
-    for (uint32_t i = 0; status == QUIRE_OK && i < s->n; i++) {
-        status = quantize_matrix(c, s, &s->matrices[i], has_square ? &compensation.gptq : NULL);
-        effective[i] = s->matrices[i].w;
-        n_rows[i] = s->matrices[i].codes.n_rows;
+    const bool is_compensated = c->r->job->method->algorithm != ALGORITHM_SMOOTHQUANT && (!is_expert || saw_enough(s));
+    struct quantizer_gptq gptq = {.n_cols = 0};
+    int status = is_compensated ? prepare_gptq(c, s, &gptq) : QUIRE_OK;
+    for (uint32_t i = 0; status == QUIRE_OK && i < s->n; i++)
+        status = quantize_matrix(c, s, &s->matrices[i], is_compensated ? &gptq : NULL);
+    free(gptq.inverse);
+    free(gptq.order);
+    free(gptq.groups);
+    if (is_expert && !is_compensated)
+        c->r->report->n_rounded += s->n;
+    return status;
+}
+
+/* Lets the layer compute with the effective weights of all sites of a kind. */
+static int replace(struct calibrated *c, enum calibration_site kind)
+{
+    const struct site *first = &c->sites[c->first[kind]];
+    const uint32_t n_sites = c->first[kind + 1] - c->first[kind], n = n_sites * first->n;
+    const float **w = malloc((n + 1u) * sizeof *w);
+    uint32_t *n_rows = malloc((n + 1u) * sizeof *n_rows);
+    int status = w && n_rows ? QUIRE_OK : no_memory(c->err);
+    for (uint32_t i = 0; status == QUIRE_OK && i < n; i++) {
+        const struct matrix *m = &first[i / first->n].matrices[i % first->n];
+        w[i] = m->w;
+        n_rows[i] = m->codes.n_rows;
     }
-    end_compensation(&compensation);
-    return status == QUIRE_OK
-               ? calibration_layer_replace(c->layers, site, effective, n_rows, s->n, s->statistics.n_cols, c->err)
-               : status;
+    if (status == QUIRE_OK && n > 0) {
+        const struct calibration_matrices all = {w, n_rows, n_sites, first->n, first->statistics.n_cols};
+        status = calibration_layer_replace(c->layers, kind, &all, c->err);
+    }
+    free(w);
+    free(n_rows);
+    return status;
 }
 
 /* Returns whether an earlier run finished the layer, so that its matrices can be read. The scales of the other methods
@@ -403,17 +473,14 @@ static int quantize_site(struct calibrated *c, enum calibration_site site)
 static bool is_layer_done(const struct calibrated *c)
 {
     bool is_done = c->r->job->method->algorithm == ALGORITHM_GPTQ;
-    for (uint32_t i = 0; i < CALIBRATION_N_SITES; i++)
+    for (uint32_t i = 0; i < c->first[CALIBRATION_N_SITES]; i++)
         for (uint32_t j = 0; j < c->sites[i].n; j++)
             is_done = is_done && quantizer_output_has(c->r->output, c->sites[i].matrices[j].unit);
     return is_done;
 }
 
-static int reuse_site(struct calibrated *c, enum calibration_site site)
+static int reuse_site(struct calibrated *c, struct site *s)
 {
-    struct site *s = &c->sites[site];
-    const float *effective[MAX_MATRICES];
-    uint32_t n_rows[MAX_MATRICES];
     int status = QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < s->n; i++) {
         struct matrix *m = &s->matrices[i];
@@ -422,37 +489,42 @@ static int reuse_site(struct calibrated *c, enum calibration_site site)
                                  : no_memory(c->err);
         if (status == QUIRE_OK)
             make_effective(&c->r->how, s, m);
-        effective[i] = m->w;
-        n_rows[i] = m->codes.n_rows;
         c->r->done_weights += m->tensor.shape[0] * m->tensor.shape[1];
     }
-    return status == QUIRE_OK
-               ? calibration_layer_replace(c->layers, site, effective, n_rows, s->n, s->statistics.n_cols, c->err)
-               : status;
+    return status;
 }
 
-static int quantize_layer(struct calibrated *c)
+static int observe_layer(struct calibrated *c)
 {
     int status = calibration_layer_run(c->layers, observe, c, false, c->err);
-    for (uint32_t i = 0; i < CALIBRATION_N_SITES; i++)
+    for (uint32_t i = 0; i < c->first[CALIBRATION_N_SITES]; i++)
         site_statistics_finish(&c->sites[i].statistics);
-    if (status == QUIRE_OK && c->r->job->method->algorithm != ALGORITHM_GPTQ)
+    if (status == QUIRE_OK && (status = c->status) == QUIRE_OK && c->r->job->method->algorithm != ALGORITHM_GPTQ)
         status = scale_layer(c);
-    for (uint32_t i = 0; status == QUIRE_OK && i < CALIBRATION_N_SITES; i++)
-        status = quantize_site(c, (enum calibration_site)i);
     return status;
+}
+
+/* Quantizes the matrices, or reads those of an earlier run back. */
+static int make_sites(struct calibrated *c, enum calibration_site kind, bool is_done)
+{
+    const bool is_expert = c->n_experts > 0 && (kind == CALIBRATION_GATE_UP || kind == CALIBRATION_DOWN);
+    int status = QUIRE_OK;
+    for (uint32_t i = c->first[kind]; status == QUIRE_OK && i < c->first[kind + 1]; i++)
+        if (c->sites[i].n > 0)
+            status = is_done ? reuse_site(c, &c->sites[i]) : quantize_site(c, &c->sites[i], is_expert);
+    return status == QUIRE_OK ? replace(c, kind) : status;
 }
 
 static int run_layer(struct calibrated *c)
 {
     int status = load_layer(c);
-    const bool is_done = is_layer_done(c);
+    const bool is_done = status == QUIRE_OK && is_layer_done(c);
     if (status == QUIRE_OK)
         status = calibration_layer_begin(c->layers, c->layer, c->err);
     if (status == QUIRE_OK && !is_done)
-        status = quantize_layer(c);
-    for (uint32_t i = 0; status == QUIRE_OK && is_done && i < CALIBRATION_N_SITES; i++)
-        status = reuse_site(c, (enum calibration_site)i);
+        status = observe_layer(c);
+    for (uint32_t k = 0; status == QUIRE_OK && k < CALIBRATION_N_SITES; k++)
+        status = make_sites(c, (enum calibration_site)k, is_done);
     if (status == QUIRE_OK) /* the next layer sees the errors of this one */
         status = calibration_layer_run(c->layers, NULL, NULL, true, c->err);
     calibration_layer_end(c->layers);
@@ -463,8 +535,9 @@ static int run_layer(struct calibrated *c)
 int quantizer_calibrated(struct checkpoint_run *r, struct quire_error *err)
 {
     struct calibrated c = {.r = r, .err = err};
-    const struct calibration_input input = {r->job->model, r->samples.ids, r->samples.n, r->samples.length,
-                                            r->job->n_threads};
+    const struct calibration_input input = {r->job->model,     r->samples.ids,
+                                            r->samples.n,      r->samples.length,
+                                            r->job->n_threads, r->job->method->algorithm == ALGORITHM_GPTQ};
     int status = calibration_layers_open(&input, &c.layers, err);
     for (c.layer = 0; status == QUIRE_OK && c.layer < calibration_n_layers(c.layers); c.layer++)
         status = run_layer(&c);

@@ -23,6 +23,7 @@ struct quantizer_job {
 /* What was written. */
 struct quantizer_report {
     uint32_t n_quantized, n_copied; /* tensors */
+    uint32_t n_rounded; /* matrices of experts that saw too few tokens of the calibration: rounded to the nearest */
     uint64_t source_bytes, bytes; /* of all tensors */
 };
 

@@ -8,6 +8,7 @@
 #include "engine/options.h"
 #include "engine/plan.h"
 #include "kernels/args/gemm.h"
+#include "kernels/args/moe.h"
 #include "kernels/backend.h"
 #include "kernels/open.h"
 #include "kernels/weight.h"
@@ -49,31 +50,61 @@ struct calibration_layers {
     float *to; /* NULL: the output is dropped */
 };
 
-static const enum model_site sites[CALIBRATION_N_SITES] = {SITE_QKV, SITE_O, SITE_GATE_UP, SITE_DOWN};
+static const enum model_site sites[CALIBRATION_N_SITES] = {
+    SITE_QKV, SITE_O, SITE_GATE_UP, SITE_DOWN, SITE_SHARED_GATE_UP, SITE_SHARED_DOWN};
 
-static const enum model_size inputs[CALIBRATION_N_SITES] = {SIZE_HIDDEN, SIZE_HEADS, SIZE_HIDDEN, SIZE_INNER};
+static const enum model_size inputs[CALIBRATION_N_SITES] = {SIZE_HIDDEN, SIZE_HEADS,  SIZE_HIDDEN,
+                                                            SIZE_INNER,  SIZE_HIDDEN, SIZE_SHARED_INNER};
 
 /* ---- the tap ------------------------------------------------------------------------------------------------------ */
 
-static void show(const struct tap *tap, const struct k_gemm_args *a)
+/* rows: without site and columns. */
+static void show(const struct tap *tap, const struct k_weight *weight, struct calibration_rows rows)
 {
-    for (uint32_t s = 0; tap->observer && s < CALIBRATION_N_SITES; s++)
-        if (tap->set->site[sites[s]].matrix == a->weight)
-            tap->observer(tap->context, (enum calibration_site)s, a->x_dev, a->n_tokens, tap->n_cols[s]);
+    for (uint32_t s = 0; tap->observer && s < CALIBRATION_N_SITES; s++) {
+        if (tap->set->site[sites[s]].matrix != weight)
+            continue;
+        rows.site = (enum calibration_site)s;
+        rows.n_cols = tap->n_cols[s];
+        tap->observer(tap->context, &rows);
+    }
+}
+
+static struct calibration_rows choices_of(const struct k_moe_gemm_args *a)
+{
+    return (struct calibration_rows){.x = a->x_dev,
+                                     .n_tokens = a->n_tokens,
+                                     .experts = a->experts_dev,
+                                     .n_used = a->n_used,
+                                     .per_choice = a->per_choice};
 }
 
 static int tapped_gemm(struct k_backend *b, const struct k_gemm_args *a, struct quire_error *err)
 {
     const struct tap *tap = (const struct tap *)(const void *)b->ops;
-    show(tap, a);
+    show(tap, a->weight, (struct calibration_rows){.x = a->x_dev, .n_tokens = a->n_tokens});
     return tap->real->gemm(b, a, err);
 }
 
 static int tapped_gemm_gated(struct k_backend *b, const struct k_gemm_gated_args *a, struct quire_error *err)
 {
     const struct tap *tap = (const struct tap *)(const void *)b->ops;
-    show(tap, &a->gemm);
+    show(tap, a->gemm.weight, (struct calibration_rows){.x = a->gemm.x_dev, .n_tokens = a->gemm.n_tokens});
     return tap->real->gemm_gated(b, a, err);
+}
+
+static int tapped_moe_gemm(struct k_backend *b, const struct k_moe_gemm_args *a, struct quire_error *err)
+{
+    const struct tap *tap = (const struct tap *)(const void *)b->ops;
+    show(tap, a->weight, choices_of(a));
+    return tap->real->moe_gemm(b, a, err);
+}
+
+static int tapped_moe_gemm_gated(struct k_backend *b, const struct k_moe_gemm_gated_args *a, struct quire_error *err)
+{
+    const struct tap *tap = (const struct tap *)(const void *)b->ops;
+    show(tap, a->gemm.weight, choices_of(&a->gemm));
+    return tap->real->moe_gemm_gated(b, a, err);
 }
 
 static int tap_backend(struct calibration_layers *l, struct quire_error *err)
@@ -85,22 +116,31 @@ static int tap_backend(struct calibration_layers *l, struct quire_error *err)
     tap->ops = *tap->real;
     tap->ops.gemm = tapped_gemm;
     tap->ops.gemm_gated = tapped_gemm_gated;
+    tap->ops.moe_gemm = tapped_moe_gemm;
+    tap->ops.moe_gemm_gated = tapped_moe_gemm_gated;
     l->backend->ops = &tap->ops;
     return QUIRE_OK;
 }
 
 /* ---- the model ---------------------------------------------------------------------------------------------------- */
 
-static int check(const struct model_config *c, struct quire_error *err)
+static int check(const struct model_config *c, bool allow_experts, struct quire_error *err)
 {
     if (c->is_encoder || c->outputs.kind != OUTPUT_TOKENS)
         return quire_fail(err, QUIRE_UNSUPPORTED, "config.json: architectures: %s: calibration needs a decoder",
                           c->architecture);
-    for (uint32_t i = 0; i < c->n_layers; i++)
-        if (!model_layer_block(&c->layers[i], BLOCK_ATTENTION) || !model_layer_block(&c->layers[i], BLOCK_MLP))
-            return quire_fail(
-                err, QUIRE_UNSUPPORTED,
-                "config.json: layers with experts cannot be calibrated: use a method without calibration");
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        const bool has_experts = model_layer_block(&c->layers[i], BLOCK_EXPERTS);
+        if (!model_layer_block(&c->layers[i], BLOCK_ATTENTION) ||
+            (!has_experts && !model_layer_block(&c->layers[i], BLOCK_MLP)))
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "config.json: layer %u has no attention, or no MLP: it cannot be "
+                              "calibrated",
+                              i);
+        if (has_experts && !allow_experts)
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "config.json: layers with experts: use gptq, or a method without calibration");
+    }
     return QUIRE_OK;
 }
 
@@ -121,7 +161,7 @@ static int open_model(struct calibration_layers *l, struct quire_error *err)
     struct sampling_defaults sampling;
     int status = model_describe(l->input.model, &l->files->config, &sampling, err);
     if (status == QUIRE_OK)
-        status = check(l->files->config, err);
+        status = check(l->files->config, l->input.allow_experts, err);
     if (status == QUIRE_OK && l->input.length > l->files->config->max_position)
         status = quire_fail(err, QUIRE_INVALID, "--calibration-length: %u tokens, but the model has %u positions",
                             l->input.length, l->files->config->max_position);
@@ -220,6 +260,12 @@ uint32_t calibration_n_layers(const struct calibration_layers *l)
     return l->n_layers;
 }
 
+uint32_t calibration_n_experts(const struct calibration_layers *l, uint32_t layer)
+{
+    const struct model_block *block = model_layer_block(&l->files->config->layers[layer], BLOCK_EXPERTS);
+    return block ? block->experts.n_experts : 0;
+}
+
 /* ---- a layer ------------------------------------------------------------------------------------------------------ */
 
 static int stage_receive(void *context, void *x, size_t n_bytes, struct quire_error *err)
@@ -304,15 +350,19 @@ int calibration_layer_run(struct calibration_layers *l, calibration_observer obs
     return status;
 }
 
-int calibration_layer_replace(struct calibration_layers *l, enum calibration_site site, const float *const *matrices,
-                              const uint32_t *n_rows, uint32_t n_matrices, uint32_t n_cols, struct quire_error *err)
+int calibration_layer_replace(struct calibration_layers *l, enum calibration_site site,
+                              const struct calibration_matrices *m, struct quire_error *err)
 {
     struct site_weight *to = &l->weights->layers[l->layer].site[sites[site]];
-    struct k_weight_view views[K_WEIGHT_MAX_PARTS];
+    const uint32_t n = m->n_experts * m->n_parts;
+    struct k_weight_view *views = malloc((n + 1u) * sizeof *views);
     struct k_weight *made;
-    for (uint32_t i = 0; i < n_matrices; i++)
-        views[i] = k_plain_view(matrices[i], K_F32, n_rows[i], n_cols, (uint64_t)n_cols * sizeof(float));
-    int status = l->backend->ops->weight_create(l->backend, views, 1, n_matrices, &made, err);
+    if (!views)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < n; i++)
+        views[i] = k_plain_view(m->w[i], K_F32, m->n_rows[i], m->n_cols, (uint64_t)m->n_cols * sizeof(float));
+    int status = l->backend->ops->weight_create(l->backend, views, m->n_experts, m->n_parts, &made, err);
+    free(views);
     if (status != QUIRE_OK)
         return status;
     if (l->originals[site])

@@ -14,12 +14,29 @@
 
 struct calibration_layers;
 
-/* The matrices of a layer that have the same input. */
-enum calibration_site { CALIBRATION_QKV, CALIBRATION_O, CALIBRATION_GATE_UP, CALIBRATION_DOWN, CALIBRATION_N_SITES };
+/* The matrices of a layer that have the same input; of experts, of each. */
+enum calibration_site {
+    CALIBRATION_QKV,
+    CALIBRATION_O,
+    CALIBRATION_GATE_UP,
+    CALIBRATION_DOWN,
+    CALIBRATION_SHARED_GATE_UP, /* of the shared expert */
+    CALIBRATION_SHARED_DOWN,
+    CALIBRATION_N_SITES
+};
 
-/* Called for each site of a sample, in the order of the sites. x: [n_tokens, n_cols] */
-typedef void (*calibration_observer)(void *context, enum calibration_site site, const float *x, uint32_t n_tokens,
-                                     uint32_t n_cols);
+/* A site's inputs, of one sample. */
+struct calibration_rows {
+    enum calibration_site site;
+    const float *x; /* [n_tokens, n_cols]; or [n_tokens, n_used, n_cols], a row for each choice */
+    uint32_t n_tokens, n_cols;
+    const uint32_t *experts; /* [n_tokens, n_used], who computes with the row; NULL: not experts' */
+    uint32_t n_used;
+    bool per_choice;
+};
+
+/* Called for each site of a sample, in the order in which the layer computes. */
+typedef void (*calibration_observer)(void *context, const struct calibration_rows *rows);
 
 /* What is run: ids [n_samples, length]. */
 struct calibration_input {
@@ -27,13 +44,16 @@ struct calibration_input {
     const uint32_t *ids;
     uint32_t n_samples, length;
     uint32_t n_threads;
+    bool allow_experts;
 };
 
-/* Rejects a model with experts, and one that is not a decoder. `input->ids` is borrowed. */
+/* Rejects a model that is not a decoder, and without allow_experts one with experts. `input->ids` is borrowed. */
 int calibration_layers_open(const struct calibration_input *input, struct calibration_layers **out,
                             struct quire_error *err);
 void calibration_layers_close(struct calibration_layers *l); /* NULL is fine */
 uint32_t calibration_n_layers(const struct calibration_layers *l);
+/* Experts of a layer; 0: it has an MLP. */
+uint32_t calibration_n_experts(const struct calibration_layers *l, uint32_t layer);
 
 /* Loads layer `layer`; layers come in rising order. */
 int calibration_layer_begin(struct calibration_layers *l, uint32_t layer, struct quire_error *err);
@@ -41,10 +61,15 @@ int calibration_layer_begin(struct calibration_layers *l, uint32_t layer, struct
  * input. */
 int calibration_layer_run(struct calibration_layers *l, calibration_observer observer, void *context, bool advance,
                           struct quire_error *err);
-/* Replaces a site's matrices by f32 ones, [n_rows[i], n_cols] each, in the order in which the model stacks them. They are
- * borrowed until calibration_layer_end(). */
-int calibration_layer_replace(struct calibration_layers *l, enum calibration_site site, const float *const *matrices,
-                              const uint32_t *n_rows, uint32_t n_matrices, uint32_t n_cols, struct quire_error *err);
+/* f32 matrices [n_experts][n_parts], each [n_rows, n_cols], parts in the order in which the model stacks them. */
+struct calibration_matrices {
+    const float *const *w;
+    const uint32_t *n_rows; /* of each */
+    uint32_t n_experts, n_parts, n_cols; /* n_experts 1: not experts' */
+};
+/* Replaces a site's matrices. They are borrowed until calibration_layer_end(). */
+int calibration_layer_replace(struct calibration_layers *l, enum calibration_site site,
+                              const struct calibration_matrices *m, struct quire_error *err);
 void calibration_layer_end(struct calibration_layers *l);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 int site_statistics_begin(struct site_statistics *s, uint32_t n_cols, bool has_square, struct quire_error *err)
 {
@@ -45,6 +46,20 @@ void site_statistics_add(struct site_statistics *s, const float *x, uint32_t n_t
     struct square_job job = {s, x, n_tokens, n_threads};
     if (s->square)
         row_threads_run(n_threads, 1, UINT64_MAX / 2, n_threads, add_blocks, &job);
+}
+
+int site_statistics_add_some(struct site_statistics *s, const float *x, const uint32_t *rows, uint32_t n_rows,
+                             uint32_t n_threads, struct quire_error *err)
+{
+    const uint64_t n_bytes = s->n_cols * sizeof *x;
+    float *some = malloc(n_rows * n_bytes + 1);
+    if (!some)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < n_rows; i++)
+        memcpy(some + (uint64_t)i * s->n_cols, x + (uint64_t)rows[i] * s->n_cols, n_bytes);
+    site_statistics_add(s, some, n_rows, n_threads);
+    free(some);
+    return QUIRE_OK;
 }
 
 void site_statistics_finish(struct site_statistics *s)

@@ -18,6 +18,9 @@ struct site_statistics {
 /* has_square: square is needed. */
 int site_statistics_begin(struct site_statistics *s, uint32_t n_cols, bool has_square, struct quire_error *err);
 void site_statistics_add(struct site_statistics *s, const float *x, uint32_t n_tokens, uint32_t n_threads);
+/* Of the n_rows rows of x [.., n_cols] whose numbers are in `rows`. QUIRE_NO_MEMORY */
+int site_statistics_add_some(struct site_statistics *s, const float *x, const uint32_t *rows, uint32_t n_rows,
+                             uint32_t n_threads, struct quire_error *err);
 void site_statistics_finish(struct site_statistics *s);
 void site_statistics_free(struct site_statistics *s);
 

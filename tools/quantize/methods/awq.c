@@ -6,7 +6,6 @@
 #include <string.h>
 
 #define POWERS 20 /* tried for the scales, by steps of 1 / POWERS */
-#define RANGES 20 /* steps of a group's range, of which half are tried */
 #define LEAST_SCALE 1e-4f
 
 /* The scales for a power of the magnitudes, so that the largest times the least is 1. */
@@ -74,49 +73,6 @@ void quantizer_awq_scales(const struct quantizer_awq *a, const float *w, uint32_
         }
     }
     scales_of(magnitudes, n, best_power, scales);
-}
-
-/* d H d^T for the columns [begin, begin + n) alone. */
-static float group_error(const struct quantizer_awq *a, const float *d, uint32_t begin, uint32_t n)
-{
-    float sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const float *row = a->hessian + (uint64_t)(begin + i) * a->n_cols + begin;
-        float lanes[16] = {0};
-        uint32_t k = 0;
-        for (; k + 16 <= n; k += 16)
-            for (uint32_t l = 0; l < 16; l++)
-                lanes[l] += row[k + l] * d[k + l];
-        for (; k < n; k++)
-            lanes[0] += row[k] * d[k];
-        float product = 0;
-        for (uint32_t l = 0; l < 16; l++)
-            product += lanes[l];
-        sum += product * d[i];
-    }
-    return sum;
-}
-
-struct quantizer_grid quantizer_awq_range(const struct quantizer_awq *a, const float *w, uint32_t begin, uint32_t n)
-{
-    float least = 0, most = 0, best_error = INFINITY, d[QUANTIZER_AWQ_MOST];
-    struct quantizer_grid best = {1, 0};
-    for (uint32_t i = 0; i < n; i++) {
-        least = w[i] < least ? w[i] : least;
-        most = w[i] > most ? w[i] : most;
-    }
-    for (int i = 0; i < RANGES / 2; i++) {
-        const float part = 1 - (float)i / RANGES;
-        const struct quantizer_grid grid = quantizer_grid_of(a->how, least * part, most * part);
-        for (uint32_t k = 0; k < n; k++)
-            d[k] = quantizer_value(grid, quantizer_code(a->how, grid, w[k])) - w[k];
-        const float error = group_error(a, d, begin, n);
-        if (error < best_error) {
-            best_error = error;
-            best = grid;
-        }
-    }
-    return best;
 }
 
 void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales)

@@ -1,6 +1,6 @@
 /* AWQ (Lin et al. 2023) and SmoothQuant (Xiao et al. 2022): columns of a matrix are multiplied by scales, and the
- * operation before it divides by them. AWQ searches scales and the range of each group by the error of the output over
- * the calibration's activations, Σ d H d^T for the error d of each row and H = Σ x x^T. Pure functions; any thread. */
+ * operation before it divides by them. AWQ searches scales by the error of the output over the calibration's activations,
+ * Σ d H d^T for the error d of each row and H = Σ x x^T. gptq.h rounds the scaled weights. Pure functions; any thread. */
 #ifndef QUIRE_TOOLS_QUANTIZE_AWQ_H
 #define QUIRE_TOOLS_QUANTIZE_AWQ_H
 
@@ -26,11 +26,6 @@ static inline uint64_t quantizer_awq_scratch(uint32_t n_rows, uint32_t n_cols)
  * magnitude of each column's activations. */
 void quantizer_awq_scales(const struct quantizer_awq *a, const float *w, uint32_t n_rows, const double *magnitudes,
                           float *scratch, float *scales);
-
-/* The grid of n <= QUANTIZER_AWQ_MOST weights w of the columns from `begin` on whose range, from all of it down to half,
- * has the least error of these columns' output. */
-#define QUANTIZER_AWQ_MOST 4096u
-struct quantizer_grid quantizer_awq_range(const struct quantizer_awq *a, const float *w, uint32_t begin, uint32_t n);
 
 /* SmoothQuant's scales: sqrt(max |x| / max |w|) of each column. most_w: [n_cols] */
 void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales);

@@ -2,11 +2,13 @@
 
 #include "tools/quantize/methods/dense.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LAZY 128u /* columns whose errors reach the columns behind them at once */
 #define ROWS QUANTIZER_GPTQ_ROWS
+#define RANGES 20 /* steps of a group's range, of which half are tried */
 
 /* ---- the inputs --------------------------------------------------------------------------------------------------- */
 
@@ -73,22 +75,37 @@ struct rows {
     struct quantizer_grid grids[ROWS];
 };
 
+/* The error of the output that rounding n weights of row r from the i-th on to a grid leaves after compensation. */
+static float compensated_error(const struct rows *x, struct quantizer_grid grid, uint32_t r, uint32_t i, uint32_t n)
+{
+    const struct quantizer_gptq *g = x->g;
+    float sum = 0;
+    for (uint32_t k = i; k < i + n; k++) {
+        const float w = x->w[(uint64_t)k * ROWS + r], rounded = quantizer_value(grid, quantizer_code(&g->how, grid, w)),
+                    error = (w - rounded) / g->inverse[(uint64_t)k * g->n_cols + k];
+        sum += error * error;
+    }
+    return sum;
+}
+
 /* Of n weights of row r from the i-th on, as they are now. */
 static struct quantizer_grid grid_of(const struct rows *x, uint32_t r, uint32_t i, uint32_t n)
 {
-    const struct quantizer_gptq *g = x->g;
-    float w[QUANTIZER_AWQ_MOST], least = 0, most = 0;
-    if (g->ranges && n <= QUANTIZER_AWQ_MOST) {
-        for (uint32_t k = 0; k < n; k++)
-            w[k] = x->w[(uint64_t)(i + k) * ROWS + r];
-        return quantizer_awq_range(g->ranges, w, i, n);
-    }
+    float least = 0, most = 0, best_error = INFINITY;
     for (uint32_t k = i; k < i + n; k++) {
-        const float one = x->w[(uint64_t)k * ROWS + r];
-        least = one < least ? one : least;
-        most = one > most ? one : most;
+        const float w = x->w[(uint64_t)k * ROWS + r];
+        least = w < least ? w : least;
+        most = w > most ? w : most;
     }
-    return quantizer_grid_of(&g->how, least, most);
+    struct quantizer_grid best = quantizer_grid_of(&x->g->how, least, most);
+    for (int c = 0; x->g->clips && c < RANGES / 2; c++) {
+        const float part = 1 - (float)c / RANGES;
+        const struct quantizer_grid grid = quantizer_grid_of(&x->g->how, least * part, most * part);
+        const float error = compensated_error(x, grid, r, i, n);
+        best = error < best_error ? grid : best;
+        best_error = error < best_error ? error : best_error;
+    }
+    return best;
 }
 
 /* The grids of a group from the weights as they are now. */

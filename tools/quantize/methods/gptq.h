@@ -5,7 +5,6 @@
 #define QUIRE_TOOLS_QUANTIZE_GPTQ_H
 
 #include "base/status.h"
-#include "tools/quantize/methods/awq.h"
 #include "tools/quantize/methods/integers.h"
 
 #include <stdbool.h>
@@ -18,8 +17,8 @@ struct quantizer_gptq {
     float *inverse;   /* [n_cols, n_cols]: u of dense_inverse_factor(), in the order of rounding */
     uint32_t *order;  /* [n_cols]: the column that is rounded i-th */
     uint32_t *groups; /* [n_cols]: the group of each column */
-    const struct quantizer_awq *ranges; /* NULL: a group's grid spans its weights; otherwise its range is searched.
-                                         * Not with an order by activation */
+    /* A group's grid spans part of its range, from all of it down to half: the part whose compensated error is least. */
+    bool clips;
 };
 
 /* Orders the columns (by falling activation if desc_act), adds damp times the mean diagonal to the diagonal, and factors
