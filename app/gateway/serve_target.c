@@ -42,8 +42,8 @@ static struct cli_command command_of(const struct target_rows *r)
 }
 
 /* Names and values. */
-static int read_options(struct serve_target *t, const struct serve_target_options *o,
-                        struct target_rows *r, struct quire_error *err)
+static int read_options(struct serve_target *t, const struct serve_target_options *o, struct target_rows *r,
+                        struct quire_error *err)
 {
     enum cli_help help = CLI_HELP_NONE;
     target_values_rows(&t->values, r);

@@ -116,8 +116,16 @@ static void on_client(void *context, int fd)
 
 static int begin_test(void **state)
 {
-    static const struct http_limits limits = {8192, 1 << 20, 1 << 24, 1 << 20, 256,   256,
-                                              NULL, 0,       60000,   60000,   60000, 60000};
+    static const struct http_limits limits = {.max_head_bytes = 8192,
+                                              .max_body_bytes = 1 << 20,
+                                              .max_all_bodies_bytes = 1 << 24,
+                                              .max_pending_bytes = 1 << 20,
+                                              .max_connections = 256,
+                                              .max_connections_per_address = 256,
+                                              .head_timeout_ms = 60000,
+                                              .body_timeout_ms = 60000,
+                                              .idle_timeout_ms = 60000,
+                                              .write_timeout_ms = 60000};
     static const struct http_handler handler = {on_head, is_urgent, on_request, on_bad};
     struct quire_error err;
     (void)state;
