@@ -95,8 +95,8 @@ static void test_plan(void **state)
     assert_int_equal(bytes.attention, 0);
     k_planner_find("cpu")->workspace(&dims, &bytes);
     /* Floats per thread: 64 queries, K and V of a tile, twice 64 outputs with m and l. For each of 15 borders between
-     * 16 pieces: 8 splits of 7 heads' outputs with m and l. */
-    assert_int_equal(bytes.attention, (4 * (3 * 64 * 64 + 2 * (64 * 64 + 2 * 80)) + 15 * 8 * (7 * 64 + 2 * 16)) * 4);
+     * 16 pieces: 8 splits, and that of sinks, of 7 heads' outputs with m and l. */
+    assert_int_equal(bytes.attention, (4 * (3 * 64 * 64 + 2 * (64 * 64 + 2 * 80)) + 15 * 9 * (7 * 64 + 2 * 16)) * 4);
     dims.n_threads = 0;
     k_planner_find("cpu")->workspace(&dims, &bytes);
     assert_true(bytes.sample >= UINT64_C(151936) * 4);

@@ -45,8 +45,8 @@ class QuickStart(unittest.TestCase):
     def test_as_written(self):
         with open(os.path.join(ROOT, "README.md"), encoding="utf-8") as file:
             text = file.read()
-        demo, pull, serve, curl = commands(block(text, "sh"))
-        self.assertEqual(demo, ["bash", "tools/demo.sh"])
+        demo, package, pull, serve, curl = commands(block(text, "sh"))
+        self.assertEqual((demo, package), (["bash", "tools/demo.sh"], ["bash", "tools/package.sh"]))
         self.assertEqual((pull[:2], serve[:2], curl[0]), (["build/quire", "pull"], ["build/quire", "serve"], "curl"))
 
         hub = FakeHub()

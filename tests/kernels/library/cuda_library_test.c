@@ -60,7 +60,8 @@ static void check(const char *beside, const char *in_lib, bool opens, const char
     if (child == 0) {
         char on_cuda[PATH_MAX + 64], on_auto[PATH_MAX + 64];
         snprintf(on_cuda, sizeof on_cuda, "device cuda:0: %s", text);
-        snprintf(on_auto, sizeof on_auto, "cpu: %s", text);
+        const bool has_gpu = access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
+        snprintf(on_auto, sizeof on_auto, "cpu: %s", has_gpu ? text : "this machine has no NVIDIA GPU");
         if (opens)
             _exit(expect("cuda:0", QUIRE_OK, "cuda", "cuda: requested") ||
                   expect("auto", QUIRE_OK, "cuda", "cuda: a GPU is available"));
