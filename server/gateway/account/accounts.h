@@ -1,5 +1,5 @@
-/* Keeps the accounts of a ledger in memory, and finds payers by name and keys by hash. Nothing is ever freed before the ledger, so that usage
- * and requests may point to them. Loop's thread.
+/* The accounts of a ledger, in memory: a payer is found by its name, a key by its hash. Nothing is ever freed before
+ * the ledger, so that usage and requests may point to them. Loop's thread.
  */
 #ifndef QUIRE_GATEWAY_ACCOUNTS_H
 #define QUIRE_GATEWAY_ACCOUNTS_H

@@ -1,6 +1,5 @@
-/* Chooses the model that answers a request, by name, alias, a tenant's override, a rule over its prompt,
- * or the arm of an experiment. Pure: no clock, no
- * state. `quire route explain` prints the same decision.
+/* route_choose() selects the model of a request: by its name, an alias, a tenant's override, a rule on its prompt, or
+ * the arm of an experiment. Pure: no clock, no state. `quire route explain` prints the same decision.
  *
  * The rule of complexity: a prompt is split at white space into words, and compared in lower case. Fewer than 50 words
  * and a simple indicator ("what is", "define", "list", "name", "yes or no", "true or false"): simple. Else a complex
