@@ -71,7 +71,7 @@ static size_t model_flags(struct serve_flags *f, struct cli_option *out)
          .help = "Fill the prefix cache at start with the prompts of this file, at lower priority than live traffic "
                  "(quire cache warm --help). With --api-key: for the first key."},
         {.names = "pull", .kind = CLI_FLAG, .target = &f->says->pulls,
-         .common = true, .help = "Download MODEL from the hub first if it is not in the Hugging Face cache (quire pull)."},
+         .common = true, .help = "Download MODEL first if it is missing (quire pull)."},
         {.names = "models", .kind = CLI_STRING, .target = &f->says->models_file, .value = "FILE",
          .common = true, .help = "Serve the models of this file instead of MODEL, from engines and upstream servers "
                  "(docs/guides/gateway.md). Its own options: quire serve --models FILE --help."},

@@ -10,7 +10,7 @@ size_t bulk_flags(struct bulk_settings *s, struct cli_option out[BULK_FLAGS_MAX]
     /* clang-format off */
     const struct cli_option rows[] = {
         {.names = "Batches:", .kind = CLI_GROUP},
-        {.names = "batch-dir", .kind = CLI_STRING, .target = &s->dir, .value = "DIR", .common = true,
+        {.names = "batch-dir", .kind = CLI_STRING, .target = &s->dir, .value = "DIR",
          .help = "Serve /v1/files, /v1/batches and /v1/messages/batches, and keep files and results in this directory. "
                  "Batches run behind live requests and continue after a restart (docs/guides/batches.md)."},
         {.names = "batch-max-bytes", .kind = CLI_BYTES, .target = &s->max_bytes, .min = 1048576, .max = 1125899906842624.0, .value = "SIZE",

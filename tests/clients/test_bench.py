@@ -111,7 +111,7 @@ def test_latency():
     (["throughput", MODEL, "--input-len", 2000, "--output-len", 49], "2048"),
     (["throughput", MODEL, "--dataset", "sonnet"], "sonnet"),
     (["latency", MODEL, "--batch-size", 9, "--max-num-seqs", 8], "--max-num-seqs"),
-    (["latency", "absent"], "quire pull absent"),
+    (["latency", "absent"], "no downloaded model has this name"),
 ])
 def test_what_cannot_be_measured_is_explained(arguments, says):
     got = bench(*arguments)

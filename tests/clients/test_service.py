@@ -234,7 +234,7 @@ def test_kept_answers_from_a_terminal(start, tmp_path):
     tell = lambda action, server, *more: cache(action, server.url, *more)
     for i in range(3):
         ask(servers[0].client(), prompt=f"question {i}", max_tokens=8, temperature=0)
-    stats = json.loads(tell("stats", servers[0]).stdout)
+    stats = json.loads(tell("stats", servers[0], "--json").stdout)
     assert stats["total_entries"] == stats["valid_entries"] == 3 and stats["expired_entries"] == 0
     assert len(tell("inspect", servers[0]).stdout.splitlines()) == 4
     got = tell("export", servers[0], "--file", file)

@@ -3,6 +3,7 @@
 
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/command/suggest.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,8 +27,10 @@ int command_eval(int argc, char **argv)
             return parts[i].run(argc - 1, argv + 1);
     const bool help = argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0);
     if (argc > 0 && !help) {
-        fprintf(stderr, "quire: unknown part \"quire eval %.64s\"; quire eval --help lists all parts\n", argv[0]);
-        return 2;
+        struct suggest near = suggest_begin(argv[0], strlen(argv[0]));
+        for (size_t i = 0; i < N_PARTS; i++)
+            suggest_try_list(&near, parts[i].name);
+        return suggest_unknown(&near, "part", "quire eval ");
     }
     puts("usage: quire eval PART MODEL... [options]\n");
     for (size_t i = 0; i < N_PARTS; i++)
