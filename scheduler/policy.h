@@ -62,7 +62,7 @@ struct sched_candidate {
     uint32_t n_computed;
     /* positions in the prefix cache at the last lookup; only for policies with ranks_by_cache, otherwise 0 */
     uint32_t n_cached;
-    uint32_t expected_tokens; /* of generated tokens, from the caller; 0: unknown */
+    uint32_t expected_tokens; /* how many tokens the caller expects to generate; 0: unknown */
     bool background; /* after all live requests, under every policy */
     uint64_t lost_seat_us; /* it waits because another one took its seat or its blocks at this time; 0: not so */
     uint32_t flow; /* the scheduler's copies of the policy's results */

@@ -14,7 +14,7 @@
 
 #define MAX_LINES 100000000u
 #define DRAW_MS 200
-#define RETRY_MS 1000 /* of a full disk, at the end */
+#define RETRY_MS 1000 /* pause before another try when the disk is full at the end */
 
 enum end { RUNNING, DONE, INTERRUPTED };
 

@@ -26,7 +26,7 @@ struct job_options {
 
 struct job_report {
     struct bulk_counts counts;
-    uint32_t n_resumed; /* of them: results of earlier runs */
+    uint32_t n_resumed; /* results of earlier runs, counted above too */
     uint64_t new_input_tokens, new_cached_tokens, new_output_tokens; /* of this run */
     double elapsed_s; /* of this run */
 };

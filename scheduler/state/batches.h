@@ -23,7 +23,7 @@
 struct sched_batches {
     double wait, size; /* factors of the configured values; initially 1 */
     double queue, idle; /* smoothed: waiting requests / size; the idle share */
-    double used_us; /* of the last batch's steps, for tokens */
+    double used_us; /* time of the last batch's steps, for tokens */
     uint64_t step; /* the last step in it */
     uint64_t began_us, ended_us; /* the last batch; ended_us 0: it runs, or there was none */
     uint32_t n_started; /* requests of the last batch, without those that return after a preemption */

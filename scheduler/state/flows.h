@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* Of a flow's rows in a plan, those that compute prompts and the others. A row's own part is known as it is planned, the
+/* The rows of a flow in a plan: those that compute prompts, and the others. A row's own part is known as it is planned, the
  * part of its tokens when the plan is complete. */
 struct flow_time {
     uint32_t n_prompt, n_other; /* tokens */

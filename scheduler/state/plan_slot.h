@@ -28,7 +28,7 @@ struct prefill {
 
 /* Scratch of the plan under construction: [max_num_seqs] each. */
 struct plan_scratch {
-    uint32_t *order; /* of the running list, while it is sorted */
+    uint32_t *order; /* scratch space while the running list is sorted */
     struct prefill *prefills;
     uint32_t *computing; /* sequences whose prompt is being computed */
 };

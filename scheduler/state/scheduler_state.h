@@ -60,7 +60,7 @@ struct sched {
     uint32_t n_listed;
     uint32_t n_proposals; /* sequences with drafts for their next row */
     uint32_t n_touched; /* LEAVING and ENDING sequences: a commit frees their blocks */
-    uint32_t n_live_waiting; /* of stats.n_waiting, those not in the background */
+    uint32_t n_live_waiting; /* waiting sequences that are not background work */
     struct kv_table **tables; /* all tables; the first n_spare are unused */
     uint32_t n_tables, n_spare;
 

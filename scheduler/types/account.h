@@ -29,7 +29,7 @@ struct sched_account {
      * arrival, minus the new ones that existed then. Exact if these were all admitted before it */
     uint32_t n_overtaken;
     uint32_t n_chunks; /* rows that computed known tokens, without decode */
-    uint32_t n_preemptions, n_cached, n_loaded /* of n_cached, from the host tier */, n_recomputed;
+    uint32_t n_preemptions, n_cached, n_loaded /* part of n_cached that came from the host tier */, n_recomputed;
 };
 
 /* base/stats/rows.h has the members: rows of SCHED. */

@@ -50,7 +50,7 @@ struct sched_config {
     uint64_t step_target_us;
     bool adaptive_budget; /* scale the prediction by recent step times (budget.h) */
     enum sched_batching batching;
-    uint32_t max_batch_size; /* of dynamic and static batches; 0: max_num_seqs */
+    uint32_t max_batch_size; /* for dynamic and static batches; 0: max_num_seqs */
     uint64_t max_wait_us; /* of dynamic batches */
     /* the same for batches with a request of a class, and for the wait of such requests; 0: as above */
     uint32_t class_batch_size[SCHED_MAX_CLASSES];

@@ -40,7 +40,7 @@ static int io_failed(struct quire_error *err, const char *path)
     return quire_fail(err, QUIRE_IO, "%s: %s", path, strerror(errno));
 }
 
-/* Writes the results with these outcomes as a file's part. *n_bytes 0: there are none. */
+/* Writes the results with these outcomes as a file's part. *n_bytes 0: no result is left. */
 static int write_part(struct active *a, const char *id, unsigned outcomes, uint64_t *n_bytes)
 {
     char path[BULK_PATH_BYTES], final[BULK_PATH_BYTES];

@@ -50,7 +50,7 @@ int bulk_start(struct bulk *b, const char *socket, struct quire_error *err);
 /* Cancels running lines and writes every result to the disk. New work is rejected from now on. Returns the number of
  * batches that have not ended. */
 uint32_t bulk_stop(struct bulk *b);
-/* After the front door was closed. NULL is allowed. */
+/* Call it after the front door was closed. NULL is allowed. */
 void bulk_close(struct bulk *b);
 
 #endif

@@ -30,7 +30,7 @@ struct bulk {
     uint32_t n_ticks;
     bool stopping;
     struct more_routes routes;
-    uint64_t n_lines[BULK_OUTCOMES];  /* of batches that have left `actives`, since the start */
+    uint64_t n_lines[BULK_OUTCOMES];  /* lines of batches that have left `actives`, since the start */
     uint64_t n_ended[BULK_N_STATES];  /* batches, since the start */
 };
 

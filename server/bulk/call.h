@@ -14,7 +14,7 @@ struct bulk_call {
     struct http_exchange *x; /* NULL: the client has gone */
     char tenant[BULK_TENANT_BYTES], account[BULK_ID_BYTES];
     char id[BULK_ID_BYTES]; /* of the path */
-    char other[BULK_ID_BYTES]; /* of the query: after or before */
+    char other[BULK_ID_BYTES]; /* cursor of the query: after or before */
     struct bulk_page page;
     void (*work)(struct bulk_call *c); /* sets status and err */
     void (*done)(struct bulk_call *c); /* status is QUIRE_OK; replies if x is there */

@@ -40,7 +40,7 @@ static const struct route routes[] = {
 #define N_ROUTES (sizeof routes / sizeof *routes)
 static const char page_path[] = "/ui/batches";
 
-/* Whether a route has this path. *id: within path; NULL: it has none. */
+/* Whether a route has this path. *id: within path; NULL: a path without id. */
 static bool is_path(const struct route *r, const char *path, const char **id, size_t *n_id)
 {
     const char *mark = strstr(r->path, "{id}");
@@ -77,7 +77,7 @@ static const struct route *find(const char *path, const char *method, char id[BU
 bool routes_find(void *context, const char *path, struct more_route *out)
 {
     static const struct {
-        const char *first, *methods; /* of the routes of a path, by the method of the first one */
+        const char *first, *methods; /* the first route of a path; the methods of all its routes */
     } all[] = {{"/v1/files", "POST, GET, HEAD"},
                {"/v1/files/{id}", "GET, HEAD, DELETE"},
                {"/v1/batches", "POST, GET, HEAD"},

@@ -31,12 +31,12 @@ struct active {
     struct bulk_run *run;
     char *headers[2]; /* of its requests */
     size_t n_headers;
-    struct bulk_counts at_open; /* what an earlier process has done */
-    uint64_t out_bytes, error_bytes; /* of its files; 0: no file */
+    struct bulk_counts at_open; /* results of an earlier process */
+    uint64_t out_bytes, error_bytes; /* sizes of its files; 0: no file */
     uint32_t n_tries;
     uint64_t retry_ms; /* 0: not waiting for another try */
     struct bulk_job job;
-    int status; /* of the job, with err */
+    int status; /* status of the job, with err */
     struct quire_error err;
 };
 

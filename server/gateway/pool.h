@@ -50,7 +50,7 @@ struct pool_model {
     const struct target_state **states; /* the same, for target_choose() */
     uint32_t turn;
     struct pool_counts *counts;
-    struct trial *trial; /* of an experiment, held; else NULL */
+    struct trial *trial; /* the experiment that chose the model, held; else NULL */
 };
 
 struct pool {

@@ -19,7 +19,7 @@ enum bulk_dialect {
 
 /* What a line requests: spans of the line's text. */
 struct bulk_line {
-    const char *custom_id; /* as JSON text, with its quotes; NULL: it has none */
+    const char *custom_id; /* JSON text with its quotes; NULL: the line has no id */
     size_t n_custom_id;
     const char *url; /* the endpoint's path; static, or the url that bulk_line_read() got. NULL: unknown */
     const char *body; /* the JSON object of the request */

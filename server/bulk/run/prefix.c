@@ -11,7 +11,7 @@ struct reader {
     struct bulk_prefix *out;
     uint64_t sum;
     char piece[1024];
-    size_t n, left; /* of the piece; of the level */
+    size_t n, left; /* bytes in the piece; bytes missing from the level */
     unsigned level;
 };
 

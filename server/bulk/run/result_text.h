@@ -15,7 +15,7 @@ struct result_of {
 
 struct result_reply {
     int status; /* of HTTP */
-    const char *request_id; /* NULL: it had none */
+    const char *request_id; /* NULL: absent */
     char *body; /* its line ends become spaces */
     size_t n_body;
 };

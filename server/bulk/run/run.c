@@ -21,7 +21,7 @@ struct bulk_run {
     struct event *pump;
     uint64_t begins_us; /* when the rate allows the next request */
     bool is_ending, is_over;
-    enum bulk_outcome outcome; /* of the lines that do not run */
+    enum bulk_outcome outcome; /* the outcome of lines that do not run */
     struct buffer text; /* of one result */
 };
 

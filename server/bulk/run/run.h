@@ -33,7 +33,7 @@ struct bulk_run_options {
     const char *const *headers; /* [n_headers]: of each request: who asks, and that the request is background work */
     size_t n_headers;
     enum bulk_dialect dialect;
-    const char *id; /* of the batch: ids of its requests are "id-1", "id-2", ... by line */
+    const char *id; /* id of the batch: ids of its requests are "id-1", "id-2", ... by line */
     const struct bulk_input *input;
     struct bulk_results *results;
     uint32_t max_concurrent; /* requests at a time, 1 to BULK_RUN_MAX_CONCURRENT */

@@ -12,7 +12,7 @@
 #define FIRST_WAIT_MS 1000
 #define MAX_WAIT_S 3600
 #define CONNECT_MS 10000
-#define KEPT_BYTES ((size_t)1 << 20) /* of a buffer, for the next line */
+#define KEPT_BYTES ((size_t)1 << 20) /* a buffer keeps at most this capacity for the next line */
 #define MAX_REQUEST_ID 128
 #define MAX_URL 2048
 
@@ -42,7 +42,7 @@ static void set_timer(struct sending *s, uint32_t ms)
     event_add(s->timer, &tv);
 }
 
-/* Of "Retry-After: 3". 0: absent, or a date. */
+/* Reads the seconds of "Retry-After: 3". 0: absent, or a date. */
 static uint32_t retry_ms(const char *header)
 {
     char *end;

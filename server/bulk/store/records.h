@@ -47,7 +47,7 @@ extern const char *const bulk_state_names[BULK_N_STATES];
 
 struct bulk_batch {
     char id[BULK_ID_BYTES], tenant[BULK_TENANT_BYTES];
-    char account[BULK_ID_BYTES]; /* the id of a gateway's key, which pays; "": none */
+    char account[BULK_ID_BYTES]; /* the id of the gateway's key that pays; "": no gateway */
     char input[BULK_ID_BYTES], output[BULK_ID_BYTES], errors[BULK_ID_BYTES]; /* files; "": none */
     char url[32];
     enum bulk_dialect dialect;
@@ -58,7 +58,7 @@ struct bulk_batch {
     int64_t
         at[BULK_N_STATES]; /* when it entered a state, in seconds since 1970; 0: never. [BULK_VALIDATING]: creation */
     struct bulk_counts counts;
-    char *metadata; /* a JSON object; NULL: none. malloc'd, as why */
+    char *metadata; /* a JSON object or NULL. malloc'd, like why */
     char *why;      /* of BULK_FAILED: the message */
 };
 

@@ -162,7 +162,7 @@ static int open_db(struct bulk_store *s, struct quire_error *err)
     return status == QUIRE_OK ? use_schema(s, err) : status;
 }
 
-/* ---- what a killed process has left ---- */
+/* ---- remains of a killed process ---- */
 
 static bool is_known(struct bulk_store *s, const char *sql, const char *id)
 {

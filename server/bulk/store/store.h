@@ -13,7 +13,7 @@ struct bulk_store;
 
 struct bulk_store_options {
     const char *dir;
-    uint64_t max_bytes, max_tenant_bytes; /* of all files; 0: no limit */
+    uint64_t max_bytes, max_tenant_bytes; /* size of all files; 0: no limit */
 };
 
 /* Makes the directory if it does not exist, and removes what a killed process has left unfinished. QUIRE_INVALID: the
@@ -25,7 +25,7 @@ void bulk_store_close(struct bulk_store *s); /* NULL is allowed */
 
 #define BULK_PATH_BYTES 4096
 void bulk_store_file_path(const struct bulk_store *s, const char *id, char out[BULK_PATH_BYTES]);
-/* Of a file that is not complete. */
+/* The path of a file that is not complete yet. */
 void bulk_store_part_path(const struct bulk_store *s, const char *id, char out[BULK_PATH_BYTES]);
 void bulk_store_results_path(const struct bulk_store *s, const char *id, char out[BULK_PATH_BYTES]);
 
@@ -60,7 +60,7 @@ int bulk_store_list_files(struct bulk_store *s, const char *tenant, const struct
 
 int bulk_store_add_batch(struct bulk_store *s, const struct bulk_batch *b, struct quire_error *err);
 int bulk_store_update_batch(struct bulk_store *s, const struct bulk_batch *b, struct quire_error *err);
-/* Adds its output files, whose parts are complete, and updates it, at once. out, failed: NULL: none. */
+/* Adds its output files, whose parts are complete, and updates it, at once. out, failed: NULL if absent. */
 int bulk_store_end_batch(struct bulk_store *s, const struct bulk_batch *b, const struct bulk_file *out,
                          const struct bulk_file *failed, struct quire_error *err);
 /* The caller frees out with bulk_batch_free(). */

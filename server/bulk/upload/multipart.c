@@ -34,7 +34,7 @@ struct multipart {
 
 /* ---- headers -------------------------------------------------------------------------------- */
 
-/* A parameter of a header: name=value or name="value", with \" as curl and browsers write it. False: it has none. */
+/* A parameter of a header: name=value or name="value", with \" as curl and browsers write it. False: the header lacks it. */
 static bool parameter(const char *header, const char *name, char *out, size_t n_out)
 {
     const size_t n_name = strlen(name);
@@ -234,7 +234,7 @@ int multipart_feed(struct multipart *m, const char *bytes, size_t n, struct quir
         case IN_FILE: status = take_content(m, &more, err); break;
         case AFTER_BOUNDARY: status = take_boundary_end(m, &more, err); break;
         case IN_HEAD: status = take_head(m, &more, err); break;
-        case FINISHED: buffer_clear(&m->held); break; /* what follows the last boundary has no meaning */
+        case FINISHED: buffer_clear(&m->held); break; /* bytes after the last boundary have no meaning */
         }
     }
     return status;

@@ -14,7 +14,7 @@ struct bulk_split {
     bool has_requests;
     unsigned depth;
     char open[MAX_DEPTH]; /* the brackets that are open */
-    char key[MAX_KEY];    /* of the outermost object; longer ones are cut */
+    char key[MAX_KEY];    /* a member's name in the outermost object; longer names are cut */
     size_t n_key, n_lines;
     bool in_line;
 };

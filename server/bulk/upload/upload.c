@@ -34,7 +34,7 @@ struct upload {
     struct buffer waiting, writing;
     struct bulk_batch *batch; /* of split; NULL */
     struct bulk_job job;
-    int status; /* of the job, with err */
+    int status; /* status of the job, with err */
     struct quire_error err;
 };
 

@@ -35,7 +35,7 @@ struct trial_arm {
 
 struct trial {
     char run[VARIABLES_RUN_BYTES];
-    int64_t since_s; /* the first request, in seconds since 1970; 0: none yet */
+    int64_t since_s; /* the first request, in seconds since 1970; 0: not yet */
     uint32_t n_arms;
     struct trial_arm *arms; /* owned */
     unsigned n_holders;
@@ -66,7 +66,7 @@ struct trial_outcome {
     uint64_t cost; /* picodollars */
     bool from_cache;
 };
-/* Returns false for a client's error: it says nothing about an arm. */
+/* Returns false for a client's error, which does not measure an arm. */
 bool trial_read(const struct trial_outcome *o, uint32_t bucket, struct trial_request *out);
 
 /* Decimal digits. */

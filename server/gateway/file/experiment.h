@@ -23,7 +23,7 @@ enum gateway_metric {
 /* How a metric is called in files, on command lines and in replies. */
 struct gateway_metric_name {
     const char *name; /* "ttft" */
-    const char *unit; /* of the whole number: "us", "tokens", "picodollars", "requests" */
+    const char *unit; /* unit of the whole number: "us", "tokens", "picodollars", "requests" */
 };
 extern const struct gateway_metric_name gateway_metrics[GATEWAY_N_METRICS];
 
@@ -31,7 +31,7 @@ struct gateway_arm {
     const char *name;
     uint32_t model;  /* index */
     uint32_t weight; /* 1..1000 */
-    uint32_t line, column; /* of its model in the file */
+    uint32_t line, column; /* position of its model in the file */
 };
 
 struct gateway_experiment {
