@@ -281,6 +281,18 @@ static uint32_t worth_loading(const struct sched *s, const struct sequence *q, u
 
 /* ---- blocks ---- */
 
+/* Blocks that an admission leaves free where tenants share the cache: without them, the long prompts of some tenants fill
+ * it until one ends, and the short ones of others wait as long. A sequence may take them if it needs few, if nothing else
+ * runs, or if it needs more than the rest. */
+static int64_t blocks_to_leave(const struct planner *p, uint32_t group, uint32_t owed)
+{
+    const struct sched *s = p->s;
+    if (!s->flows->policy->flow_passes || s->flows->queue.n_flows < 2 || s->n_listed == 0)
+        return 0;
+    const uint32_t all = kv_cache_usage(s->kv, group).n_blocks, left = all / SCHED_LEFT_FREE;
+    return owed <= left / 4 || owed > all - left ? 0 : left;
+}
+
 /* Returns whether there are blocks for all known tokens of q (with reservation: for all it may ever have), in addition
  * to those that the running sequences still need and one more for each of them. */
 static bool fits(const struct planner *p, struct sequence *q, const int64_t *slack)
@@ -292,7 +304,7 @@ static bool fits(const struct planner *p, struct sequence *q, const int64_t *sla
         if (shared)
             shared->n[g] = c->kv.groups[g].window > 0 ? kv_table_shared(q->table, g) : 0;
         uint32_t owed = planner_owed(p, q, g);
-        if (owed > 0 && (int64_t)owed > slack[g])
+        if (owed > 0 && (int64_t)owed > slack[g] - blocks_to_leave(p, g, owed))
             return false;
     }
     return true;

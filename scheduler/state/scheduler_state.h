@@ -20,8 +20,11 @@
 
 /* Waiting sequences that one plan sets aside because another one computes their prefix. */
 #define SCHED_MAX_ASIDE 256
-/* Flows that one plan skips because their first sequence finds no blocks; each costs a lookup. */
-#define SCHED_MAX_PASSED 4
+/* Part of the blocks that stays free for short sequences of other flows: one in so many. */
+#define SCHED_LEFT_FREE 32
+/* Flows that one plan skips because their first sequence finds no blocks; each costs a lookup. With 4, the fifth tenant
+ * with a long prompt stopped all others. */
+#define SCHED_MAX_PASSED 64
 /* Prompt tokens of a step whose decodes alone exceed its time target. */
 #define SCHED_MIN_CHUNK 16
 /* Percentage of a step's time target that its prompts have in addition to decodes that exceed the rest. */

@@ -61,6 +61,18 @@ class Loads(unittest.TestCase):
         print(f"two with long prompts: {part:.3f} of the throughput of fcfs")
         self.assertGreaterEqual(part, 0.98)
 
+    def test_full_cache(self):
+        """More long prompts than the KV cache holds: those that wait for blocks stop nobody, and short ones find some."""
+        for n, blocks in ((8, 25100), (16, 60000)):
+            heavy = "".join(f",h{i}:rate={1 / n}:input=100000:output=10" for i in range(n))
+            common = ("--duration", 10, "--num-kv-blocks", blocks, "--step-target-ms", 15, "--seed", 3)
+            alone = light(sim(LIGHTS, *common), "ttft_ms", "p95")
+            fair, fcfs = (sim(LIGHTS + heavy, *common, policy=p) for p in ("fair", "fcfs"))
+            part, times = throughput(fair) / throughput(fcfs), light(fair, "ttft_ms", "p95") / alone
+            print(f"{n} with long prompts, {blocks} blocks: {part:.3f} of the throughput of fcfs; p95 TTFT {times:.2f} x")
+            self.assertGreaterEqual(part, 0.95)
+            self.assertLessEqual(times, 1.5)
+
     def test_seats(self):
         """Long answers take all seats."""
         for seats in (256, 16) if ALL else (64,):
