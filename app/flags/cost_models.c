@@ -9,10 +9,10 @@
  *   pair_us           = 32 layers x 32 heads x 128 x 4 FLOP / 400 TFLOP/s
  *   block_copy_us     = 16 positions x 128 KiB / 50 GB/s
  * Rows and logits have no cost of their own. */
-#define GPU_8B                                                                                                         \
-    "{\"about\": \"an 8B model in bf16 on one H100, from the limits of its data sheet\", "                             \
-    "\"points\": [[1, 6368], [159, 6368], [160, 6400], [8192, 327680]], \"context_us\": 0.0489, "                      \
-    "\"pair_us\": 0.00131, \"block_copy_us\": 42, "                                                                    \
+#define GPU_8B \
+    "{\"about\": \"an 8B model in bf16 on one H100, from the limits of its data sheet\", " \
+    "\"points\": [[1, 6368], [159, 6368], [160, 6400], [8192, 327680]], \"context_us\": 0.0489, " \
+    "\"pair_us\": 0.00131, \"block_copy_us\": 42, " \
     "\"model\": {\"n_layers\": 32, \"hidden_size\": 4096, \"vocab_size\": 128256}}"
 
 /* Measured: quire bench steps MODEL --threads 1 --output FILE, rounded to four digits. */
@@ -41,8 +41,8 @@ static int no_such(const char *name, struct quire_error *err)
     char names[200] = "";
     for (size_t i = 0, at = 0; i < N_MODELS && at < sizeof names; i++)
         at += (size_t)snprintf(names + at, sizeof names - at, "%s%s", i ? ", " : "", models[i].name);
-    return quire_fail(err, QUIRE_INVALID, "%.200s: is neither a file nor one of %s; quire bench steps MODEL writes a file",
-                      name, names);
+    return quire_fail(err, QUIRE_INVALID,
+                      "%.200s: is neither a file nor one of %s; quire bench steps MODEL writes a file", name, names);
 }
 
 int cost_model_read(const char *name_or_path, struct sched_cost *out, struct cost_shape *shape,

@@ -1,0 +1,45 @@
+"""The semantic cache as docs/guides/caching.md sets it up: pull the embedding model, calibrate, serve, and see a draft.
+
+The hub is a stub (fake_hub.py) that has a small encoder under the name in the guide."""
+
+import os
+import re
+import shlex
+import subprocess
+
+import pytest
+from conftest import MODEL, QUIRE, ROOT
+from doc_blocks import blocks
+from fake_hub import FakeHub, Repo
+from test_embeddings import model
+
+GUIDE = (ROOT / "docs" / "guides" / "caching.md").read_text()
+PULL, ASK, CALIBRATE = (b.text for b in blocks(GUIDE) if b.language == "sh")
+(PAIRS,) = (b.text for b in blocks(GUIDE) if b.language == "json")
+
+
+@pytest.fixture
+def home(tmp_path):
+    """The environment of a user whose hub has the guide's model."""
+    hub = FakeHub()
+    encoder = model(tmp_path / "encoder", "bert_mean")
+    name = re.search(r"quire pull (\S+)", PULL).group(1)
+    hub.repos[name] = Repo({str(p.relative_to(encoder)): p.read_bytes() for p in encoder.rglob("*") if p.is_file()})
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "XDG_")) and "proxy" not in k.lower()}
+    yield {**env, "HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url}
+    hub.close()
+
+
+def test_the_guide(home, tmp_path, start):
+    pull, serve = (shlex.split(line)[1:] for line in PULL.splitlines())
+    subprocess.run([QUIRE, *pull], env=home, check=True, capture_output=True)
+    (tmp_path / "pairs.jsonl").write_text(PAIRS)
+    table = subprocess.run([QUIRE, *shlex.split(CALIBRATE)[1:]], env=home, cwd=tmp_path, capture_output=True, text=True)
+    assert table.returncode == 0 and table.stdout.startswith("3 pairs, 1 of them with the same answer") and (tmp_path / "pairs.svg").is_file(), table
+    server = start(*(str(MODEL) if word == "MODEL" else word for word in serve), "--port", "0", environment=home)
+    replies = []
+    for command in ASK.replace("\\\n", " ").splitlines():
+        command = [*shlex.split(command.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")), "-sS", "--noproxy", "*", "--max-time", "60"]
+        replies.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert "x-quire-cache: miss" in replies[0].lower(), replies
+    assert re.search(r"x-quire-cache: draft\r?\n", replies[1].lower()) and "x-quire-similarity: 0." in replies[1].lower(), replies
