@@ -6,9 +6,10 @@ import re
 import socket
 import subprocess
 
+import anthropic.resources
 import pytest
 from conftest import MODEL, ROOT, Server
-from doc_blocks import blocks
+from doc_blocks import block, blocks
 from test_embeddings import model
 
 PAGE = ROOT / "docs" / "reference" / "examples.md"
@@ -146,3 +147,26 @@ def test_a_guide(demo, page, tmp_path, monkeypatch):
             continue
         run += 1
     assert run > 0
+
+
+def test_the_agent_of_the_guide(demo, tmp_path, monkeypatch, capsys):
+    """The agent of docs/guides/tools.md, with the model's texts scripted: a call of a file, one of a missing file, the answer."""
+    def call(path):
+        return "<tool_call>\n" + json.dumps({"name": "read_file", "arguments": {"path": path}}) + "\n</tool_call>"
+
+    texts = iter([call("notes.txt"), call("missing.txt"), "It says hello."])
+    create, asked = anthropic.resources.Messages.create, []
+
+    def scripted(self, **fields):
+        asked.append(json.loads(json.dumps(fields["messages"], default=lambda block: block.model_dump())))
+        return create(self, **fields, extra_body={"structured_outputs": {"choice": [next(texts)]}})
+
+    monkeypatch.setattr(anthropic.resources.Messages, "create", scripted)
+    monkeypatch.setenv("NO_PROXY", "*")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("hello")
+    page = "guides/tools.md"
+    exec(compile(here(block((ROOT / "docs" / page).read_text(), "python"), demo), page, "exec"), {})
+    assert capsys.readouterr().out == "It says hello.\n" and next(texts, None) is None
+    assert [m["content"][0]["content"] for m in asked[-1] if m["role"] == "user" and isinstance(m["content"], list)] == [
+        "hello", "[Errno 2] No such file or directory: 'missing.txt'"]

@@ -134,7 +134,7 @@ def test_the_environment_of_the_guide_has_a_key(start, tmp_path):
 
     with pytest.raises(RuntimeError, match="QUIRE_API_KEY: must not be empty"):
         serve()
-    subprocess.run(["bash", "-c", command_with("sudo sed").removeprefix("sudo ").replace("/etc/quire/qwen.env", str(file))], check=True)
+    subprocess.run(["bash", "-c", command_with('s/^QUIRE_API_KEY=').removeprefix("sudo ").replace("/etc/quire/qwen.env", str(file))], check=True)
     server, values = serve()
     assert re.fullmatch("[0-9a-f]{64}", values["QUIRE_API_KEY"])
     assert rig.ask(server, "/v1/models").status == 401
