@@ -61,7 +61,8 @@ def here(text, servers):
 def test_it_has_every_route():
     there = {route for b in BLOCKS for route in routes_of(b.heading)}
     api = json.loads((ROOT / "docs/reference/openapi.json").read_bytes())["paths"]
-    assert {(method.upper(), path) for path, item in api.items() for method in item} - there == set()
+    missing = {(method.upper(), path) for path, item in api.items() for method in item} - there
+    assert not missing, f"{PAGE} has no heading with a curl and a Python block for {sorted(missing)}"
     section = (ROOT / "docs/reference/http-api.md").read_text().split("## 18. Gateway")[1].split("###")[0]
     gateway = {(method, path) for method, path in re.findall(r"`(GET|POST|PUT|DELETE) (/[^`]*)`", section)}
     account = (ROOT / "docs/guides/gateway-accounts.md").read_text().split("## Routes")[1]
