@@ -8,9 +8,9 @@ import subprocess
 
 import anthropic.resources
 import pytest
-from conftest import MODEL, ROOT, Server
+from conftest import MODEL, QUIRE, ROOT, Server
 from doc_blocks import block, blocks
-from test_embeddings import model
+from encoder_hub import home  # noqa: F401
 
 PAGE = ROOT / "docs" / "reference" / "examples.md"
 BLOCKS = blocks(PAGE.read_text())
@@ -36,16 +36,17 @@ def reached(requests):
 
 
 @pytest.fixture
-def servers(tmp_path, start):
+def servers(home, tmp_path, start):  # noqa: F811
     """The two servers of the page, as it starts them: the ports of the page -> their real ports. New ones for each test,
     because a gateway that has issued a key needs one from then on."""
     place = tmp_path / "servers"
     place.mkdir()
-    model(place / "all-MiniLM-L6-v2", "bert_mean")
     (place / "tools").symlink_to(ROOT / "tools")
     (place / "models.yaml").write_text(next(b.text for b in BLOCKS if b.language == "yaml"))
-    serve, gateway = re.search(r"^    quire (serve .*)$", PAGE.read_text(), re.M), re.search(r"`quire (serve --models [^`]*)--port 8001`", PAGE.read_text())
-    both = [start(*command.group(1).split(), "--port", "0", cwd=place) for command in (serve, gateway)]
+    text = PAGE.read_text().replace("\\\n", "")
+    pull, *commands = re.findall(r"^    quire (pull .*|serve .*)$", text, re.M) + re.findall(r"`quire (serve --models [^`]*)--port 8001`", text)
+    subprocess.run([QUIRE, *pull.split()], env=home, check=True, capture_output=True)
+    both = [start(*command.split(), "--port", "0", cwd=place, environment=home) for command in commands]
     yield {"8000": both[0].port, "8001": both[1].port}
     for s in both:
         assert s.process.poll() is None, "the server ended while being tested:\n" + s.output()

@@ -1,33 +1,16 @@
-"""The semantic cache as docs/guides/caching.md sets it up: pull the embedding model, calibrate, serve, and see a draft.
+"""The semantic cache as docs/guides/caching.md sets it up: pull the embedding model, calibrate, serve, and see a draft."""
 
-The hub is a stub (fake_hub.py) that has a small encoder under the name in the guide."""
-
-import os
 import re
 import shlex
 import subprocess
 
-import pytest
 from conftest import MODEL, QUIRE, ROOT
 from doc_blocks import blocks
-from fake_hub import FakeHub, Repo
-from test_embeddings import model
+from encoder_hub import home  # noqa: F401
 
 GUIDE = (ROOT / "docs" / "guides" / "caching.md").read_text()
 PULL, ASK, CALIBRATE = (b.text for b in blocks(GUIDE) if b.language == "sh")
 (PAIRS,) = (b.text for b in blocks(GUIDE) if b.language == "json")
-
-
-@pytest.fixture
-def home(tmp_path):
-    """The environment of a user whose hub has the guide's model."""
-    hub = FakeHub()
-    encoder = model(tmp_path / "encoder", "bert_mean")
-    name = re.search(r"quire pull (\S+)", PULL).group(1)
-    hub.repos[name] = Repo({str(p.relative_to(encoder)): p.read_bytes() for p in encoder.rglob("*") if p.is_file()})
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "XDG_")) and "proxy" not in k.lower()}
-    yield {**env, "HF_HOME": str(tmp_path / "home"), "HF_ENDPOINT": hub.url}
-    hub.close()
 
 
 def test_the_guide(home, tmp_path, start):
