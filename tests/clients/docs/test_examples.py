@@ -7,6 +7,7 @@ import socket
 import subprocess
 
 import anthropic.resources
+import openai.resources.responses
 import pytest
 from conftest import MODEL, QUIRE, ROOT, Server
 from doc_blocks import block, blocks
@@ -128,10 +129,14 @@ GUIDES = ("start/quickstart.md", "guides/structured-output.md")
 
 
 @pytest.fixture(scope="module")
-def demo():
-    s = Server("serve", MODEL, "--port", "0")
+def demo(tmp_path_factory):
+    s = Server("serve", MODEL, "--port", "0", "--batch-dir", tmp_path_factory.mktemp("demo") / "batches")
     yield {"8000": s.port}
     assert s.stop() == 0, s.output()
+
+
+def run_python(text, page, demo):
+    exec(compile(here(text, demo), page, "exec"), {})
 
 
 @pytest.mark.parametrize("page", GUIDES)
@@ -144,31 +149,63 @@ def test_a_guide(demo, page, tmp_path, monkeypatch):
             assert done.returncode == 0, (page, b.line, done.stdout, done.stderr)
             json.loads(json.loads(done.stdout)["choices"][0]["message"]["content"])
         elif b.language == "python":
-            exec(compile("\n" * (b.line - 1) + here(b.text, demo), page, "exec"), {})
+            run_python("\n" * (b.line - 1) + b.text, page, demo)
         else:
             continue
         run += 1
     assert run > 0
 
 
-def test_the_agent_of_the_guide(demo, tmp_path, monkeypatch, capsys):
-    """The agent of docs/guides/tools.md, with the model's texts scripted: a call of a file, one of a missing file, the answer."""
-    def call(path):
-        return "<tool_call>\n" + json.dumps({"name": "read_file", "arguments": {"path": path}}) + "\n</tool_call>"
-
-    texts = iter([call("notes.txt"), call("missing.txt"), "It says hello."])
-    create, asked = anthropic.resources.Messages.create, []
-
-    def scripted(self, **fields):
-        asked.append(json.loads(json.dumps(fields["messages"], default=lambda block: block.model_dump())))
-        return create(self, **fields, extra_body={"structured_outputs": {"choice": [next(texts)]}})
-
-    monkeypatch.setattr(anthropic.resources.Messages, "create", scripted)
+def test_the_batch_of_the_guide(demo, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NO_PROXY", "*")
     monkeypatch.chdir(tmp_path)
+    page = (ROOT / "docs/guides/batches.md").read_text()
+    (tmp_path / "requests.jsonl").write_text(block(page, "json"))
+    run_python(block(page, "python"), "guides/batches.md", demo)
+    (line,) = capsys.readouterr().out.strip().splitlines()
+    assert json.loads(line)["custom_id"] == "a" and json.loads(line)["response"]["status_code"] == 200
+
+
+# ---- agents: the model's texts are scripted, because the demo model calls no tools by itself ----
+
+def call(name, **arguments):
+    return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
+
+
+@pytest.fixture
+def scripted(monkeypatch):
+    """scripted(cls, texts): each create() of a client's class gets the next text as its answer. Returns the calls' fields."""
+    def begin(cls, texts):
+        create, asked, rest = cls.create, [], iter(texts)
+
+        def scripted_create(self, **fields):
+            asked.append(json.loads(json.dumps(fields, default=lambda block: block.model_dump())))
+            return create(self, **fields, extra_body={"structured_outputs": {"choice": [next(rest)]}})
+
+        monkeypatch.setattr(cls, "create", scripted_create)
+        monkeypatch.setenv("NO_PROXY", "*")
+        return asked
+
+    return begin
+
+
+def agents():
+    """The two programs of docs/guides/tools.md."""
+    return [b.text for b in blocks((ROOT / "docs/guides/tools.md").read_text()) if b.language == "python"]
+
+
+def test_an_agent_over_responses(demo, scripted, capsys):
+    asked = scripted(openai.resources.responses.Responses, [call("weather", city="Paris"), "It is sunny."])
+    run_python(agents()[0], "guides/tools.md", demo)
+    assert capsys.readouterr().out == "It is sunny.\n" and len(asked) == 2
+    assert [item["output"] for item in asked[1]["input"]] == ["sunny"]
+
+
+def test_an_agent_over_messages(demo, scripted, tmp_path, monkeypatch, capsys):
+    asked = scripted(anthropic.resources.Messages, [call("read_file", path="notes.txt"), call("read_file", path="missing.txt"), "It says hello."])
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("hello")
-    page = "guides/tools.md"
-    exec(compile(here(block((ROOT / "docs" / page).read_text(), "python"), demo), page, "exec"), {})
-    assert capsys.readouterr().out == "It says hello.\n" and next(texts, None) is None
-    assert [m["content"][0]["content"] for m in asked[-1] if m["role"] == "user" and isinstance(m["content"], list)] == [
-        "hello", "[Errno 2] No such file or directory: 'missing.txt'"]
+    run_python(agents()[1], "guides/tools.md", demo)
+    assert capsys.readouterr().out == "It says hello.\n" and len(asked) == 3
+    results = [m["content"][0]["content"] for m in asked[-1]["messages"] if m["role"] == "user" and isinstance(m["content"], list)]
+    assert results == ["hello", "[Errno 2] No such file or directory: 'missing.txt'"]
