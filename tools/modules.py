@@ -134,7 +134,7 @@ MODULES = {
     # of app/ only what commands share.
     "tools/": "* !app/ app/command/ app/flags/ app/models/",
     "tools/eval/": "* !app/ app/command/ app/models/",
-    "tools/cache/": "* !app/ app/command/ app/warm/",
+    "tools/cache/": "* !app/ app/command/ app/models/ app/warm/",
     # Numbers alone: no files, no model.
     "tools/quantize/methods/": "base/ kernels/",
     "tools/quantize/writer/": "base/ kernels/ tools/quantize/methods/",

@@ -14,8 +14,9 @@ QUIRE_PACKAGES_build="gcc g++ make cmake ninja-build pkg-config libevent-dev lib
 QUIRE_PACKAGES_optional="libedit-dev"
 QUIRE_PACKAGES_demo="curl jq"
 QUIRE_PACKAGES_test="libcmocka-dev python3 python3-venv openssl ccache redis-server"
-# The two MPIs that ranks are tried with, namespaces of networks, and what a wheel is packed with.
-QUIRE_PACKAGES_clients="haproxy groff-base python3-wheel libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2"
+# Proxies, what the examples of the documentation use, the two MPIs that ranks are tried with, namespaces of networks, and
+# what a wheel is packed with.
+QUIRE_PACKAGES_clients="haproxy nginx-light curl jq groff-base python3-wheel libopenmpi-dev openmpi-bin libmpich-dev mpich iproute2"
 # For the page at /ui. Ubuntu's are empty: there, put Chrome and its chromedriver on PATH.
 command -v chromedriver >/dev/null || ! grep -q '^ID=debian' /etc/os-release || QUIRE_PACKAGES_clients="$QUIRE_PACKAGES_clients chromium chromium-driver"
 QUIRE_PACKAGES_fuzz="clang libclang-rt-dev"

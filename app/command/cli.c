@@ -301,6 +301,15 @@ static int find_help(int argc, char **argv, enum cli_help *help, struct quire_er
     return QUIRE_OK;
 }
 
+/* The reason why other values are not supported is also why this one changes nothing. */
+static void log_taken(const struct cli_foreign *f)
+{
+    const char *says = f->says, *colon = strchr(says, ':');
+    if (colon && strncmp(says, "not supported", strlen("not supported")) == 0)
+        says = colon + 2;
+    quire_log(QUIRE_LOG_INFO, "quire", "--%.*s changes nothing: %s", (int)strcspn(f->names, ","), f->names, says);
+}
+
 int cli_parse(const struct cli_command *command, int argc, char **argv, enum cli_help *help, struct quire_error *err)
 {
     struct reading r = {.command = command, .argc = argc, .argv = argv};
@@ -324,8 +333,7 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, enum cli
     if (status == QUIRE_OK)
         status = place_positionals(&r, err);
     for (size_t i = 0; status == QUIRE_OK && i < r.n_taken; i++)
-        quire_log(QUIRE_LOG_INFO, "quire", "--%.*s changes nothing: %s", (int)strcspn(r.taken[i]->names, ","),
-                  r.taken[i]->names, r.taken[i]->says);
+        log_taken(r.taken[i]);
     return status;
 }
 

@@ -193,6 +193,11 @@ static int add_to_front(struct companion *b, struct front *front, const struct s
     return front_add_model(front, &o, &b->served, err);
 }
 
+const char *companion_option(const struct companion_flags *flags)
+{
+    return flags->option ? flags->option : "--embedding-model";
+}
+
 int companion_open(struct event_base *base, const struct companion_flags *flags, const struct engine_options *options,
                    struct front *front, const struct served_model_options *first, void (*gone)(void *context),
                    void *context, struct companion **out, struct quire_error *err)
@@ -218,7 +223,7 @@ int companion_open(struct event_base *base, const struct companion_flags *flags,
     if (status == QUIRE_OK)
         status = add_to_front(b, front, first, flags->model, &sampling, err);
     if (status != QUIRE_OK)
-        quire_error_prefix(err, "--embedding-model");
+        quire_error_prefix(err, "%s", companion_option(flags));
     return status;
 }
 

@@ -11,11 +11,13 @@ struct companion;
 
 struct companion_flags {
     const char *model; /* NULL: not configured */
+    const char *option; /* that named it, for messages; NULL: --embedding-model */
     uint32_t batch_size;
     double batch_wait_ms;
 };
 #define COMPANION_FLAGS_MAX 4
 size_t companion_flags(struct companion_flags *flags, struct cli_option out[COMPANION_FLAGS_MAX]);
+const char *companion_option(const struct companion_flags *flags);
 /* Checks of several options together. */
 int companion_check(const struct companion_flags *flags, struct quire_error *err);
 

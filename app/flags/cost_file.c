@@ -111,6 +111,15 @@ static int read_shape(const json_t *object, const char *where, struct cost_shape
     return status;
 }
 
+/* What of a text can stand in one line. */
+static void copy_about(const char *about, char *out, size_t size)
+{
+    size_t n = 0;
+    for (; about && about[n] && n + 1 < size; n++)
+        out[n] = about[n] >= 0x20 && about[n] < 0x7f ? about[n] : '?';
+    out[n] = '\0';
+}
+
 static int read_object(const json_t *object, const char *where, struct sched_cost *out, struct cost_shape *shape,
                        struct quire_error *err)
 {
@@ -136,8 +145,10 @@ static int read_object(const json_t *object, const char *where, struct sched_cos
         status = read_shape(object, where, &found, err);
     if (status == QUIRE_OK)
         *out = cost;
-    if (status == QUIRE_OK && shape)
+    if (status == QUIRE_OK && shape) {
         *shape = found;
+        copy_about(about, shape->about, sizeof shape->about);
+    }
     return status;
 }
 
@@ -203,23 +214,4 @@ int cost_file_write(const char *path, const struct sched_cost *cost, const char 
         status = quire_fail(err, QUIRE_IO, "%s: cannot be written: %m", path);
     json_decref(object);
     return status;
-}
-
-/* ---- without a file ---- */
-
-const struct sched_cost *cost_default(void)
-{
-    static const struct sched_cost cost = {
-        .n_points = 4,
-        .points = {{1, 6368}, {159, 6368}, {160, 6400}, {8192, 327680}},
-        .context_us = 0.0489,
-        .pair_us = 0.00131,
-        .block_copy_us = 42,
-    };
-    return &cost;
-}
-
-struct cost_shape cost_default_shape(void)
-{
-    return (struct cost_shape){.n_layers = 32, .hidden_size = 4096, .vocab_size = 128256};
 }

@@ -22,11 +22,12 @@
 #include <jansson.h>
 #include <stddef.h>
 
-/* The model's sizes, for the communication between ranks that share it (cost_links.h), and the device's, for its
- * stages. */
+/* The model's sizes, for the communication between ranks that share it (cost_links.h), the device's, for its stages, and
+ * what both are. */
 struct cost_shape {
     uint32_t n_layers, hidden_size, vocab_size; /* all 0: unknown */
     uint32_t micro_batch_tokens; /* 0: not known */
+    char about[200]; /* for people, printable, cut to this size; "": the file does not say */
 };
 
 /* The result has passed sched_cost_check(). shape: may be NULL. QUIRE_INVALID and QUIRE_NOT_FOUND name the file and the
@@ -39,15 +40,5 @@ int cost_file_parse(const char *text, size_t n_bytes, const char *where, struct 
 json_t *cost_file_json(const struct sched_cost *cost, const char *about, const struct cost_shape *shape);
 int cost_file_write(const char *path, const struct sched_cost *cost, const char *about, const struct cost_shape *shape,
                     struct quire_error *err);
-
-/* The default model for simulations, derived from limits and not measured: 8.0e9 parameters in bf16 on one GPU
- * with 3.35 TB/s of memory and 400 TFLOP/s in matrix products in practice.
- *   T(n)              = max(16 GB / (0.75 x 3.35 TB/s), n x 16 GFLOP / 400 TFLOP/s)
- *   context_us        = 128 KiB of keys and values / (0.8 x 3.35 TB/s): 32 layers, 8 KV heads of 128, f16
- *   pair_us           = 32 layers x 32 heads x 128 x 4 FLOP / 400 TFLOP/s
- *   block_copy_us     = 16 positions x 128 KiB / 50 GB/s
- * Rows and logits have no cost of their own. */
-const struct sched_cost *cost_default(void);
-struct cost_shape cost_default_shape(void);
 
 #endif

@@ -77,6 +77,8 @@ int serve_check(struct serve_flags *f, const char *of_engine, struct quire_error
         return quire_fail(err, QUIRE_INVALID,
                           "--semantic-cache %s: --embedding-model is %s; both options must name the same model",
                           semantic, f->companion->model);
+    if (semantic && !f->companion->model)
+        f->companion->option = "--semantic-cache";
     if (semantic)
         f->companion->model = semantic;
     if (companion_check(f->companion, err) != QUIRE_OK)

@@ -74,8 +74,8 @@ static int add_models(struct serve *s, const struct sampling_defaults *sampling,
     if (status != QUIRE_OK || !s->flags->companion->model)
         return status;
     if (s->engine && own_engine_has_vectors(s->engine))
-        return quire_fail(err, QUIRE_INVALID, "--embedding-model: %s is an embedding model, too: serve one of the two",
-                          s->model->name);
+        return quire_fail(err, QUIRE_INVALID, "%s: %s is an embedding model, too: serve one of the two",
+                          companion_option(s->flags->companion), s->model->name);
     status = companion_open(s->base, s->flags->companion, s->flags->options, s->front, &model, on_companion_gone, s,
                             &s->companion, err);
     if (status == QUIRE_OK)

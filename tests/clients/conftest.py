@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import openai
@@ -16,6 +17,7 @@ import rig
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 QUIRE = pathlib.Path(os.environ.get("QUIRE", ROOT / "build" / "quire"))
 MODEL = ROOT / "tools" / "demo_model" / "model"
+sys.path.append(str(ROOT / "tests" / "tools"))  # doc_blocks
 
 # The number of proposed tokens of a prediction depends on the current cost of a wider step on this machine. The tests
 # switch that off.

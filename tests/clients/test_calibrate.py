@@ -1,6 +1,7 @@
 """quire cache calibrate: equal numbers from a model that it opens and from a server, and errors that name the place."""
 
 import json
+import re
 import subprocess
 import xml.etree.ElementTree
 
@@ -40,13 +41,19 @@ def test_calibrate(tiny, tmp_path):
     assert asked.returncode == 0 and json.loads(asked.stdout) == result
     table = calibrate(pairs, "--embedding-model", tiny)
     assert table.returncode == 0 and "with guards: --semantic-threshold" in table.stdout
+    assert re.search(r"\n  numbers +0 +1\n  polarity +0 +1\n\n", table.stdout), table.stdout
+    # A paraphrase whose words a guard does not know, and nothing else: its line, its guard, and no precision of no answers.
+    pairs.write_text("\n" + json.dumps({"a": "what is the capital of france", "b": "which town rules france", "same": True}) + "\n" + json.dumps({"a": "on", "b": "off", "same": False}) + "\n")
+    table = calibrate(pairs, "--embedding-model", tiny).stdout
+    assert "with the same answer: line 2 (words)\n" in table and re.search(r"\n +0.70 +\d+ +\d+ +[\d.]+ +[\d.]+ +0 +0 +- +0.000\n", table), table
+    assert "with guards: no threshold gives a precision of 0.99; --semantic-mode draft" in table
 
 
 def test_errors_say_where(tiny, tmp_path):
     pairs = tmp_path / "pairs.jsonl"
     pairs.write_text('{"a": "x", "b": "y", "same": true}\n{"a": "x", "same": true}\n')
     for arguments, code, says in ((("--embedding-model", tiny), 1, "pairs.jsonl: line 2: b: must be a text"),
-                                  ((), 2, "--embedding-model DIRECTORY or --url URL is needed"), (("--url", "u", "--embedding-model", tiny), 2, "--embedding-model DIRECTORY or --url URL is needed"),
+                                  ((), 2, "--embedding-model MODEL or --url URL is needed"), (("--url", "u", "--embedding-model", tiny), 2, "--embedding-model MODEL or --url URL is needed"),
                                   (("--embedding-model", tmp_path), 1, "no tokenizer.json")):
         if code == 1 and "line" not in says:
             pairs.write_text('{"a": "x", "b": "y", "same": true}\n')

@@ -212,6 +212,7 @@ def test_what_is_so_anyway_is_taken():
     got = quire("plan", "--model", MODEL, *taken, "--max-model-len", "512")
     assert got.returncode == 0 and got.stdout == quire("plan", MODEL, "--max-model-len", "512").stdout
     assert "--trust-remote-code changes nothing: Quire never runs code of a model" in got.stderr and got.stderr.count("changes nothing") == 5
+    assert "--load-format changes nothing: checkpoints are safetensors or GGUF files" in got.stderr and "not supported" not in got.stderr
     answer = quire("generate", "What is 12 plus 30?", "--temperature", "0", "-m", MODEL)
     for zero in ("0", "1e-300"):
         assert quire("generate", "What is 12 plus 30?", "--top-p", zero, "-m", MODEL).stdout == answer.stdout

@@ -28,6 +28,9 @@ def sim_json(*arguments):
     return json.loads(sim(*arguments, "--json"))
 
 
+CROWD = ("--trace-format", "synthetic", "--request-rate", "60", "--num-requests", "1000")
+
+
 def conversations(n, seed):
     """Turns of conversations that share a first block, some of them a few more, as in Mooncake's traces."""
     rng = random.Random(seed)
@@ -132,6 +135,31 @@ class Sim(unittest.TestCase):
         table = sim(*base, "--sweep", "budget=256,1024")
         self.assertIn("budget=1024", table)
         self.assertIn("*", table)
+
+    def test_the_machine_is_named(self):
+        text = sim(*CROWD)
+        self.assertIn("8b-h100-predicted: an 8B model in bf16 on one H100, from the limits of its data sheet (predicted, not measured)", text)
+        self.assertRegex(sim(*CROWD, "--cost-model", "demo-cpu"), r"Machine: +demo-cpu: the demo model on 1 thread of an AMD EPYC .*\(measured\)\n")
+        self.assertIn("demo-cpu: the demo model", sim_json(*CROWD, "--cost-model", "demo-cpu")["machine"])
+        self.assertIn("Machine: demo-cpu", sim(*CROWD, "--cost-model", "demo-cpu", "--sweep", "policy=fcfs,sjf"))
+        self.assertIn("--trace FILE is missing (--trace-format mooncake); --trace-format synthetic draws requests", sim(code=2))
+        self.assertIn("neither a file nor one of 8b-h100-predicted, demo-cpu;", sim(*CROWD, "--cost-model", "demo-cpus", code=2))
+        with tempfile.TemporaryDirectory() as folder:
+            cost, page = os.path.join(folder, "cost.json"), os.path.join(folder, "page.html")
+            with open(cost, "w", encoding="utf-8") as file:
+                json.dump({"about": "a <b> model", "points": [[1, 10], [100, 1000]]}, file)
+            self.assertRegex(sim(*CROWD, "--cost-model", cost, "--html", page), r"Machine: +" + re.escape(cost) + ": a <b> model\n")
+            with open(page, encoding="utf-8") as file:
+                self.assertIn("cost.json: a &#60;b&#62; model<dt>", file.read())
+        self.assertIsNone(sim_json("--trace-format", "synthetic", "--num-requests", "5", "--service-time", "0")["machine"])
+
+    def test_long_times_are_seconds(self):
+        text, value = sim(*CROWD, "--rate-scale", "5"), sim_json(*CROWD, "--rate-scale", "5")
+        self.assertGreater(value["ttft_ms"]["mean"], 10000)
+        self.assertLess(value["tpot_ms"]["mean"], 10000)
+        self.assertRegex(text, rf"Time to first token +{value['ttft_ms']['mean'] / 1000:.2f} s ")
+        self.assertRegex(text, rf"Time per output token +{value['tpot_ms']['mean']:.2f} ")
+        self.assertRegex(sim(*CROWD, "--rate-scale", "5", "--sweep", "policy=fcfs,sjf"), rf" {value['ttft_ms']['mean'] / 1000:.2f} s")
 
     def test_ranks_that_share_the_model(self):
         """A single request takes the time of the formulas of docs/guides/simulator.md, and ranks are swept."""

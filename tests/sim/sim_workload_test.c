@@ -237,7 +237,7 @@ static void what_is_wrong_is_named(void **state)
         const char *says;
     } cases[] = {
         {{.format = "csv"}, "--trace-format: \"csv\""},
-        {{.format = "mooncake"}, "needs --trace"},
+        {{.format = "mooncake"}, "--trace FILE is missing"},
         {{.format = "azure", .path = QUIRE_SOURCE_DIR "/absent"}, "cannot be read"},
         {{.format = "synthetic", .path = "x"}, "--trace"},
         {{.format = "synthetic", .input_len = "0"}, "--input-len: \"0\""},

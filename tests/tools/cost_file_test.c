@@ -1,7 +1,7 @@
 /* Cost models as files: a written model is read back to the bit, and errors are named. */
 #include "tests/tools/bench_test.h"
 
-#include "app/flags/cost_file.h"
+#include "app/flags/cost_models.h"
 #include "tools/bench/lib/cost_links.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static void what_is_written_is_read_back(void **state)
                               .pair_us = 12345.678901234567,
                               .block_copy_us = 7},
                       got;
-    const struct cost_shape shape = {24, 896, 151936, 64};
+    const struct cost_shape shape = {24, 896, 151936, 64, "a \"test\""};
     struct cost_shape got_shape;
     for (uint32_t i = 0; i < cost.n_points; i++) {
         cost.points[i].n_tokens = i == SCHED_COST_MAX_POINTS - 1 ? UINT32_MAX : i * i + 1;
@@ -108,7 +108,11 @@ static void too_many_points_are_refused(void **state)
 static void the_default_is_what_its_formulas_say(void **state)
 {
     (void)state;
-    const struct sched_cost *cost = cost_default();
+    struct sched_cost model;
+    const struct cost_model *named;
+    size_t n;
+    assert_int_equal(cost_model_read(cost_models(&n)->name, &model, NULL, &named, NULL), QUIRE_OK);
+    const struct sched_cost *cost = &model;
     assert_int_equal(sched_cost_check(cost, NULL), QUIRE_OK);
     static const struct {
         struct sched_shape shape;
@@ -125,6 +129,28 @@ static void the_default_is_what_its_formulas_say(void **state)
         double us = sched_cost_us(cost, &cases[i].shape), off = us / cases[i].us - 1;
         assert_true(off > -0.002 && off < 0.002); /* the constants are rounded to three digits */
     }
+}
+
+static void every_name_is_a_model_of_a_machine(void **state)
+{
+    (void)state;
+    size_t n;
+    const struct cost_model *models = cost_models(&n), *named;
+    struct sched_cost cost;
+    struct cost_shape shape;
+    struct quire_error err;
+    assert_true(n > 1 && !models[0].is_measured);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(cost_model_read(models[i].name, &cost, &shape, &named, &err), QUIRE_OK);
+        assert_ptr_equal(named, &models[i]);
+        assert_true(shape.n_layers > 0 && strlen(shape.about) > 20 && strlen(shape.about) < sizeof shape.about - 1);
+        assert_true(models[i].is_measured == (strstr(shape.about, "off on steps that it was not fitted on") != NULL));
+        assert_true((strstr(models[i].name, "predicted") == NULL) == models[i].is_measured);
+        assert_null(strchr(shape.about, '?'));
+    }
+    assert_int_equal(cost_model_read("demo-cpus", &cost, &shape, &named, &err), QUIRE_INVALID);
+    for (size_t i = 0; i < n; i++)
+        assert_non_null(strstr(err.text, models[i].name));
 }
 
 /* Computed by hand from the header's formulas. */
@@ -168,6 +194,7 @@ int run_cost_file_tests(void)
         cmocka_unit_test(ranks_divide_and_tell_each_other),
         cmocka_unit_test(the_member_is_named),
         cmocka_unit_test(too_many_points_are_refused),
+        cmocka_unit_test(every_name_is_a_model_of_a_machine),
         cmocka_unit_test(the_default_is_what_its_formulas_say),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -16,15 +16,11 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+from doc_blocks import block  # noqa: E402
 from fake_hub import FakeHub, Repo  # noqa: E402
 
 QUIRE, MODEL = sys.argv.pop(1), sys.argv.pop(1)
 ROOT = os.path.join(HERE, "..", "..")
-
-
-def block(text, language):
-    """The first fenced block of a language."""
-    return re.search(rf"^```{language}\n(.*?)^```", text, re.S | re.M).group(1)
 
 
 def commands(text):

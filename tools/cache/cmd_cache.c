@@ -225,7 +225,7 @@ int command_cache(int argc, char **argv)
     for (size_t i = 0; i < N_ACTIONS; i++)
         printf("  %s\n", actions[i].usage);
     puts("  quire cache warm URL --file PROMPTS.jsonl | --answers FILE [options]");
-    puts("  quire cache calibrate PAIRS.jsonl --embedding-model DIRECTORY | --url URL [options]");
+    puts("  quire cache calibrate PAIRS.jsonl --embedding-model MODEL | --url URL [options]");
     puts(
         "\nPins prefixes in the prefix cache of a running server and fills it (docs/reference/http-api.md), and manages its\n"
         "cached responses (docs/guides/caching.md).\n\n"

@@ -2,6 +2,7 @@
 
 #include "tools/bench/lib/plot.h"
 #include "app/command/progress.h"
+#include "app/models/cache.h"
 #include "tools/cache/calibration.h"
 #include "tools/cache/embedder.h"
 #include "tools/cache/pairs_file.h"
@@ -71,6 +72,13 @@ static int rate_all(struct calibrate_command *c, struct embedder *e, struct quir
     return status;
 }
 
+static int open_model(const struct calibrate_command *c, struct embedder **out, struct quire_error *err)
+{
+    struct hub_model model;
+    int status = hub_model_find(c->embedding_model, false, &model, err);
+    return status == QUIRE_OK ? embedder_of_model(model.dir, c->ignore_unused, out, err) : status;
+}
+
 static int embed_all(struct calibrate_command *c, struct quire_error *err)
 {
     struct cache_client *client = NULL;
@@ -78,8 +86,7 @@ static int embed_all(struct calibrate_command *c, struct quire_error *err)
     const struct cache_client_options options = {.url = c->url, .api_key = c->api_key, .model = c->model};
     int status = c->url ? cache_client_open(&options, &client, err) : QUIRE_OK;
     if (status == QUIRE_OK)
-        status = c->url ? embedder_of_server(client, &e, err)
-                        : embedder_of_model(c->embedding_model, c->ignore_unused, &e, err);
+        status = c->url ? embedder_of_server(client, &e, err) : open_model(c, &e, err);
     if (status == QUIRE_OK)
         status = rate_all(c, e, err);
     embedder_close(e);
@@ -89,6 +96,7 @@ static int embed_all(struct calibrate_command *c, struct quire_error *err)
 
 /* ---- output ---- */
 
+#define MAX_EXAMPLES 10
 static const int shown[] = {700, 750, 800, 850, 880, 900, 920, 950, 970, 990};
 #define N_SHOWN (sizeof shown / sizeof shown[0])
 
@@ -100,13 +108,20 @@ static json_t *point_json(const struct calibration *c, bool guarded, int step)
                      "recall", calibration_recall(c, p));
 }
 
+/* n[same]: the pairs that this guard rejects. */
+static void count_rejected(const struct calibrate_command *c, enum guard g, size_t n[2])
+{
+    n[0] = n[1] = 0;
+    for (size_t i = 0; i < c->pairs.n; i++)
+        n[c->rated[i].same] += c->rated[i].guard == g;
+}
+
 static json_t *guards_json(const struct calibrate_command *c)
 {
     json_t *guards = json_object();
     for (int g = GUARD_NONE + 1; g < N_GUARDS; g++) {
-        size_t n[2] = {0, 0};
-        for (size_t i = 0; i < c->pairs.n; i++)
-            n[c->rated[i].same] += c->rated[i].guard == (enum guard)g;
+        size_t n[2];
+        count_rejected(c, (enum guard)g, n);
         json_object_set_new(guards, guard_name((enum guard)g),
                             json_pack("{s:I,s:I}", "different", (json_int_t)n[0], "same", (json_int_t)n[1]));
     }
@@ -136,13 +151,38 @@ static void print_named(const struct calibrate_command *c, bool guarded)
     const char *how = guarded ? "with guards" : "without guards";
     int step = calibration_threshold(&c->result, guarded, c->precision);
     if (step < 0) {
-        printf("%s: no threshold gives a precision of %g\n", how, c->precision);
+        printf("%s: no threshold gives a precision of %g; --semantic-mode draft, the default, changes no answer\n", how,
+               c->precision);
         return;
     }
     const struct calibration_point *p = &c->result.points[guarded][step];
     printf("%s: --semantic-threshold %.3f gives a precision of %.4f and a recall of %.3f (%zu answered, %zu wrong)\n",
            how, step / (double)CALIBRATION_STEPS, calibration_precision(p), calibration_recall(&c->result, p),
            p->n_answered, p->n_wrong);
+}
+
+/* How many pairs each guard rejects, and where the paraphrases among them are. */
+static void print_guards(const struct calibrate_command *c)
+{
+    size_t n_shown = 0, n_rejected = 0;
+    printf("\nRejected by guards          same answer  different answers\n");
+    for (int g = GUARD_NONE + 1; g < N_GUARDS; g++) {
+        size_t n[2];
+        count_rejected(c, (enum guard)g, n);
+        n_rejected += n[1];
+        if (n[0] + n[1] > 0)
+            printf("  %-24s  %11zu  %17zu\n", guard_name((enum guard)g), n[1], n[0]);
+    }
+    for (size_t i = 0; i < c->pairs.n && n_shown < MAX_EXAMPLES; i++) {
+        const struct pair *p = &c->pairs.pairs[i];
+        if (!p->same || c->rated[i].guard == GUARD_NONE)
+            continue;
+        printf("%sline %zu (%s)", n_shown++ ? ", " : "with the same answer: ", p->line, guard_name(c->rated[i].guard));
+    }
+    if (n_rejected > n_shown)
+        printf(" and %zu more", n_rejected - n_shown);
+    if (n_rejected > 0)
+        putchar('\n');
 }
 
 static void print_table(const struct calibrate_command *c)
@@ -154,11 +194,14 @@ static void print_table(const struct calibrate_command *c)
         printf("%9.2f", shown[i] / (double)CALIBRATION_STEPS);
         for (int guarded = 0; guarded < 2; guarded++) {
             const struct calibration_point *p = &c->result.points[guarded][shown[i]];
-            printf("  %8zu  %5zu  %9.4f  %6.3f", p->n_answered, p->n_wrong, calibration_precision(p),
-                   calibration_recall(&c->result, p));
+            char precision[16] = "-"; /* of no answers */
+            if (p->n_answered > 0)
+                snprintf(precision, sizeof precision, "%.4f", calibration_precision(p));
+            printf("  %8zu  %5zu  %9s  %6.3f", p->n_answered, p->n_wrong, precision, calibration_recall(&c->result, p));
         }
         putchar('\n');
     }
+    print_guards(c);
     putchar('\n');
     print_named(c, false);
     print_named(c, true);
@@ -244,8 +287,9 @@ static void own_flags(struct calibrate_command *c, struct cli_option out[FLAGS_M
         {.names = "embedding-model",
          .kind = CLI_STRING,
          .target = &c->embedding_model,
-         .value = "DIRECTORY",
-         .help = "Load this embedding model in the command itself."},
+         .value = "MODEL",
+         .help = "Load this embedding model in the command itself: a directory, or a name that quire pull "
+                 "has downloaded."},
         {.names = "ignore-unused-tensors",
          .kind = CLI_FLAG,
          .target = &c->ignore_unused,
@@ -294,7 +338,7 @@ int cache_calibrate(int argc, char **argv)
     own_flags(&c, rows);
     const struct cli_command command = {
         .name = "cache",
-        .usage = "quire cache calibrate PAIRS.jsonl --embedding-model DIRECTORY | --url URL [options]",
+        .usage = "quire cache calibrate PAIRS.jsonl --embedding-model MODEL | --url URL [options]",
         .about =
             "Measures how often the answer to a similar question is correct, for each threshold of the cosine, with and\n"
             "without guards (docs/guides/caching.md). Each line of PAIRS.jsonl has two questions and whether they have\n"
@@ -310,7 +354,7 @@ int cache_calibrate(int argc, char **argv)
     if (!c.file)
         return command_fail(2, "PAIRS.jsonl is missing; usage: quire cache calibrate PAIRS.jsonl");
     if (!c.url == !c.embedding_model)
-        return command_fail(2, "--embedding-model DIRECTORY or --url URL is needed, and not both");
+        return command_fail(2, "--embedding-model MODEL or --url URL is needed, and not both");
     if (!c.api_key)
         c.api_key = getenv("OPENAI_API_KEY");
     return run_command(&c);

@@ -30,7 +30,7 @@ static void show_progress(void *context, uint64_t n_over)
 }
 
 /* The day and, if there are drafts, the same day without them for comparison. */
-static int simulate_days(struct sim_setup *setup, const struct sim_workload *workload, const struct sim_bounds *bounds,
+static int simulate_days(const struct sim_settings *s, struct sim_setup *setup, const struct sim_workload *workload,
                          struct day *day, struct day *without, struct quire_error *err)
 {
     struct day *const days[] = {day, without};
@@ -43,7 +43,8 @@ static int simulate_days(struct sim_setup *setup, const struct sim_workload *wor
             return quire_fail(err, QUIRE_NO_MEMORY, "out of memory for the results");
         status = sim_run(setup, workload, days[i]->result, err);
         if (status == QUIRE_OK)
-            status = sim_metrics_compute(workload, days[i]->result, bounds, days[i]->metrics, err);
+            status = sim_metrics_compute(workload, days[i]->result, &s->bounds, days[i]->metrics, err);
+        days[i]->metrics->machine = s->has_service_time ? NULL : s->machine;
     }
     if (n > 1)
         day->metrics->without = without->metrics;
@@ -74,7 +75,7 @@ static int simulate(const struct sim_settings *s, bool with_progress, struct sim
         setup.progress = show_progress;
         setup.progress_context = &progress;
     }
-    status = simulate_days(&setup, &out->workload, &s->bounds, &out->day, &out->without, err);
+    status = simulate_days(s, &setup, &out->workload, &out->day, &out->without, err);
     bench_progress_end(&progress);
     return status;
 }
@@ -158,8 +159,10 @@ static json_t *prediction_json(const struct sim_metrics *predicted, const char *
 
 static void print_off(const char *name, const struct sim_stat *p, const struct sim_stat *r)
 {
-    printf("%-24s %10.2f %10.2f %+8.2f %% %10.2f %10.2f %+8.2f %%\n", name, r->mean, p->mean, off_by(p->mean, r->mean),
-           r->p95, p->p95, off_by(p->p95, r->p95));
+    char text[4][24];
+    printf("%-24s %10s %10s %+8.2f %% %10s %10s %+8.2f %%\n", name, sim_time_text(r->mean, 2, text[0]),
+           sim_time_text(p->mean, 2, text[1]), off_by(p->mean, r->mean), sim_time_text(r->p95, 2, text[2]),
+           sim_time_text(p->p95, 2, text[3]), off_by(p->p95, r->p95));
 }
 
 /* Under another policy, the difference is the result, not an error. */
@@ -204,7 +207,7 @@ static int predict(const struct sim_settings *s, struct sim_recording *r, const 
     if (sim_drafts_asked(s) > 0 && setup.acceptance.n == 0)
         return command_fail(2, "--speculative-config: no drafts were verified in the recording: set the share of "
                                "accepted drafts, such as --speculative-acceptance 0.7");
-    int code = 1, status = simulate_days(&setup, r->workload, &s->bounds, &day, &without, err);
+    int code = 1, status = simulate_days(s, &setup, r->workload, &day, &without, err);
     if (status == QUIRE_OK) {
         code = report(s, day.metrics, policy, prediction_json(day.metrics, policy, recorded, r->config->policy->name));
         if (!s->json)

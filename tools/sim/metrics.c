@@ -305,14 +305,26 @@ json_t *sim_metrics_json(const struct sim_metrics *m, const char *policy)
                         r->figure_name ? json_pack("{s:s, s:f}", "name", r->figure_name, "value", r->figure)
                                        : json_null());
     json_object_set_new(object, "speculation", speculation_json(m));
+    json_object_set_new(object, "machine", m->machine ? json_string(m->machine) : json_null());
     return object;
 }
 
 /* ---- the table ---- */
 
+char *sim_time_text(double ms, int decimals, char out[24])
+{
+    if (fabs(ms) >= 10000)
+        snprintf(out, 24, "%.2f s", ms * 1e-3);
+    else
+        snprintf(out, 24, "%.*f", decimals, ms);
+    return out;
+}
+
 static void print_stat(const char *name, const struct sim_stat *s)
 {
-    printf("%-24s %12.2f %12.2f %12.2f %12.2f\n", name, s->mean, s->p50, s->p95, s->p99);
+    char mean[24], p50[24], p95[24], p99[24];
+    printf("%-24s %12s %12s %12s %12s\n", name, sim_time_text(s->mean, 2, mean), sim_time_text(s->p50, 2, p50),
+           sim_time_text(s->p95, 2, p95), sim_time_text(s->p99, 2, p99));
 }
 
 static void print_groups(const struct sim_metrics *m, const char *what, const struct sim_group *groups, uint32_t n)
@@ -328,8 +340,11 @@ static void print_groups(const struct sim_metrics *m, const char *what, const st
         const struct sim_group *g = &groups[i];
         if (g->n == 0)
             continue;
-        printf("%-16.16s %8zu %10.1f %10.1f %10.2f %10.1f %10.1f ", g->name, g->n, g->latency[SIM_TTFT].p50,
-               g->latency[SIM_TTFT].p95, g->latency[SIM_TPOT].p50, g->latency[SIM_E2EL].p95, g->latency[SIM_QUEUE].p95);
+        char text[5][24];
+        printf("%-16.16s %8zu %10s %10s %10s %10s %10s ", g->name, g->n,
+               sim_time_text(g->latency[SIM_TTFT].p50, 1, text[0]), sim_time_text(g->latency[SIM_TTFT].p95, 1, text[1]),
+               sim_time_text(g->latency[SIM_TPOT].p50, 2, text[2]), sim_time_text(g->latency[SIM_E2EL].p95, 1, text[3]),
+               sim_time_text(g->latency[SIM_QUEUE].p95, 1, text[4]));
         if (m->has_bounds)
             printf("%8.1f%%\n", 100 * ratio((double)g->n_good, (double)g->n));
         else
@@ -340,6 +355,8 @@ static void print_groups(const struct sim_metrics *m, const char *what, const st
 static void print_counts(const struct sim_metrics *m, const char *policy)
 {
     const struct sim_result *r = m->result;
+    if (m->machine)
+        printf("%-36s %s\n", "Machine:", m->machine);
     printf("%-36s %s\n", "Policy:", policy);
     printf("%-36s %zu answered, %zu rejected, %zu left out\n", "Requests:", m->all.n_done, m->all.n_refused,
            m->workload->n_left_out);

@@ -34,6 +34,7 @@ struct sim_metrics {
     const struct sim_workload *workload;   /* both borrowed */
     const struct sim_result *result;
     const struct sim_metrics *without;     /* the same day without speculation, borrowed; NULL: not simulated */
+    const char *machine;     /* whose times they are, borrowed; NULL: of a recording, or there are none */
     struct sim_group all, *tenants, classes[SCHED_MAX_CLASSES];
     bool has_bounds;         /* some request has a limit, so `good` is meaningful */
     double duration_s;       /* simulated time, from the first arrival to the last event */
@@ -43,6 +44,9 @@ struct sim_metrics {
 int sim_metrics_compute(const struct sim_workload *workload, const struct sim_result *result,
                         const struct sim_bounds *bounds, struct sim_metrics *out, struct quire_error *err);
 void sim_metrics_free(struct sim_metrics *m);
+
+/* "34.99", or from 10 s on "110.00 s". Returns out. */
+char *sim_time_text(double ms, int decimals, char out[24]);
 
 double sim_goodput(const struct sim_metrics *m, const struct sim_group *g); /* requests per second */
 

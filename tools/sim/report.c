@@ -104,7 +104,9 @@ static int draw_service(FILE *f, const struct sim_metrics *m)
 
 static void write_stat(FILE *f, const char *name, const struct sim_stat *s)
 {
-    fprintf(f, "<tr><th>%s<td>%.2f<td>%.2f<td>%.2f<td>%.2f\n", name, s->mean, s->p50, s->p95, s->p99);
+    char mean[24], p50[24], p95[24], p99[24];
+    fprintf(f, "<tr><th>%s<td>%s<td>%s<td>%s<td>%s\n", name, sim_time_text(s->mean, 2, mean),
+            sim_time_text(s->p50, 2, p50), sim_time_text(s->p95, 2, p95), sim_time_text(s->p99, 2, p99));
 }
 
 static void write_groups(FILE *f, const struct sim_metrics *m, const char *what, const struct sim_group *groups,
@@ -118,9 +120,12 @@ static void write_groups(FILE *f, const struct sim_metrics *m, const char *what,
         const struct sim_group *g = &groups[i];
         if (g->n == 0)
             continue;
-        fprintf(f, "<tr><th>%s<td>%zu<td>%zu<td>%.1f<td>%.1f<td>%.2f<td>%.1f<td>%.1f<td>", g->name, g->n, g->n_refused,
-                g->latency[SIM_TTFT].p50, g->latency[SIM_TTFT].p95, g->latency[SIM_TPOT].p50, g->latency[SIM_E2EL].p95,
-                g->latency[SIM_QUEUE].p95);
+        char text[5][24];
+        fprintf(
+            f, "<tr><th>%s<td>%zu<td>%zu<td>%s<td>%s<td>%s<td>%s<td>%s<td>", g->name, g->n, g->n_refused,
+            sim_time_text(g->latency[SIM_TTFT].p50, 1, text[0]), sim_time_text(g->latency[SIM_TTFT].p95, 1, text[1]),
+            sim_time_text(g->latency[SIM_TPOT].p50, 2, text[2]), sim_time_text(g->latency[SIM_E2EL].p95, 1, text[3]),
+            sim_time_text(g->latency[SIM_QUEUE].p95, 1, text[4]));
         if (m->has_bounds)
             fprintf(f, "%.1f %%\n", 100 * (double)g->n_good / (double)g->n);
         else
@@ -129,13 +134,28 @@ static void write_groups(FILE *f, const struct sim_metrics *m, const char *what,
     fputs("</table>\n", f);
 }
 
+static void write_escaped(FILE *f, const char *text)
+{
+    for (; *text; text++) {
+        if (strchr("<>&", *text))
+            fprintf(f, "&#%d;", *text);
+        else
+            fputc(*text, f);
+    }
+}
+
 static void write_facts(FILE *f, const struct sim_metrics *m, const char *policy)
 {
     const struct sim_result *r = m->result;
     char hex[65];
     quire_key256_hex(&r->decisions, hex);
-    fprintf(f, "<dl><dt>Policy<dd>%s<dt>Requests<dd>%zu answered, %zu rejected<dt>Simulated<dd>%.1f s, %llu steps",
-            policy, m->all.n_done, m->all.n_refused, m->duration_s, (unsigned long long)r->stats.n_steps);
+    fputs("<dl>", f);
+    if (m->machine) {
+        fputs("<dt>Machine<dd>", f);
+        write_escaped(f, m->machine);
+    }
+    fprintf(f, "<dt>Policy<dd>%s<dt>Requests<dd>%zu answered, %zu rejected<dt>Simulated<dd>%.1f s, %llu steps", policy,
+            m->all.n_done, m->all.n_refused, m->duration_s, (unsigned long long)r->stats.n_steps);
     if (m->has_bounds)
         fprintf(f, "<dt>Goodput<dd>%.2f requests/s, %.1f %% of all", sim_goodput(m, &m->all),
                 100 * (double)m->all.n_good / (double)m->all.n);

@@ -1,8 +1,9 @@
 #include "tools/sim/settings.h"
 
-#include "app/flags/cost_file.h"
+#include "app/flags/cost_models.h"
 #include "app/flags/engine_flags.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +15,14 @@ static int parse_draft_cost(const char *text, void *target, struct quire_error *
 static int parse_cost(const char *text, void *settings, struct quire_error *err)
 {
     struct sim_settings *s = settings;
-    return cost_file_read(text, &s->steps->cost, &s->shape, err);
+    const struct cost_model *named;
+    int status = cost_model_read(text, &s->steps->cost, &s->shape, &named, err);
+    if (status == QUIRE_OK)
+        snprintf(s->machine, sizeof s->machine, "%.80s%s%s%s", text, s->shape.about[0] ? ": " : "", s->shape.about,
+                 !named               ? ""
+                 : named->is_measured ? " (measured)"
+                                      : " (predicted, not measured)");
+    return status;
 }
 
 static int parse_link(const char *text, void *settings, struct quire_error *err)
@@ -45,13 +53,12 @@ static int set_defaults(struct sim_settings *s, struct quire_error *err)
     step_options_default(s->steps);
     s->engine->steps = s->steps;
     s->steps->scheduling_policy = NULL; /* fcfs, or the recording's own */
-    s->steps->cost = *cost_default();
-    s->shape = cost_default_shape();
     s->n_ranks = s->n_stages = 1;
     s->engine->max_num_seqs = 256;
     s->engine->max_num_batched_tokens = 2048;
     s->engine->block_size = 16;
-    return QUIRE_OK;
+    size_t n;
+    return parse_cost(cost_models(&n)->name, s, err);
 }
 
 static size_t trace_flags(struct sim_settings *s, struct cli_option *out)
@@ -183,7 +190,8 @@ static size_t result_flags(struct sim_settings *s, struct cli_option *out)
 
 static const char about[] =
     "Runs a trace of requests through the real scheduler, memory manager and policies on a virtual clock. A cost model\n"
-    "gives the time of each step: --cost-model, measured by quire bench steps; by default an 8B model on one large GPU.\n"
+    "gives the time of each step: --cost-model, a file of quire bench steps or a name; by default a prediction of an 8B\n"
+    "model on one H100.\n"
     "The same command gives the same numbers on every machine.";
 
 static const char examples[] =
@@ -213,8 +221,8 @@ int sim_settings_parse(int argc, char **argv, struct sim_settings *s, bool *help
         if (rows[i].names && strcmp(rows[i].names, "cost-model") == 0) { /* also read the model's shape */
             rows[i].parse = parse_cost;
             rows[i].target = s;
-            rows[i].help =
-                "Step times of a machine, measured by `quire bench steps`. Default: an 8B model on one large GPU.";
+            rows[i].help = "Step times of a machine: a file of `quire bench steps`, or a name: 8b-h100-predicted (the "
+                           "default) or demo-cpu (docs/guides/simulator.md). The output names the machine.";
         }
     n += result_flags(s, rows + n);
     rows[n] = (struct cli_option){0};

@@ -28,6 +28,7 @@ struct sim_settings {
     const char *given[SIM_OWN_FLAGS_MAX + SCHEDULE_FLAGS_MAX]; /* names of the options that the user gave */
     size_t n_given;
     struct cost_shape shape; /* of the model of the cost model */
+    char machine[320]; /* what the cost model is of, for people */
     struct cost_link own_link;
     const struct cost_link *link; /* between ranks; NULL: not set */
 

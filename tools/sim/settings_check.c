@@ -63,6 +63,14 @@ static int check_of_trace(const struct sim_settings *s, const char *name, struct
     return QUIRE_OK;
 }
 
+static bool was_given(const struct sim_settings *s, const char *name)
+{
+    size_t i = 0;
+    while (i < s->n_given && strcmp(s->given[i], name) != 0)
+        i++;
+    return i < s->n_given;
+}
+
 static int check_given(const struct sim_settings *s, struct quire_error *err)
 {
     bool is_recording = strcmp(s->workload->format, "recording") == 0;
@@ -216,8 +224,7 @@ static int check_values(struct sim_settings *s, struct quire_error *err)
                           "--no-enable-prefix-caching");
     if (s->predict && strcmp(s->workload->format, "recording") != 0)
         return quire_fail(err, QUIRE_INVALID, "--predict needs a recording: set --trace-format recording");
-    if (s->predict && s->steps->cost.n_points == cost_default()->n_points &&
-        memcmp(&s->steps->cost, cost_default(), sizeof s->steps->cost) == 0)
+    if (s->predict && !was_given(s, "cost-model"))
         return quire_fail(err, QUIRE_INVALID,
                           "--predict needs the cost model of the recorded machine: fit one with quire bench steps "
                           "and set --cost-model");

@@ -1,6 +1,7 @@
 #include "tools/sim/sweep.h"
 
 #include "app/command/progress.h"
+#include "tools/sim/metrics.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -203,7 +204,7 @@ int sim_sweep_execute(struct sim_sweep *sweep, json_t *(*one)(void *context, str
 /* ---- the table ---- */
 
 static const struct column {
-    const char *heading, *path[3]; /* members, the outermost first */
+    const char *heading, *path[3]; /* members, the outermost first; the first of a time ends in _ms */
     double scale;
     int better; /* -1: less, 1: more */
 } columns[] = {
@@ -254,6 +255,17 @@ static double best_of(const struct sim_sweep *sweep, const struct column *c)
     return best != worst ? best : NAN; /* no best value if all are equal */
 }
 
+static void print_value(const struct column *c, double x, bool is_best)
+{
+    char text[24];
+    int decimals = fabs(x) < 100 ? 2 : 0;
+    if (strstr(c->path[0], "_ms"))
+        sim_time_text(x, decimals, text);
+    else
+        snprintf(text, sizeof text, "%.*f", decimals, x);
+    printf(" %11s%c", text, is_best ? '*' : ' ');
+}
+
 void sim_sweep_print(const struct sim_sweep *sweep)
 {
     double best[N_COLUMNS];
@@ -278,8 +290,13 @@ void sim_sweep_print(const struct sim_sweep *sweep)
             if (known[c] && isnan(x))
                 printf(" %11s ", "-");
             else if (known[c])
-                printf(" %11.*f%c", fabs(x) < 100 ? 2 : 0, x, x == best[c] ? '*' : ' ');
+                print_value(&columns[c], x, x == best[c]);
         }
     }
-    puts("\n* best value of its column. Times are in milliseconds, the gap in weighted tokens.");
+    puts("\n* best value of its column. Times are in milliseconds, or seconds (s), the gap in weighted tokens.");
+    /* A sweep over cost models has the machine in each label. */
+    const char *machine = json_string_value(json_object_get(sweep->runs[0].result, "machine")),
+               *label = sweep->runs[0].label;
+    if (machine && !strstr(label, "cost-model="))
+        printf("Machine: %s\n", machine);
 }

@@ -162,7 +162,10 @@ static int take_file(struct sim_workload *t, const struct sim_workload_options *
                      const struct bench_workload_form *form, struct quire_error *err)
 {
     if (!o->path)
-        return quire_fail(err, QUIRE_INVALID, "--trace-format %s needs --trace FILE", o->format);
+        return quire_fail(
+            err, QUIRE_INVALID,
+            "--trace FILE is missing (--trace-format %s); --trace-format synthetic draws requests without a file",
+            o->format);
     int status = read_file(o->path, form, true, &t->file, err);
     bool draws = t->n_tenants > 0 && t->file.n_tenants == 1;
     if (status == QUIRE_OK)

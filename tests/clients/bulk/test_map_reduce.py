@@ -8,6 +8,7 @@ import subprocess
 import conftest
 import pytest
 import rig
+from doc_blocks import block
 
 MODEL = str(conftest.MODEL)
 PROMPTS = ("--map", "Summarize:", "--reduce", "Combine the items: {text}\nOne sentence:")
@@ -105,7 +106,7 @@ def test_errors_name_the_cause(book):
 def test_the_recipe_over_the_api(server, book):
     """docs/guides/map-reduce.md has the same as a program."""
     guide = (pathlib.Path(conftest.ROOT) / "docs/guides/map-reduce.md").read_text()
-    program = guide.split("```python\n")[1].split("```")[0]
+    program = block(guide, "python")
     (book / "recipe.py").write_text(program)
     import sys
     result = subprocess.run([sys.executable, "recipe.py", server.url + "/v1", "Summarize:", "Combine:", "book.txt"], capture_output=True, text=True,

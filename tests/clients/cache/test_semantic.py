@@ -3,6 +3,7 @@ whatever was requested before."""
 
 import json
 import random
+import shutil
 import subprocess
 
 import pytest
@@ -153,11 +154,14 @@ def test_vectors_are_kept_beside_the_file(start, tiny, tmp_path):
     assert "not vectors" not in vectors.read_text(errors="replace")
 
 
-def test_flags_that_do_not_go_together(tiny):
+def test_flags_that_do_not_go_together(tiny, tmp_path):
+    shutil.copytree(tiny, tmp_path / "model")
     for flags, says in ((["--semantic-threshold", "0.9"], "--semantic-threshold needs --semantic-cache MODEL"),
                         (["--semantic-mode", "answer"], "--semantic-mode needs --semantic-cache MODEL"),
                         (["--semantic-cache", tiny, "--semantic-mode", "guess"], "must be draft or answer"),
                         (["--semantic-cache", tiny, "--embedding-model", MODEL], "both options must name the same model"),
-                        (["--semantic-cache", MODEL], "--embedding-model")):
+                        (["--semantic-cache", MODEL], "--semantic-cache: "),
+                        (["--semantic-cache", tmp_path / "model"], "--semantic-cache: both models are called model: set --served-model-name"),
+                        (["--embedding-model", tmp_path / "model"], "--embedding-model: both models are called model")):
         got = subprocess.run([QUIRE, "serve", MODEL, "--port", "0", *map(str, flags)], capture_output=True, text=True, timeout=30)
         assert got.returncode != 0 and says in got.stderr, (flags, got.stderr)

@@ -1,5 +1,6 @@
 """What a person reads when a server starts and runs: one screen, the address, the key, SIGHUP, requests, progress, tables."""
 
+import contextlib
 import json
 import os
 import pty
@@ -103,6 +104,20 @@ def test_bench_serve_takes_a_host(start):
         assert json.loads(quire("bench", "serve", *where, *load).stdout)["completed"] == 2
     wrong = quire("bench", "serve", "--url", server.url, "--port", server.port, *load)
     assert wrong.returncode == 2 and "leave out --host and --port" in wrong.stderr
+
+
+def test_bench_serve_shows_its_progress_on_a_terminal(start):
+    server = start("serve", MODEL, "--port", "0")
+    ours, theirs = pty.openpty()
+    load = ["--num-prompts", "10", "--input-len", "8", "--output-len", "2", "--request-rate", "3", "--burstiness", "100"]  # 3 s: the bar comes after 2 s
+    bench = subprocess.Popen([QUIRE, "bench", "serve", "--port", str(server.port), *load], stdout=subprocess.DEVNULL, stderr=theirs)
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while data := os.read(ours, 4096):
+            shown += data
+    os.close(ours)
+    assert bench.wait() == 0 and re.search(rb"requests \d+/10 \[#* *\]", shown), shown
 
 
 @pytest.mark.parametrize("name,says", [("list", "rtx3090"), ("", "h200"), ("a100", "a100-40g, a100-80g"), ("mi300x", "AMD GPUs are not supported"), ("8800gt", "rtx5090")])
