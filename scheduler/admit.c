@@ -175,6 +175,13 @@ static bool waiting_is_cheaper(const struct planner *p, uint32_t first, uint32_t
     return longer_us * s->n_listed > step_us;
 }
 
+/* No rank can be lent to another flow (a class of the same tenant). One that is behind might make q wait for long. */
+static bool may_lead(const struct sched *s, const struct sequence *r, const struct sequence *q)
+{
+    return r->state == SEQ_RUNNING && r->n_prompt_logits == SEQ_NO_LOGITS && /* logit rows limit the chunks of others */
+           (r->key.flow == q->key.flow || queue_before(&s->flows->queue, &r->key, &q->key));
+}
+
 /* What q would get next goes to r. Otherwise requests that rank between them could starve r, and q with it. */
 static void lend_rank(const struct sequence *q, struct sequence *r)
 {
@@ -193,9 +200,7 @@ bool planner_waits_for_prefix(const struct planner *p, struct sequence *q)
         return false;
     for (uint32_t i = 0; i < p->n_computing; i++) {
         struct sequence *r = &s->seqs[s->scratch.computing[i]];
-        uint32_t at = r->n_computed / bt, end = 0;
-        if (r->state == SEQ_RUNNING && r->n_prompt_logits == SEQ_NO_LOGITS) /* logit rows limit the chunks of others */
-            end = common_blocks(s, r, q, n);
+        uint32_t at = r->n_computed / bt, end = may_lead(s, r, q) ? common_blocks(s, r, q, n) : 0;
         if (at >= end)
             continue;
         uint32_t next = kv_cache_peek(s->kv, seq_hashes(q), n, at);

@@ -59,13 +59,14 @@ static double chunk_until(const struct planner *p, const struct sequence *q)
     return rest + (rest > quantum || planner_is_ahead(p, q) ? rest : quantum);
 }
 
-/* A flow that is ahead has at most as much of a step as the others, or what they leave of the target. */
+/* Decodes of a flow that is ahead have at most as much of a step as the other rows, and no more than these leave of the
+ * target. A long target is meant for prompts: it does not entitle one tenant to slow down every token of the others. */
 bool planner_fits_late(const struct planner *p, const struct sequence *q)
 {
     struct sched_shape with = p->shape;
+    double until_us = 2 * p->time->rest_us, most_us = p->time->target_us > 0 ? prompt_until(p) : until_us;
     sched_shape_add(&with, q->n_planned, 1, 1);
-    return sched_cost_us(p->s->config->cost, &with) <=
-           (p->time->target_us > 0 ? prompt_until(p) : 2 * p->time->rest_us);
+    return sched_cost_us(p->s->config->cost, &with) <= (most_us < until_us ? most_us : until_us);
 }
 
 /* The tokens that fit into the step until then. A flow that is ahead does not lengthen a step that gives another one its

@@ -115,7 +115,8 @@ def main():
         for i, (policy, takes_seats, more) in enumerate((("fair", True, ("--step-target-ms", "5", "--shadow-policy", "fcfs")),
                                                          ("priority", True, ()),
                                                          ("edf", False, ("--class-ttft-ms", "0=60000")),
-                                                         ("sjf", False, ()))):
+                                                         ("sjf", True, ()),
+                                                         ("fair", True, ("--num-kv-blocks", "22", "--max-num-seqs", "8")))):
             path = directory / f"{i}.rec"
             changes = record(path, tenants, "--scheduling-policy", policy, *more)
             n_preempted = check(path, changes, takes_seats)

@@ -128,6 +128,31 @@ static void test_cancelled_while_computing(void **state)
     }
 }
 
+/* Each that takes over is cancelled in its turn, before a block of it is complete or after one. Every block is computed
+ * once, and what a cancelled one had begun is lost. */
+static void test_cancelled_again_and_again(void **state)
+{
+    (void)state;
+    EVERY(policy)
+    {
+        for (uint32_t chunk = 2; chunk <= 6; chunk += 2) {
+            struct sched *s = open_policy(policy, 2 * chunk, 0);
+            uint32_t n_tokens = 0;
+            submit_sharing(s, 22);
+            for (uint32_t i = 0; i < 20; i++) {
+                const struct sched_plan *p = step(s);
+                n_tokens += p->n_tokens;
+                assert_true(p->n_rows == 1 || n_tokens > SHARED);
+                sched_cancel(s, i + 1);
+            }
+            collect(s);
+            n_tokens += run(s, 0);
+            assert_in_range(n_tokens, SHARED + 2 * TAIL, SHARED + 2 * TAIL + 20 * 2 * chunk);
+            close_sched(s);
+        }
+    }
+}
+
 /* A decode takes a block of the computing request: it, or another, continues from the named blocks. */
 static void test_preempted_while_computing(void **state)
 {
@@ -290,6 +315,36 @@ static void test_waiting_lends_the_rank(void **state)
 
 /* ---- flows ---- */
 
+/* A class with a small share computes a prefix that a request of a class with a large one has, too, and further requests of
+ * the large class would take every step. */
+static void test_none_waits_for_a_class_behind(void **state)
+{
+    (void)state;
+    struct sched_config c = config_of(sched_policy_find("priority"));
+    c.policy_options.class_weights[0] = 1000;
+    c.policy_options.class_weights[1] = 1;
+    c.max_num_batched_tokens = 8;
+    c.max_model_len = 200;
+    c.kv.groups[0].n_blocks = 400;
+    struct sched *s = open_sched(&c);
+    struct sched_request low = request_sharing(1, 1, SHARED, SHARED + TAIL);
+    low.class_index = 1;
+    submit(s, low);
+    step(s);
+    uint32_t high = submit(s, request_sharing(2, 1, SHARED, SHARED + TAIL)), n_steps = 0;
+    for (uint32_t id = 10; id < 18; id++)
+        submit(s, request_sharing(id, id, 150, 150));
+    bool admitted = false;
+    while (!admitted) {
+        const struct sched_plan *p = step(s);
+        for (uint32_t i = 0; i < p->n_admitted; i++)
+            admitted |= p->admitted[i] == high;
+        assert_in_range(n_steps++, 0, 4);
+    }
+    run(s, 0);
+    close_sched(s);
+}
+
 static uint32_t n_begun;
 
 static void count_begin(void *made, uint32_t flow)
@@ -324,11 +379,13 @@ int main(void)
         cmocka_unit_test(test_others_pass),
         cmocka_unit_test(test_choices_do_not_wait_for_themselves),
         cmocka_unit_test(test_cancelled_while_computing),
+        cmocka_unit_test(test_cancelled_again_and_again),
         cmocka_unit_test(test_preempted_while_computing),
         cmocka_unit_test(test_diverging),
         cmocka_unit_test(test_none_waits_for_logprobs),
         cmocka_unit_test(test_waits_when_cheaper),
         cmocka_unit_test(test_waiting_lends_the_rank),
+        cmocka_unit_test(test_none_waits_for_a_class_behind),
         cmocka_unit_test(test_a_flow_keeps_waiting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,8 +79,9 @@ static void test_prompts_keep_a_share(void **state)
     }
 }
 
-/* One tenant reads long contexts: next to another one, it has as much of a step as that, and no more. */
-static void sit_out(bool one_organisation)
+/* One tenant reads long contexts: next to another one, it has as much of a step as that, and no more, also where the step
+ * target leaves more. */
+static void sit_out(bool one_organisation, uint64_t step_target_us)
 {
     static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {4000, 1000}}, .context_us = 1};
     const struct sched_tenant tenants[3] = {
@@ -88,6 +89,7 @@ static void sit_out(bool one_organisation)
     struct sched_config c = fair_config();
     c.policy_options.tenants = one_organisation ? tenants : NULL;
     c.cost = &cost;
+    c.step_target_us = step_target_us;
     c.max_num_batched_tokens = 2000;
     c.max_model_len = 1000;
     c.kv.groups[0].n_blocks = 1000;
@@ -110,8 +112,10 @@ static void sit_out(bool one_organisation)
 static void test_long_contexts_sit_out(void **state)
 {
     (void)state;
-    sit_out(false);
-    sit_out(true);
+    for (uint32_t target_us = 0; target_us <= 20000; target_us += 20000) {
+        sit_out(false, target_us);
+        sit_out(true, target_us);
+    }
 }
 
 /* A target that not even one token meets: sixteen are computed. */
@@ -129,13 +133,13 @@ static void test_the_least_chunk(void **state)
     end_all(s);
 }
 
-/* All seats are taken by one tenant. Another one's request takes one as soon as the first is a quantum ahead, 1,024 tokens
- * without a cost model, and its sequence has held the seat for eight steps. */
-static void test_a_seat_is_taken_back(void **state)
+/* All seats are taken by one tenant. Another one's request takes one as soon as the first is some quanta of 1,024 tokens
+ * ahead, and its sequence has held the seat for eight steps. */
+static void check_a_seat_is_taken_back(const char *policy, uint32_t quanta)
 {
-    (void)state;
     struct sched_config c = fair_config();
     uint32_t hogs[2], n_steps = 0;
+    c.policy = sched_policy_find(policy);
     c.max_num_seqs = 2;
     c.max_model_len = 2000;
     c.kv.groups[0].n_blocks = 1200;
@@ -144,10 +148,10 @@ static void test_a_seat_is_taken_back(void **state)
         hogs[i] = submit(s, of_tenant(1 + i, 0, 20, 1900));
     step(s);
     uint32_t light = submit(s, of_tenant(3, 1, 8, 20));
-    while (given_to(step(s), light) == 0 && n_steps < 1000)
+    while (given_to(step(s), light) == 0 && n_steps < 1200)
         n_steps++;
     /* 40 tokens of prompts, and two tokens of price 2 in each step */
-    assert_true(n_steps >= (1024 - 40) / 4 && n_steps <= (1024 - 40) / 4 + 9);
+    assert_true(n_steps >= (quanta * 1024 - 40) / 4 && n_steps <= (quanta * 1024 - 40) / 4 + 9);
     assert_int_equal(sched_account(s, hogs[0]).n_preemptions, 0);
     assert_int_equal(sched_account(s, hogs[1]).n_preemptions, 1); /* the last one */
     for (uint32_t i = 0; i < 20; i++)
@@ -158,6 +162,13 @@ static void test_a_seat_is_taken_back(void **state)
     sched_cancel(s, 2);
     collect(s);
     close_sched(s);
+}
+
+static void test_a_seat_is_taken_back(void **state)
+{
+    (void)state;
+    check_a_seat_is_taken_back("fair", 1);
+    check_a_seat_is_taken_back("sjf", 4);
 }
 
 /* A request of a higher priority class does not wait for the end of a lower one's answer, one of the same does. */
