@@ -184,6 +184,7 @@ static bool allocate_parts(struct sched *s)
     s->waits->seqs = calloc(s->n_names, sizeof *s->waits->seqs);
     batches_init(&s->admission->batches);
     budget_init(s->budget, s->config->step_target_us, s->config->adaptive_budget);
+    pace_init(s->pace, s->config->step_target_us);
     return s->waits->seqs != NULL;
 }
 
