@@ -233,11 +233,11 @@ static int set_order(struct bulk_input *in, struct quire_error *err)
 static int open_file(struct bulk_input *in, const char *path, struct quire_error *err)
 {
     struct stat st;
-    in->fd = open(path, O_RDONLY | O_CLOEXEC);
+    in->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not wait for its writer */
     if (in->fd < 0 || fstat(in->fd, &st) != 0)
-        return quire_fail(err, QUIRE_IO, "%s: cannot be read: %s", path, strerror(errno));
+        return fail_read(err);
     if (!S_ISREG(st.st_mode))
-        return quire_fail(err, QUIRE_IO, "%s: must be a regular file", path);
+        return quire_fail(err, QUIRE_IO, "the input must be a regular file");
     return QUIRE_OK;
 }
 
