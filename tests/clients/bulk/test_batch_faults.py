@@ -1,5 +1,6 @@
 """Batches of a server that is killed, drained and filled up, and stores that are damaged."""
 
+import http.server
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import resource
 import signal
 import sqlite3
 import subprocess
+import threading
 
 import openai
 import pytest
@@ -101,6 +103,59 @@ def test_limits_of_space(serve):
     server.client(api_key="two").files.create(file=("a", b" " * 900_000), purpose="batch")
     client.files.delete(file.id)
     client.files.create(file=("a", b" " * 900_000), purpose="batch")
+
+
+def test_results_count_as_files(serve):
+    """A batch whose results would exceed the limit waits, and goes on once there is space."""
+    server = serve("--batch-max-bytes", "1M")
+    client = server.client()
+    spare = client.files.create(file=("a", b" " * 700_000), purpose="batch")
+    n = 900
+    batch = create(client, n, max_tokens=8, ignore_eos=True)
+    rig.wait_until(lambda: "waits for space" in server.output(), "the limit")
+    with pytest.raises(openai.APIStatusError, match="--batch-max-bytes") as full:
+        client.files.create(file=("a", b" " * 60_000), purpose="batch")
+    assert full.value.status_code == 413
+    done = client.batches.retrieve(batch.id)
+    assert done.status == "in_progress" and done.request_counts.completed < n
+    client.files.delete(spare.id)
+    rig.wait_until(lambda: client.batches.retrieve(batch.id).request_counts.completed > done.request_counts.completed, "a line after it")
+    client.batches.cancel(batch.id)
+    ended(client, batch)
+
+
+class Notice(http.server.BaseHTTPRequestHandler):
+    replies = []  # (status, text): the last one stays
+    n_replies = 0
+
+    def do_GET(self):
+        status, text = self.replies[min(self.n_replies, len(self.replies) - 1)]
+        Notice.n_replies += 1
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("before, after", [((404, b""), (200, b'{"action": "terminate"}')), ((200, b"FALSE"), (200, b"TRUE"))], ids=["ec2", "google"])
+def test_a_notice_at_a_url(serve, before, after):
+    """Looked at when the server starts, and each five seconds."""
+    Notice.n_replies, Notice.replies = 0, [before, after]
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Notice)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    server = serve("--eviction-notice", f"http://127.0.0.1:{site.server_port}/notice")
+    batch = create(server.client(), 5000, max_tokens=40, ignore_eos=True)
+    rig.wait_until(lambda: Notice.n_replies > 0, "a look at the URL")
+    assert server.process.wait(60) == UNFINISHED, server.output()
+    assert Notice.n_replies == 2
+    site.shutdown()
+    server.process.stdout.close()
+    server = serve()
+    assert server.client().batches.retrieve(batch.id).status == "in_progress"
+    server.client().batches.cancel(batch.id)
 
 
 # ---- the store ----
