@@ -337,10 +337,10 @@ static void schedule(struct bulk *b)
 
 /* ---- the beginning -------------------------------------------------------------------------- */
 
-/* A thousand waiting batches of a million lines would have 36 GB. */
+/* A thousand waiting batches of a million lines would have 36 GB: it opens again when its turn comes. */
 static void close_if_waiting(struct active *a)
 {
-    if (must_end(a) || n_running(a->bulk, a->batch->tenant) < most_running(a))
+    if (a->phase != ACTIVE_WAITING)
         return;
     bulk_input_close(a->input);
     a->input = NULL;
@@ -366,12 +366,12 @@ static void check_done(struct bulk_job *job)
     a->n_tries = 0;
     a->phase = ACTIVE_WAITING;
     a->batch->counts.n_lines = bulk_input_lines(a->input);
-    close_if_waiting(a);
     if (a->batch->state == BULK_VALIDATING) {
         enter(a, BULK_IN_PROGRESS);
         save(a);
     }
     schedule(a->bulk);
+    close_if_waiting(a);
 }
 
 static bool add_header(struct active *a, const char *name, const char *value)

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/id_map.h"
 #include "server/bulk/run/prefix.h"
+#include "text/quire_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -174,13 +175,28 @@ int bulk_input_read(const struct bulk_input *in, uint32_t line, struct buffer *t
 
 /* ---- what the lines say --------------------------------------------------------------------- */
 
-/* A custom_id is compared as written: "a" and "\u0061" are two. */
+/* "a" and "\u0061" are one custom_id: clients read both as a. */
+static int hash_custom_id(const struct bulk_line *read, uint64_t *id, struct quire_error *err)
+{
+    char *text;
+    size_t n;
+    const struct quire_value string = {read->custom_id, read->n_custom_id};
+    const int status = quire_value_text(string, &text, &n, err);
+    if (status != QUIRE_OK)
+        return status;
+    const struct key256 hash = quire_sha256(text, n);
+    memcpy(id, hash.bytes, sizeof *id);
+    free(text);
+    return QUIRE_OK;
+}
+
 static int note_custom_id(struct bulk_input *in, uint32_t line, const struct bulk_line *read, struct id_map *seen,
                           struct quire_error *err)
 {
     uint64_t id;
-    const struct key256 hash = quire_sha256(read->custom_id, read->n_custom_id);
-    memcpy(&id, hash.bytes, sizeof id);
+    const int status = hash_custom_id(read, &id, err);
+    if (status != QUIRE_OK)
+        return status;
     const uintptr_t earlier = id_map_find(seen, id);
     if (earlier)
         in->lines[line].repeats = (uint32_t)(earlier - 1);

@@ -124,6 +124,20 @@ def test_results_count_as_files(serve):
     ended(client, batch)
 
 
+def test_waiting_batches_hold_no_file(serve):
+    """Of a hundred batches, only those that run have their input open."""
+    server = serve("--batch-concurrency", "1")
+    client = server.client()
+    file = upload(client, [chat_line(0, max_tokens=900, ignore_eos=True)])
+    made = [client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h") for _ in range(60)]
+    rig.wait_until(lambda: client.batches.retrieve(made[-1].id).status == "in_progress", "the last one's check")
+    folder = f"/proc/{server.process.pid}/fd"
+    names = [os.readlink(f"{folder}/{number}") for number in os.listdir(folder) if os.path.lexists(f"{folder}/{number}")]
+    assert len([name for name in names if file.id in name]) <= 2
+    for batch in made:
+        client.batches.cancel(batch.id) if client.batches.retrieve(batch.id).status == "in_progress" else None
+
+
 class Notice(http.server.BaseHTTPRequestHandler):
     replies = []  # (status, text): the last one stays
     n_replies = 0
