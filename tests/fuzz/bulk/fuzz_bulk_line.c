@@ -75,7 +75,8 @@ static void try_body(const char *text, size_t n)
 {
     struct buffer whole = {0}, pieces = {0};
     const int status = split(text, n, n, &whole);
-    if (split(text, n, 1, &pieces) != status || pieces.n != whole.n || (whole.n && memcmp(pieces.data, whole.data, whole.n)))
+    if (split(text, n, 1, &pieces) != status || pieces.n != whole.n ||
+        (whole.n && memcmp(pieces.data, whole.data, whole.n)))
         abort();
     for (size_t at = 0; status == QUIRE_OK && at < whole.n;) {
         const char *end = memchr(whole.data + at, '\n', whole.n - at);
