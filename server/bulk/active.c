@@ -1,5 +1,6 @@
 #include "server/bulk/runner.h"
 
+#include "base/log.h"
 #include "server/bulk/run/input.h"
 
 #include <errno.h>
@@ -39,6 +40,11 @@ void active_open_work(struct bulk_job *job)
         return;
     bulk_store_results_path(a->bulk->store, a->batch->id, path);
     a->status = bulk_results_open(path, bulk_input_digest(a->input), bulk_input_lines(a->input), &a->results, &a->err);
+    if (a->status == QUIRE_OK)
+        return;
+    quire_log(QUIRE_LOG_WARN, "batch", "%s: %s", a->batch->id, a->err.text);
+    quire_fail(&a->err, (enum quire_status)a->status,
+               "the server cannot open the results that the batch already has; its log has the reason");
 }
 
 /* ---- output files --------------------------------------------------------------------------- */

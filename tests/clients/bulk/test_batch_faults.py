@@ -87,6 +87,10 @@ def test_a_full_disk(serve, tmp_path):
         client.files.create(file=("a", b" " * (1 << 20)), purpose="batch")
     assert full.value.status_code == 507 and full.value.code == "insufficient_storage"
     assert not list((tmp_path / "store" / "files").glob("*.part"))
+    with pytest.raises(openai.InternalServerError) as full:
+        for _ in range(100):
+            client.batches.create(input_file_id=batch.input_file_id, endpoint=CHAT, completion_window="24h")
+    assert full.value.status_code == 507 and str(tmp_path) not in str(full.value)
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     batch = ended(client, batch)
     assert batch.status == "completed" and [entry["custom_id"] for entry in entries(client, batch.output_file_id)] == [f"line-{i}" for i in range(50)]
