@@ -16,6 +16,8 @@
 #include <stdint.h>
 
 struct engine_grammars {
+    uint32_t n_threads; /* of the engine, for masks; 0: as many as computing leaves CPUs, 1 to 4 */
+    bool one_by_one; /* forced tokens take a step each; otherwise they are verified like drafts, many in one step */
     void *context;
     /* Returns the compiled grammar of this text if it is cached, otherwise NULL. Fast. */
     void *(*find)(void *context, const char *text, size_t n_text);

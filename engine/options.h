@@ -102,8 +102,6 @@ struct engine_options {
 
     struct step_options *steps; /* NULL = defaults; read only, by engine_step_options() */
     const struct engine_grammars *grammars; /* NULL: requests with a grammar are rejected. Must outlive the engine */
-    uint32_t n_mask_threads; /* of grammars; 0 = as many as computing leaves CPUs, 1 to 4 */
-    bool forced_tokens; /* tokens that a grammar forces are verified like drafts, many in one step */
     const struct engine_observers *observers; /* NULL: it has none */
 
     bool has_seed; /* seeds of requests that bring none: derived from seed and a counter, else random */

@@ -120,11 +120,13 @@ static int open_cuda(const struct k_backend_options *options, struct k_backend *
 
 /* ---- choosing ---------------------------------------------------------------------------------- */
 
+#if !defined(QUIRE_CUDA_LINKED)
 /* Whether NVIDIA's driver runs here: also in WSL, whose device file is another. */
 static bool has_gpu(void)
 {
     return access("/dev/nvidiactl", F_OK) == 0 || access("/dev/dxg", F_OK) == 0;
 }
+#endif
 
 /* Opens the GPU if it is suitable. A GEMM form that only a CPU has selects the CPU. Returns QUIRE_UNSUPPORTED to select
  * the CPU, and QUIRE_INVALID with an error if the options are impossible on the GPU. */
@@ -145,9 +147,10 @@ static int open_auto_on_gpu(const struct k_backend_options *options, struct k_ba
         return QUIRE_OK;
     if (status == QUIRE_INVALID)
         return quire_fail(err, QUIRE_INVALID, "%s", lacking.text);
+    if (!has_gpu()) /* then nothing is wrong, and the library that is missing is no one's concern */
+        quire_fail(&lacking, QUIRE_UNSUPPORTED, "this machine has no NVIDIA GPU");
 #endif
-    /* Without a GPU nothing is wrong, and the library that is missing is no one's concern. */
-    snprintf(reason, sizeof reason, "cpu: %s", has_gpu() ? lacking.text : "this machine has no NVIDIA GPU");
+    snprintf(reason, sizeof reason, "cpu: %s", lacking.text);
     *why = reason;
     return QUIRE_UNSUPPORTED;
 }

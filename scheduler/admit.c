@@ -225,9 +225,10 @@ void planner_rerank(struct sched *s)
     if (!s->flows->policy->ranks_by_cache || s->flows->queue.n == 0)
         return;
     for (uint32_t i = 0; i < RERANK_NAMES && n_left > 0; i++) {
-        struct sequence *q = &s->seqs[s->admission->rerank_cursor];
-        s->admission->rerank_cursor = (s->admission->rerank_cursor + 1) % s->n_names;
-        if (q->queue_index == QUEUE_NONE || !seq_may_hit(s, q))
+        const uint32_t name = s->admission->rerank_cursor;
+        struct sequence *q = &s->seqs[name];
+        s->admission->rerank_cursor = (name + 1) % s->n_names;
+        if (!queue_has(&s->flows->queue, name) || !seq_may_hit(s, q))
             continue;
         n_left--;
         if (kv_cache_peek(s->kv, seq_hashes(q), q->n_hashes, q->key.n_cached / bt) * bt == q->key.n_cached)
@@ -285,9 +286,11 @@ static uint32_t worth_loading(const struct sched *s, const struct sequence *q, u
 static bool fits(const struct planner *p, struct sequence *q, const int64_t *slack)
 {
     const struct sched_config *c = p->s->config;
+    struct seq_shared *shared = c->preemption == SCHED_PREEMPT_NEVER ? &p->s->admission->shared[sched_name(p->s, q)]
+                                                                     : NULL;
     for (uint32_t g = 0; g < c->kv.n_groups; g++) {
-        bool reserve = c->preemption == SCHED_PREEMPT_NEVER && c->kv.groups[g].window > 0;
-        q->n_shared[g] = reserve ? kv_table_shared(q->table, g) : 0;
+        if (shared)
+            shared->n[g] = c->kv.groups[g].window > 0 ? kv_table_shared(q->table, g) : 0;
         uint32_t owed = planner_owed(p, q, g);
         if (owed > 0 && (int64_t)owed > slack[g])
             return false;

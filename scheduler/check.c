@@ -71,14 +71,15 @@ static int check_queue(const struct sched *s, struct quire_error *err)
     uint64_t n_tokens = 0;
     for (uint32_t i = 0; i < s->n_names; i++) {
         const struct sequence *q = &s->seqs[i];
-        bool queued = q->queue_index != QUEUE_NONE;
+        bool queued = queue_has(&s->flows->queue, i);
         if (queued != (q->state == SEQ_WAITING))
             return BROKEN(err, "2: sequence %u should%s be queued", i, queued ? " not" : "");
         if (!queued)
             continue;
         const struct queue_heap *heap =
             &s->flows->queue.heaps[queue_heap_of(&s->flows->queue, q->key.flow, q->key.tenant)];
-        if (q->queue_index >= heap->n || heap->names[q->queue_index] != i)
+        const uint32_t at = s->flows->queue.at[i];
+        if (at >= heap->n || heap->names[at] != i)
             return BROKEN(err, "2: sequence %u has the wrong queue index", i);
         n++;
         n_tokens += q->key.n_known;

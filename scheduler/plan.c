@@ -32,7 +32,7 @@ static void serve_chunk(struct planner *p, uint32_t i)
         count = chunk->want;
     if (count == 0)
         return;
-    p->n_late += chunk->want == 1 && planner_is_ahead(p, q);
+    p->time->n_late += chunk->want == 1 && planner_is_ahead(p, q);
     planner_add_row(p, q, count);
 }
 
@@ -173,7 +173,7 @@ static void charge_drafts(const struct planner *p, const struct sched_row *row, 
     double us = sched_cost_own_us(cost, row->first, row->count, n_logits) -
                 sched_cost_own_us(cost, row->first, row->count - n, n_logits - n);
     bool prompt = row->first < q->key.n_prompt;
-    *(prompt ? &t->prompt_us : &t->other_us) += us + (prompt ? p->least_token_us * n : 0);
+    *(prompt ? &t->prompt_us : &t->other_us) += us + (prompt ? p->time->least_token_us * n : 0);
     *(prompt ? &t->n_prompt : &t->n_other) += n;
 }
 
@@ -184,8 +184,8 @@ static void add_drafts(struct planner *p, struct sched_row *row, struct sequence
     uint32_t end = row->first + row->count, n = q->n_proposed;
     n = n < p->budget ? n : p->budget;
     n = n < p->logits ? n : p->logits;
-    if (n > 0 && p->target_us > 0)
-        n = sched_cost_fit(p->s->config->cost, &p->shape, end, n, p->target_us);
+    if (n > 0 && p->time->target_us > 0)
+        n = sched_cost_fit(p->s->config->cost, &p->shape, end, n, p->time->target_us);
     if (n > 0)
         n = reserve_drafts(p, q, end + n) - end;
     row->count += n;
@@ -199,7 +199,7 @@ static void add_drafts(struct planner *p, struct sched_row *row, struct sequence
     p->n_drafts += n;
     if (n > 0 && p->s->config->cost)
         sched_shape_extend(&p->shape, end, n);
-    if (n > 0 && p->charges)
+    if (n > 0 && p->time->charges)
         charge_drafts(p, row, q);
 }
 
@@ -244,8 +244,9 @@ static uint32_t background_tokens(const struct sched *s, uint64_t now_us)
     return pace_tokens(s->pace, now_us, part < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK : part);
 }
 
-static void begin(struct planner *p, struct sched *s, uint64_t now_us)
+static void begin(struct planner *p, struct planner_time *time, struct sched *s, uint64_t now_us)
 {
+    *time = (struct planner_time){.target_us = s->config->cost ? budget_target_us(s->budget) : 0};
     *p = (struct planner){.s = s,
                           .slot = sched_slot(s, s->step + 1),
                           .now_us = now_us,
@@ -253,26 +254,26 @@ static void begin(struct planner *p, struct sched *s, uint64_t now_us)
                           .logits = s->config->max_logit_rows,
                           .seat_of = QUEUE_NONE,
                           .background = background_tokens(s, now_us),
-                          .target_us = s->config->cost ? budget_target_us(s->budget) : 0};
+                          .time = time};
     p->slot->plan = (struct sched_plan){.rows = p->slot->rows,
                                         .preempted = p->slot->preempted,
                                         .admitted = p->slot->admitted,
                                         .refused = p->slot->refused};
-    p->charges = s->config->cost && s->flows->policy->spent;
-    if (p->charges)
+    p->time->charges = s->config->cost && s->flows->policy->spent;
+    if (p->time->charges)
         memset(s->flows->times, 0, (s->flows->queue.n_flows + 1) * sizeof *s->flows->times);
     if (s->config->cost)
-        p->least_token_us = sched_cost_least_token_us(s->config->cost, s->config->max_num_batched_tokens);
+        p->time->least_token_us = sched_cost_least_token_us(s->config->cost, s->config->max_num_batched_tokens);
 }
 
 /* Charges each flow its rows' parts of the step's time, less what was charged in advance. */
 static void charge_flows(const struct planner *p)
 {
     const struct sched_flows *f = p->s->flows;
-    if (!p->charges)
+    if (!p->time->charges)
         return;
     double token_us = sched_cost_token_us(p->s->config->cost, &p->shape);
-    double later_us = token_us > p->least_token_us ? token_us - p->least_token_us : 0;
+    double later_us = token_us > p->time->least_token_us ? token_us - p->time->least_token_us : 0;
     for (uint32_t flow = 0; flow < f->queue.n_flows; flow++) {
         const struct flow_time *t = &f->times[flow];
         if (t->n_prompt > 0)
@@ -312,13 +313,14 @@ static uint32_t token_budget(const struct planner *p)
 {
     const struct sched_config *c = p->s->config;
     uint32_t given = p->slot->plan.n_tokens;
-    if (p->target_us == 0)
+    if (p->time->target_us == 0)
         return c->max_num_batched_tokens;
-    return given + sched_cost_fit(c->cost, &p->shape, 0, p->budget, p->target_us);
+    return given + sched_cost_fit(c->cost, &p->shape, 0, p->budget, p->time->target_us);
 }
 
 int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, struct quire_error *err)
 {
+    struct planner_time time;
     struct planner p;
     *out = NULL;
     if (s->step - s->committed > s->config->overlap_depth)
@@ -330,7 +332,7 @@ int sched_plan(struct sched *s, uint64_t now_us, const struct sched_plan **out, 
     pace_begin(s->pace, now_us, s->committed);
     pins_expire(s, now_us);
     planner_rerank(s);
-    begin(&p, s, now_us);
+    begin(&p, &time, s, now_us);
     planner_skip_capped(&p);
     p.head_may_come = head_may_come(&p);
     planner_order(&p);

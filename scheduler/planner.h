@@ -6,14 +6,28 @@
 #include "scheduler/state/scheduler_state.h"
 #include "scheduler/state/sequence_state.h"
 
+/* Limits of a step's time. Rows of flows that are ahead come last; they may lengthen the step only so far beyond the
+ * rest. */
+struct planner_time {
+    double target_us; /* 0 = none */
+    double prompt_until_us; /* of prompts: the target, or more if decodes leave too little; 0: not yet known */
+    double rest_us; /* the step's time without rows of flows that are ahead */
+    bool has_rest; /* the first row of a flow that is ahead is next, and rest_us is set */
+    bool has_decodes; /* the step has its decodes, except for those that were put off */
+    bool first_token; /* a row gives the first token of a flow that is not ahead */
+    uint32_t n_late; /* decodes of flows that are ahead, with a row */
+    bool charges; /* the policy is charged for time */
+    double least_token_us; /* of each token of a prompt, charged in advance */
+};
+
 struct planner {
     struct sched *s;
     struct plan_slot *slot;
     uint64_t now_us;
+    struct planner_time *time;    /* the caller's */
     uint32_t budget;              /* tokens left */
     uint32_t logits;              /* remaining logit rows */
     uint32_t background;          /* of the remaining tokens, the limit of the background */
-    double target_us;             /* 0 = none */
     struct sched_shape shape;     /* of the rows so far */
     uint32_t n_decodes;           /* running sequences that need one token */
     uint32_t n_prefills;          /* in s->scratch.prefills: they have blocks but no rows yet */
@@ -30,18 +44,9 @@ struct planner {
     bool prompt_planned; /* a row of this plan has the end of a leader's prompt */
     uint64_t owed[KV_MAX_GROUPS]; /* blocks that the running sequences still need */
 
-    /* Limits of time. Rows of flows that are ahead come last; they may lengthen the step only so far beyond the rest. */
     bool head_may_come; /* the head of the queue might be admitted */
     bool any_ahead; /* some flow is ahead of another one with work in this step */
     bool is_shared; /* several flows have work in this step */
-    bool has_decodes; /* the step has its decodes, except for those that were put off */
-    bool has_rest; /* the first row of a flow that is ahead is next, and rest_us is set */
-    double rest_us; /* the step's time without rows of flows that are ahead */
-    double prompt_until_us; /* of prompts: the target, or more if decodes leave too little; 0: not yet known */
-    bool first_token; /* a row gives the first token of a flow that is not ahead */
-    bool charges; /* the policy is charged for time */
-    double least_token_us; /* of each token of a prompt, charged in advance */
-    uint32_t n_late; /* decodes of flows that are ahead, with a row */
     uint32_t seat_of; /* the sequence that lost its seat; QUEUE_NONE: none. Not admitted in this plan */
     bool takes_blocks; /* running sequences lose theirs for the head of the queue, so no flow passes it */
     uint32_t n_passed; /* flows whose first sequence found no blocks and lets others pass */

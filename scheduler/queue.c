@@ -6,17 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-int queue_init(struct queue *queue, uint32_t n_flows, uint32_t n_lanes, struct sequence *seqs,
+int queue_init(struct queue *queue, uint32_t n_flows, uint32_t n_lanes, const struct sequence *seqs, uint32_t n_names,
                const struct sched_policy *policy, void *state)
 {
     *queue = (struct queue){.n_flows = n_flows, .n_lanes = n_lanes, .seqs = seqs, .policy = policy, .state = state};
     queue->heaps = calloc(queue_n_heaps(queue), sizeof *queue->heaps);
     queue->active = calloc(queue_n_heaps(queue), sizeof *queue->active);
     queue->n_waiting = calloc(n_flows + 1, sizeof *queue->n_waiting);
-    if (queue->heaps && queue->active && queue->n_waiting)
-        return QUIRE_OK;
-    queue_free(queue);
-    return QUIRE_NO_MEMORY;
+    queue->at = malloc(n_names * sizeof *queue->at);
+    if (!queue->heaps || !queue->active || !queue->n_waiting || !queue->at) {
+        queue_free(queue);
+        return QUIRE_NO_MEMORY;
+    }
+    for (uint32_t i = 0; i < n_names; i++)
+        queue->at[i] = QUEUE_NONE;
+    return QUIRE_OK;
 }
 
 void queue_free(struct queue *queue)
@@ -26,6 +30,7 @@ void queue_free(struct queue *queue)
     free(queue->heaps);
     free(queue->active);
     free(queue->n_waiting);
+    free(queue->at);
     memset(queue, 0, sizeof *queue);
 }
 
@@ -108,7 +113,7 @@ static bool goes_before(const struct queue *queue, uint32_t a, uint32_t b)
 static void put(struct queue *queue, struct queue_heap *heap, uint32_t index, uint32_t name)
 {
     heap->names[index] = name;
-    queue->seqs[name].queue_index = index;
+    queue->at[name] = index;
 }
 
 /* Moves `name` up from the hole at `index` to its position. */
@@ -176,10 +181,10 @@ void queue_push(struct queue *queue, uint32_t name)
 
 void queue_remove(struct queue *queue, uint32_t name)
 {
-    uint32_t index = queue->seqs[name].queue_index, of = heap_of(queue, name);
+    uint32_t index = queue->at[name], of = heap_of(queue, name);
     struct queue_heap *heap = &queue->heaps[of];
     uint32_t last = heap->names[--heap->n];
-    queue->seqs[name].queue_index = QUEUE_NONE;
+    queue->at[name] = QUEUE_NONE;
     if (last != name) {
         if (index > 0 && goes_before(queue, last, heap->names[(index - 1) / 2]))
             sift_up(queue, heap, index, last);

@@ -35,13 +35,14 @@ struct queue {
     uint32_t *active; /* heaps that are not empty */
     uint32_t n_active;
     uint64_t n_tokens;
-    struct sequence *seqs; /* by name; the queue reads key and queue_index, and writes queue_index */
+    const struct sequence *seqs; /* [n_names]; the queue reads their keys */
+    uint32_t *at; /* [n_names] index of each in its heap; QUEUE_NONE: not queued */
     const struct sched_policy *policy;
     void *state; /* the policy's, borrowed */
 };
 
 /* n_lanes: 1, or the number of tenants if those of one flow can pass each other. */
-int queue_init(struct queue *queue, uint32_t n_flows, uint32_t n_lanes, struct sequence *seqs,
+int queue_init(struct queue *queue, uint32_t n_flows, uint32_t n_lanes, const struct sequence *seqs, uint32_t n_names,
                const struct sched_policy *policy, void *state);
 void queue_free(struct queue *queue);
 
@@ -70,6 +71,10 @@ void queue_push(struct queue *queue, uint32_t name);
 /* The same for a sequence that was removed for a moment: its flow did not stop waiting. */
 void queue_put_back(struct queue *queue, uint32_t name);
 void queue_remove(struct queue *queue, uint32_t name);
+static inline bool queue_has(const struct queue *queue, uint32_t name)
+{
+    return queue->at[name] != QUEUE_NONE;
+}
 
 /* NULL: the policy has no groups of flows. */
 static inline const struct sched_flow_groups *queue_groups(const struct queue *queue)

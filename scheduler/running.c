@@ -22,16 +22,16 @@ static double prompt_share_us(const struct planner *p)
 {
     const struct sched_flows *f = p->s->flows;
     uint32_t percent = f->policy->prefill_share ? f->policy->prefill_share(f->state) : 0;
-    return p->target_us * (percent ? percent : SCHED_PROMPT_SHARE) / 100;
+    return p->time->target_us * (percent ? percent : SCHED_PROMPT_SHARE) / 100;
 }
 
 /* Until when a step may have prompts; 0: no target. In a step whose decodes are not all known yet, at least that long. */
 static double prompt_until(const struct planner *p)
 {
-    if (p->target_us == 0 || p->prompt_until_us > 0)
-        return p->prompt_until_us;
+    if (p->time->target_us == 0 || p->time->prompt_until_us > 0)
+        return p->time->prompt_until_us;
     double least = sched_cost_us(p->s->config->cost, &p->shape) + prompt_share_us(p);
-    return least > p->target_us ? least : p->target_us;
+    return least > p->time->target_us ? least : p->time->target_us;
 }
 
 /* The step's time without rows of flows that are ahead: all rows so far, as long as none of those is among them. A step
@@ -39,20 +39,21 @@ static double prompt_until(const struct planner *p)
 static double step_without(const struct planner *p)
 {
     const struct sched_shape least = {.n_tokens = 1};
-    return p->has_rest ? p->rest_us : sched_cost_us(p->s->config->cost, p->shape.n_tokens > 0 ? &p->shape : &least);
+    return p->time->has_rest ? p->time->rest_us
+                             : sched_cost_us(p->s->config->cost, p->shape.n_tokens > 0 ? &p->shape : &least);
 }
 
 void planner_rest(struct planner *p)
 {
-    p->rest_us = step_without(p);
-    p->has_rest = true;
+    p->time->rest_us = step_without(p);
+    p->time->has_rest = true;
 }
 
 /* Until when a chunk of q may last; 0: no limit. Without a target, a chunk in a step of several flows takes at most as
  * long as the rest of it; that of a flow which is not ahead may also take a quantum. */
 static double chunk_until(const struct planner *p, const struct sequence *q)
 {
-    if (p->target_us > 0 || !p->is_shared || !p->has_decodes)
+    if (p->time->target_us > 0 || !p->is_shared || !p->time->has_decodes)
         return prompt_until(p);
     double quantum = sched_cost_quantum_us(p->s->config->cost), rest = step_without(p);
     return rest + (rest > quantum || planner_is_ahead(p, q) ? rest : quantum);
@@ -63,7 +64,8 @@ bool planner_fits_late(const struct planner *p, const struct sequence *q)
 {
     struct sched_shape with = p->shape;
     sched_shape_add(&with, q->n_planned, 1, 1);
-    return sched_cost_us(p->s->config->cost, &with) <= (p->target_us > 0 ? prompt_until(p) : 2 * p->rest_us);
+    return sched_cost_us(p->s->config->cost, &with) <=
+           (p->time->target_us > 0 ? prompt_until(p) : 2 * p->time->rest_us);
 }
 
 /* The tokens that fit into the step until then. A flow that is ahead does not lengthen a step that gives another one its
@@ -71,11 +73,11 @@ bool planner_fits_late(const struct planner *p, const struct sequence *q)
  * left for another step rather than read its context for less than as many. */
 static uint32_t bound_time(const struct planner *p, const struct sequence *q, uint32_t count, double until_us)
 {
-    if (p->first_token && planner_is_ahead(p, q))
+    if (p->time->first_token && planner_is_ahead(p, q))
         until_us = 0;
     uint32_t room = sched_cost_fit(p->s->config->cost, &p->shape, q->n_planned, count, until_us);
     uint32_t given = p->slot->plan.n_tokens - p->slot->plan.n_rows;
-    bool late = p->n_late > 0 || (planner_is_ahead(p, q) && (p->target_us == 0 || p->first_token));
+    bool late = p->time->n_late > 0 || (planner_is_ahead(p, q) && (p->time->target_us == 0 || p->time->first_token));
     uint32_t least = given < SCHED_MIN_CHUNK && !late ? SCHED_MIN_CHUNK - given : 0;
     if (room < least)
         room = least;
@@ -171,7 +173,7 @@ FOR_DECODES void charge_row(struct planner *p, const struct sequence *q, const s
     }
     t->n_prompt += row->count;
     if (!q->key.background)
-        f->policy->spent(f->state, q->key.flow, true, us + p->least_token_us * row->count);
+        f->policy->spent(f->state, q->key.flow, true, us + p->time->least_token_us * row->count);
 }
 
 FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
@@ -218,9 +220,9 @@ FOR_DECODES void add_row(struct planner *p, struct sequence *q, uint32_t count)
     q->n_sampling += samples;
     q->last_step = s->step + 1;
     q->last_first = first;
-    if (p->charges)
+    if (p->time->charges)
         charge_row(p, q, row);
-    p->first_token |= samples && first < q->key.n_prompt && !planner_is_ahead(p, q);
+    p->time->first_token |= samples && first < q->key.n_prompt && !planner_is_ahead(p, q);
     p->prompt_planned |= q->leads && end >= q->key.n_prompt;
 }
 
@@ -245,7 +247,8 @@ uint32_t planner_owed(const struct planner *p, const struct sequence *q, uint32_
     const struct kv_config *kv = &p->s->config->kv;
     uint32_t n = kv_blocks_needed(kv, group, promised(p->s, q), sched_reach(p->s));
     uint32_t held = kv_table_held(q->table, group);
-    n += q->n_shared[group];
+    if (p->s->admission->shared)
+        n += p->s->admission->shared[sched_name(p->s, q)].n[group];
     return n > held ? n - held : 0;
 }
 
@@ -382,6 +385,6 @@ void planner_serve_running(struct planner *p)
         if (promised(s, q) > q->n_reserved)
             planner_add_owed(p, q);
     }
-    p->prompt_until_us = prompt_until(p);
-    p->has_decodes = true;
+    p->time->prompt_until_us = prompt_until(p);
+    p->time->has_decodes = true;
 }

@@ -90,27 +90,25 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
                      struct quire_error *err)
 {
     struct sched_policy_options changed = *options;
-    struct sched_flows *flows;
+    struct sched_flows *flows, *old = s->flows;
     changed.n_tenants = s->n_tenants;
-    int status = flows_create(policy, &changed, s->config->cost, s->caps != NULL, s->seqs, &flows, err);
+    int status = flows_create(policy, &changed, s->config->cost, s->caps != NULL, s->seqs, s->n_names, &flows, err);
     if (status)
         return status;
     if (reserve_flows(s, flows)) {
         flows_destroy(flows);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }
-    flows_destroy(s->flows);
     s->flows = flows;
     for (uint32_t i = 0; i < s->n_names; i++) {
         struct sequence *q = &s->seqs[i];
-        bool queued = q->queue_index != QUEUE_NONE;
         if (!q->job)
             continue;
-        q->queue_index = QUEUE_NONE;
         sched_rank(s, q);
-        if (queued)
+        if (queue_has(&old->queue, i))
             sched_queue_push(s, q);
     }
+    flows_destroy(old);
     s->admission->blocked_order = 0;
     SCHED_CHECKED(s);
     return QUIRE_OK;
@@ -182,10 +180,13 @@ static bool allocate_parts(struct sched *s)
     if (!s->waits || !s->admission || !s->pins || !s->budget || !s->pace)
         return false;
     s->waits->seqs = calloc(s->n_names, sizeof *s->waits->seqs);
+    const bool reserves = s->config->preemption == SCHED_PREEMPT_NEVER;
+    if (reserves)
+        s->admission->shared = calloc(s->n_names, sizeof *s->admission->shared);
     batches_init(&s->admission->batches);
     budget_init(s->budget, s->config->step_target_us, s->config->adaptive_budget);
     pace_init(s->pace, s->config->step_target_us);
-    return s->waits->seqs != NULL;
+    return s->waits->seqs && (!reserves || s->admission->shared);
 }
 
 /* Allocates everything of fixed size. After an error, sched_destroy frees it. */
@@ -207,7 +208,8 @@ static int allocate(struct sched *s, struct quire_error *err)
         return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
     status = caps_create(&c->policy_options, &s->caps, err);
     return status ? status
-                  : flows_create(c->policy, &c->policy_options, c->cost, s->caps != NULL, s->seqs, &s->flows, err);
+                  : flows_create(c->policy, &c->policy_options, c->cost, s->caps != NULL, s->seqs, s->n_names,
+                                 &s->flows, err);
 }
 
 /* Block tables for everything that can hold blocks at the same time: running sequences, and those that a launched step
@@ -266,10 +268,8 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
         sched_destroy(s);
         return status;
     }
-    for (uint32_t i = 0; i < s->n_names; i++) {
-        s->seqs[i].queue_index = QUEUE_NONE;
+    for (uint32_t i = 0; i < s->n_names; i++)
         s->free_names[s->n_free_names++] = s->n_names - 1 - i;
-    }
     *out = s;
     return QUIRE_OK;
 }
@@ -317,6 +317,8 @@ void sched_destroy(struct sched *s)
     if (s->waits)
         free(s->waits->seqs);
     free(s->waits);
+    if (s->admission)
+        free(s->admission->shared);
     free(s->admission);
     free(s->pins);
     free(s->budget);

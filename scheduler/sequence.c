@@ -142,7 +142,7 @@ void sched_end(struct sched *s, struct sequence *q)
         s->n_live_waiting -= !q->key.background;
         tenant->n_waiting--;
     }
-    if (q->queue_index != QUEUE_NONE) {
+    if (queue_has(&s->flows->queue, sched_name(s, q))) {
         sched_queue_remove(s, q);
         s->admission->batch_left -= s->admission->batch_left > 0; /* it may have been one that was to join */
     }

@@ -92,7 +92,6 @@ static int start_sequence(struct sched *s, struct sequence *q, const struct sche
     if (!tokens)
         return QUIRE_NO_MEMORY;
     *q = (struct sequence){
-        .queue_index = QUEUE_NONE,
         .key = {.order = s->next_order++,
                 .priority = r->priority,
                 .arrival_us = r->arrival_us,
@@ -120,7 +119,8 @@ static void free_name(struct sched *s, uint32_t name)
     struct sequence *q = &s->seqs[name];
     free(q->tokens);
     memset(q, 0, sizeof *q);
-    q->queue_index = QUEUE_NONE;
+    if (s->admission->shared)
+        s->admission->shared[name] = (struct seq_shared){0};
     s->free_names[s->n_free_names++] = name;
 }
 

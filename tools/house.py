@@ -130,8 +130,10 @@ def leaves(files):
                 bodies.setdefault(m.group(1), []).append((f, where, m.group(2)))
 
     def find(name, f):
+        """Of several structs of that name: that of the file itself, else of a header that it includes."""
         known = bodies.get(name, [])
-        return next((b for b in known if b[0] == f), next((b for b in known if b[0].endswith(".h")), None))
+        near = [b for b in known if b[0] == f] + [b for b in known if f'#include "{b[0]}"' in files[f]]
+        return next(iter(near + [b for b in known if b[0].endswith(".h")]), None)
 
     def count(body, f, above):
         n = 0

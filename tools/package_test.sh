@@ -157,7 +157,7 @@ try_deb() {
         echo "     the unit was not checked: there is no systemd-analyze"
     fi
     inside "mkdir -p /var/lib/quire; echo QUIRE_MODEL=x >/etc/quire/x.env; apt-get purge -y -qq quire quire-demo" >"$root.log" 2>&1
-    want "$1, deb: only state is left" test "$(inside "find / -xdev \( -path /proc -o -path /packages -o -path /var/log \) -prune -o -iname '*quire*' ! -iname '*require*' -print")" = /var/lib/quire
+    want "$1, deb: only state is left" test "$(inside "find / -xdev \( -path /proc -o -path /packages -o -path /tmp -o -path /var/log \) -prune -o -iname '*quire*' ! -iname '*require*' -print")" = /var/lib/quire
 }
 
 check_unit() { # by this machine's systemd, which has no /usr/bin/quire

@@ -8,7 +8,7 @@
 
 /* The values are read again when the model is opened; here they are only checked. */
 struct space {
-    struct target_values values;
+    struct target_values *values;
     struct target_rows model;
     struct cli_option rows[];
 };
@@ -18,11 +18,12 @@ bool model_flags_begin(const struct cli_command *command, const struct cli_optio
 {
     struct space *s = calloc(1, sizeof *s + (n_own + TARGET_ROWS_MAX + 1) * sizeof *s->rows);
     *out = (struct model_flags){.options = calloc((size_t)argc + 1, sizeof *out->options)};
-    bool goes_on = s && out->options;
+    if (s)
+        s->values = target_values_create(NULL);
+    bool goes_on = s && s->values && out->options;
     if (goes_on) {
         struct cli_command all = *command;
-        target_values_begin(&s->values, NULL);
-        target_values_rows(&s->values, &s->model);
+        target_values_rows(s->values, &s->model);
         for (size_t i = 0; i < s->model.n_own; i++) /* a server's: the short help has those of the engine */
             s->model.all[i].common = false;
         memcpy(s->rows, own, n_own * sizeof *own);
@@ -33,6 +34,8 @@ bool model_flags_begin(const struct cli_command *command, const struct cli_optio
     } else {
         *code = command_fail(1, "out of memory");
     }
+    if (s)
+        target_values_destroy(s->values);
     free(s);
     if (!goes_on)
         model_flags_end(out);

@@ -7,15 +7,16 @@
 #include "app/flags/engine_flags.h"
 #include "app/serve/serve_flags.h"
 
+/* Owns each part, and flags.engine_argv. */
 struct target_values {
-    struct http_settings http;
-    struct serve_settings says;
-    struct engine_options options;
-    struct step_options steps;
-    struct engine_placement placement;
-    struct watching watching;
-    struct cache_flags cache;
-    struct companion_flags companion;
+    struct http_settings *http;
+    struct serve_settings *says;
+    struct engine_options *options; /* refers to steps and placement */
+    struct step_options *steps;
+    struct engine_placement *placement;
+    struct watching *watching;
+    struct cache_flags *cache;
+    struct companion_flags *companion;
     struct serve_flags flags; /* refers to those above */
 };
 
@@ -27,8 +28,9 @@ struct target_rows {
     size_t n_own, n;
 };
 
-/* Writes the defaults. dir: a checkpoint; borrowed. */
-void target_values_begin(struct target_values *v, const char *dir);
+/* The defaults. dir: a checkpoint; borrowed. NULL: out of memory. */
+struct target_values *target_values_create(const char *dir);
+void target_values_destroy(struct target_values *v); /* NULL is allowed */
 /* The rows' targets are in v. */
 void target_values_rows(struct target_values *v, struct target_rows *r);
 

@@ -190,6 +190,24 @@ static const struct cli_command run_description = {
     .foreign = foreign_flags,
 };
 
+/* False with the exit status in *code: the command line is wrong. */
+static bool check_line(const struct engine_options *options, struct request_flags *flags, bool pulls, int *code)
+{
+    const char *wrong = NULL;
+    if (!options->model_dir)
+        wrong = pulls ? "MODEL is missing; usage: quire run MODEL [PROMPT]"
+                      : "MODEL is missing; usage: quire generate MODEL [PROMPT]";
+    else if (flags->prompt && flags->prompt_option)
+        wrong = "--prompt: PROMPT is already set by an argument";
+    else if (strcmp(options->steps->batching, "static") == 0)
+        wrong = "--batching static waits for a full batch, but generate runs one request at a time: leave it out";
+    if (flags->prompt_option)
+        flags->prompt = flags->prompt_option;
+    if (wrong)
+        *code = command_fail(2, wrong);
+    return !wrong;
+}
+
 static int run(const struct cli_command *description, int argc, char **argv)
 {
     const bool pulls = description == &run_description;
@@ -227,17 +245,8 @@ static int run(const struct cli_command *description, int argc, char **argv)
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;
-    if (!options.model_dir)
-        return command_fail(2, pulls ? "MODEL is missing; usage: quire run MODEL [PROMPT]"
-                                     : "MODEL is missing; usage: quire generate MODEL [PROMPT]");
-    if (flags.prompt && flags.prompt_option)
-        return command_fail(2, "--prompt: PROMPT is already set by an argument");
-    if (flags.prompt_option)
-        flags.prompt = flags.prompt_option;
-    if (strcmp(steps.batching, "static") == 0)
-        return command_fail(
-            2, "--batching static waits for a full batch, but generate runs one request at a time: leave it out");
-
+    if (!check_line(&options, &flags, pulls, &code))
+        return code;
     int status = pulls ? hub_model_fetch(options.model_dir, !yes, false, &model, err)
                        : hub_model_find(options.model_dir, false, &model, err);
     if (status != QUIRE_OK && flags.prompt && hub_model_find(flags.prompt, true, &model, NULL) == QUIRE_OK)

@@ -207,7 +207,7 @@ static int open_editor(struct prompt_line *p, struct quire_error *err)
     el_set(p->editor, EL_SIGNAL, 0);
     el_set(p->editor, EL_HIST, history, p->history);
     el_set(p->editor, EL_BIND, "^R", "em-inc-search-prev", NULL);
-    el_set(p->editor, EL_ADDFN, "quire-paste", "insert pasted text", insert_paste);
+    el_wset(p->editor, EL_ADDFN, L"quire-paste", L"insert pasted text", insert_paste); /* el_set() would leak copies */
     el_set(p->editor, EL_BIND, PASTE_BEGINS, "quire-paste", NULL);
     el_set(p->editor, EL_GETCFN, read_character);
     load_history(p);

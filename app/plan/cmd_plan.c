@@ -78,6 +78,27 @@ static int print_devices(void)
     return 0;
 }
 
+/* Without its options and its positional. */
+static const struct cli_command description = {
+    .name = "plan",
+    .usage = "quire plan MODEL [options]",
+    .about =
+        "Prints the memory that `quire serve MODEL` with the same options uses, to the byte, and the number of\n"
+        "KV blocks. Reads only config.json and the headers of the weights. Plans for the CPU unless --device\n"
+        "names a GPU, even if this machine has one.\n\n"
+        "With --weights, --contexts or --batches, or if MODEL is a config.json or a directory with nothing else,\n"
+        "it plans from config.json alone: weights, KV cache and activations of each context and batch, the GPUs\n"
+        "that hold them, with their flags, and predicted times. Of a name on the hub it downloads only config.json.",
+    .examples = "examples:\n"
+                "  quire plan Qwen/Qwen2.5-1.5B-Instruct\n"
+                "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json\n"
+                "  quire plan Qwen/Qwen3-8B --device h200      a GPU that this machine does not have\n"
+                "  quire plan --device list                    the names of such GPUs\n"
+                "  quire plan config.json --weights int4 --contexts 8k,128000 --batches 1,16",
+    .first_names = FOREIGN_MODEL_NAMES,
+    .foreign = foreign_flags,
+};
+
 int command_plan(int argc, char **argv)
 {
     struct planned first = {0}, second;
@@ -105,27 +126,9 @@ int command_plan(int argc, char **argv)
     rows[n++] = (struct cli_option){
         .names = "json", .kind = CLI_FLAG, .target = &json, .common = true, .help = "Print JSON."};
     rows[n] = (struct cli_option){0};
-    const struct cli_command command = {
-        .name = "plan",
-        .usage = "quire plan MODEL [options]",
-        .about =
-            "Prints the memory that `quire serve MODEL` with the same options uses, to the byte, and the number of\n"
-            "KV blocks. Reads only config.json and the headers of the weights. Plans for the CPU unless --device\n"
-            "names a GPU, even if this machine has one.\n\n"
-            "With --weights, --contexts or --batches, or if MODEL is a config.json or a directory with nothing else,\n"
-            "it plans from config.json alone: weights, KV cache and activations of each context and batch, the GPUs\n"
-            "that hold them, with their flags, and predicted times. Of a name on the hub it downloads only config.json.",
-        .examples = "examples:\n"
-                    "  quire plan Qwen/Qwen2.5-1.5B-Instruct\n"
-                    "  quire plan ./Qwen2.5-1.5B-Instruct --max-num-seqs 16 --kv-cache-memory 2GiB --json\n"
-                    "  quire plan Qwen/Qwen3-8B --device h200      a GPU that this machine does not have\n"
-                    "  quire plan --device list                    the names of such GPUs\n"
-                    "  quire plan config.json --weights int4 --contexts 8k,128000 --batches 1,16",
-        .options = rows,
-        .positionals = {&first.name},
-        .first_names = FOREIGN_MODEL_NAMES,
-        .foreign = foreign_flags,
-    };
+    struct cli_command command = description;
+    command.options = rows;
+    command.positionals[0] = &first.name;
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;

@@ -325,14 +325,14 @@ static void options_of(const struct recording_header *h, const char *model_dir, 
     o->quantization = h->engine->quantization;
     o->ignore_unused_tensors = true; /* as was recorded: the weights' digest is compared */
     o->kv_cache_dtype = k_format_name(k_kv_format(h->engine->kv_dtype));
-    o->max_model_len = h->config.max_model_len;
-    o->max_num_seqs = h->config.max_num_seqs;
-    o->max_num_batched_tokens = h->config.max_num_batched_tokens;
-    o->block_size = h->config.kv.block_tokens;
-    o->prefix_caching = h->config.kv.prefix_caching;
-    for (uint32_t g = 0; g < h->config.kv.n_groups; g++)
-        if (h->config.kv.groups[g].n_blocks > o->num_kv_blocks)
-            o->num_kv_blocks = h->config.kv.groups[g].n_blocks;
+    o->max_model_len = h->config->max_model_len;
+    o->max_num_seqs = h->config->max_num_seqs;
+    o->max_num_batched_tokens = h->config->max_num_batched_tokens;
+    o->block_size = h->config->kv.block_tokens;
+    o->prefix_caching = h->config->kv.prefix_caching;
+    for (uint32_t g = 0; g < h->config->kv.n_groups; g++)
+        if (h->config->kv.groups[g].n_blocks > o->num_kv_blocks)
+            o->num_kv_blocks = h->config->kv.groups[g].n_blocks;
 }
 
 /* False for a request that ended before its first token. */

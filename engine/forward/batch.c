@@ -16,7 +16,7 @@ const struct batch_array batch_arrays[BATCH_N_ARRAYS] = {BATCH_ARRAYS(ROW)};
 
 uint32_t batch_present(const struct model_desc *desc)
 {
-    return (desc->config->is_encoder ? BATCH_ENCODER : 0u) |
+    return (desc->config->encoder ? BATCH_ENCODER : 0u) |
            (desc->config->outputs.kind != OUTPUT_TOKENS ? BATCH_POOLED : 0u) |
            (desc->config->outputs.dense.size > 0 ? BATCH_DENSE : 0u);
 }

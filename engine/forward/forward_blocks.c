@@ -235,7 +235,7 @@ static int plan_layer(struct forward *f, uint32_t l, const struct forward_batch 
                                             .n_tokens = batch->n_tokens,
                                             .n_q_heads = group->n_q_heads,
                                             .window = group->window,
-                                            .whole = f->desc->config->is_encoder};
+                                            .whole = f->desc->config->encoder != NULL};
     return f->backend->ops->attention_plan(f->backend, &a, err);
 }
 
@@ -516,7 +516,7 @@ static int embed(struct pass *p)
                                    .n_tokens = p->n,
                                    .scale = f->desc->config->factors.embedding};
     TRY(f->backend->ops->embed(f->backend, &a, p->err));
-    return f->desc->config->is_encoder ? embed_places(p) : QUIRE_OK;
+    return f->desc->config->encoder ? embed_places(p) : QUIRE_OK;
 }
 
 static int make_angles(struct pass *p)
@@ -603,7 +603,7 @@ static int give_vectors(struct pass *p)
         return QUIRE_OK;
     if (f->desc->config->outputs.kind == OUTPUT_SCORES)
         return classify(p);
-    if (!f->desc->config->is_encoder) {
+    if (!f->desc->config->encoder) {
         float *normed = buffer(f, f->layout->normed);
         const struct k_rmsnorm_args a = {
             .x_dev = p->x, .add_dev = p->due, .out_dev = normed, .n_cols = f->desc->config->hidden_size};

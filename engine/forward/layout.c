@@ -102,7 +102,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     struct k_plan_bytes bytes;
 
     step_plan_workspace(desc, plan, &bytes);
-    out->has_gate_up = plan->planner->needs_gate_up(&dims) && !desc->config->is_encoder;
+    out->has_gate_up = plan->planner->needs_gate_up(&dims) && !desc->config->encoder;
     out->input = 0;
     const uint64_t lengths[BATCH_N_LENGTHS] = {[BATCH_TOKENS] = n_tokens,
                                                [BATCH_ROWS] = plan->max_num_seqs,

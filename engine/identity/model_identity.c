@@ -26,7 +26,8 @@
  *   facts: quantization.scales_cache, .floats          what a file may say is checked by them, or logged
  *   shard                                              ranks change no bit */
 #define CHANGED " has changed: add its new fields to model_identity(), or to the list above"
-_Static_assert(sizeof(struct model_config) == 416, "struct model_config" CHANGED);
+_Static_assert(sizeof(struct model_config) == 408, "struct model_config" CHANGED);
+_Static_assert(sizeof(struct model_encoder) == 16, "struct model_encoder" CHANGED);
 _Static_assert(sizeof(struct model_attention) == 52, "struct model_attention" CHANGED);
 _Static_assert(sizeof(struct model_mlp) == 12, "struct model_mlp" CHANGED);
 _Static_assert(sizeof(struct model_experts) == 44, "struct model_experts" CHANGED);
@@ -188,10 +189,10 @@ static void add_weights(struct quire_sha256_state *s, const struct checkpoint_fa
 /* Fields of encoders and of other models that return vectors. */
 static void add_vectors(struct quire_sha256_state *s, const struct model_desc *desc)
 {
-    const struct model_encoder *e = &desc->config->encoder;
+    const struct model_encoder e = model_encoder_of(desc->config);
     const struct model_outputs *o = &desc->config->outputs;
-    add(s, "encoder=%d %u %u %u %d\n", desc->config->is_encoder, e->n_positions, e->first_position, e->n_segments,
-        e->roberta);
+    add(s, "encoder=%d %u %u %u %d\n", desc->config->encoder != NULL, e.n_positions, e.first_position, e.n_segments,
+        e.roberta);
     add(s, "pooling=%d\nnormalize=%d\nlabels=%u\nvector=%u\n", (int)o->pooling, o->normalize, o->n_labels,
         o->vector_size);
     add(s, "dense=%u %d %d %d\n", o->dense.size, o->dense.bias, o->dense.tanh, (int)desc->facts->dense_dtype);

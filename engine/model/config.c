@@ -11,6 +11,7 @@ void model_config_free(struct model_config *config)
     free(config->layers);
     free(config->ropes);
     free(config->quantization);
+    free(config->encoder);
     free(config);
 }
 

@@ -22,7 +22,8 @@
 #define MODEL_MAX_LAYERS 256
 #define MODEL_MAX_EOS 16
 
-/* Positions and segments of an encoder, which are learned. */
+/* An encoder: its attention sees the whole text, and no head makes logits of tokens. Its positions and segments are
+ * learned. */
 struct model_encoder {
     uint32_t n_positions; /* rows of its table; a text's first token has row first_position */
     uint32_t first_position;
@@ -63,8 +64,7 @@ struct model_config {
     bool norms_add_one; /* the files have the norms' weights minus 1 */
     struct model_factors factors;
     bool tied_embeddings;
-    bool is_encoder; /* attention sees the whole text, and no head makes logits of tokens */
-    struct model_encoder encoder;
+    struct model_encoder *encoder; /* owned; NULL: a decoder */
     struct model_layer *layers; /* [n_layers], owned */
     struct model_rope *ropes;   /* [n_ropes], owned; at most MODEL_MAX_ROPES */
     uint32_t n_ropes;
@@ -75,6 +75,12 @@ struct model_config {
 };
 
 void model_config_free(struct model_config *config); /* NULL is fine */
+
+/* All zero: a decoder. */
+static inline struct model_encoder model_encoder_of(const struct model_config *config)
+{
+    return config->encoder ? *config->encoder : (struct model_encoder){0};
+}
 
 /* Gives each of n_layers the blocks of *layer, and the model one rope. It has neither yet. QUIRE_NO_MEMORY. */
 int model_make_layers(struct model_config *config, const struct model_layer *layer, const struct model_rope *rope,

@@ -298,23 +298,27 @@ static int read_encoder(const json_t *config, const struct architecture *arch, s
     int status = refuse_other_encoders(config, err);
     if (status == QUIRE_OK)
         status = model_make_layers(model, layer, &none, err);
-    model->is_encoder = true;
-    model->encoder.roberta = arch->roberta;
+    if (status != QUIRE_OK)
+        return status;
+    struct model_encoder *encoder = calloc(1, sizeof *encoder);
+    if (!encoder)
+        return quire_fail(err, QUIRE_NO_MEMORY, "model description: out of memory");
+    model->encoder = encoder;
+    encoder->roberta = arch->roberta;
     model->tied_embeddings = true; /* there is no head that has logits of tokens */
     model->final_norm = NORM_LAYER;
-    model->encoder.n_segments = 2;
-    if (status == QUIRE_OK)
-        status = quire_json_u32(config, CONFIG, "type_vocab_size", 0, MAX_SEGMENTS, &model->encoder.n_segments, err);
+    encoder->n_segments = 2;
+    status = quire_json_u32(config, CONFIG, "type_vocab_size", 0, MAX_SEGMENTS, &encoder->n_segments, err);
     if (status == QUIRE_OK)
         status = quire_json_u32(config, CONFIG, "pad_token_id", 0, MAX_VOCAB, &padding, err);
     if (status != QUIRE_OK)
         return status;
-    model->encoder.n_positions = model->max_position;
-    model->encoder.first_position = arch->roberta ? padding + 1 : 0;
-    if (model->encoder.first_position >= model->encoder.n_positions)
+    encoder->n_positions = model->max_position;
+    encoder->first_position = arch->roberta ? padding + 1 : 0;
+    if (encoder->first_position >= encoder->n_positions)
         return quire_fail(err, QUIRE_INVALID, CONFIG ": pad_token_id: %u leaves no position of %u", padding,
-                          model->encoder.n_positions);
-    model->max_position -= model->encoder.first_position;
+                          encoder->n_positions);
+    model->max_position -= encoder->first_position;
     model->outputs.kind = OUTPUT_VECTOR;
     model->outputs.pooling = POOLING_MEAN;
     model->outputs.vector_size = model->hidden_size;
@@ -730,7 +734,7 @@ int model_describe(const char *model_dir, struct model_config **out, struct samp
         take_gguf(*out);
     json_decref(config);
     json_decref(generation);
-    if (status == QUIRE_OK && (*out)->is_encoder)
+    if (status == QUIRE_OK && (*out)->encoder)
         status = model_describe_vector(model_dir, *out, err);
     if (status != QUIRE_OK) {
         model_config_free(*out);

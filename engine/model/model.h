@@ -18,7 +18,7 @@ struct model_desc {
 /* Whether a text must be computed in one step: its KV or its vector depends on all of it. */
 static inline bool model_reads_whole(const struct model_config *config)
 {
-    return config->is_encoder || (config->outputs.kind != OUTPUT_TOKENS && config->outputs.pooling != POOLING_LAST);
+    return config->encoder || (config->outputs.kind != OUTPUT_TOKENS && config->outputs.pooling != POOLING_LAST);
 }
 
 /* How the bulk of its matrices is stored; where no checkpoint was inspected, as the dtype says. */

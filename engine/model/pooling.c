@@ -33,7 +33,7 @@ int pooling_modules(const json_t *modules, struct model_config *model, struct po
     model->outputs.dense.size = 0;
     if (model->outputs.n_labels == 0) {
         model->outputs.kind = OUTPUT_VECTOR;
-        model->outputs.pooling = model->is_encoder ? POOLING_MEAN : POOLING_LAST;
+        model->outputs.pooling = model->encoder ? POOLING_MEAN : POOLING_LAST;
         model->outputs.vector_size = model->hidden_size;
     }
     if (!modules || model->outputs.n_labels > 0)

@@ -9,8 +9,8 @@ uint32_t model_whole_size(const struct model_desc *desc, uint32_t layer, enum mo
     case SIZE_ONE: return 1;
     case SIZE_HIDDEN: return config->hidden_size;
     case SIZE_VOCAB: return config->vocab_size;
-    case SIZE_POSITIONS: return config->encoder.n_positions;
-    case SIZE_SEGMENTS: return config->encoder.n_segments;
+    case SIZE_POSITIONS: return model_encoder_of(config).n_positions;
+    case SIZE_SEGMENTS: return model_encoder_of(config).n_segments;
     case SIZE_LABELS: return config->outputs.n_labels;
     case SIZE_DENSE: return config->outputs.dense.size;
     default: break;

@@ -143,14 +143,14 @@ static bool experts_have(const struct model_experts *e, enum model_condition con
 static bool condition_holds(const struct model_desc *desc, const struct model_block *block,
                             enum model_condition condition)
 {
-    if (condition < IF_DENSE && desc->config->is_encoder != (condition >= IF_ENCODER))
+    if (condition < IF_DENSE && (desc->config->encoder != NULL) != (condition >= IF_ENCODER))
         return false;
     switch (condition) {
     case ALWAYS:
     case IF_ENCODER: break;
-    case IF_SEGMENTS: return desc->config->encoder.n_segments > 0;
-    case IF_BERT_CLASSIFIER: return desc->config->outputs.n_labels > 0 && !desc->config->encoder.roberta;
-    case IF_ROBERTA_CLASSIFIER: return desc->config->outputs.n_labels > 0 && desc->config->encoder.roberta;
+    case IF_SEGMENTS: return model_encoder_of(desc->config).n_segments > 0;
+    case IF_BERT_CLASSIFIER: return desc->config->outputs.n_labels > 0 && !model_encoder_of(desc->config).roberta;
+    case IF_ROBERTA_CLASSIFIER: return desc->config->outputs.n_labels > 0 && model_encoder_of(desc->config).roberta;
     case IF_DENSE: return desc->config->outputs.dense.size > 0;
     case IF_DENSE_BIAS: return desc->config->outputs.dense.size > 0 && desc->config->outputs.dense.bias;
     case IF_SPLIT: return !desc->config->fused;
@@ -288,7 +288,7 @@ void model_tensor_name(const struct model_desc *desc, const struct model_tensor 
     for (size_t i = 0; i < 2; i++)
         if (strncmp(name, prefixes[i], strlen(prefixes[i])) == 0) {
             name += strlen(prefixes[i]);
-            prefix = bare ? "" : desc->config->encoder.roberta ? "roberta." : prefixes[i];
+            prefix = bare ? "" : model_encoder_of(desc->config).roberta ? "roberta." : prefixes[i];
             break;
         }
     const int n = snprintf(out, MODEL_NAME_BYTES, "%s", prefix);
@@ -349,9 +349,9 @@ bool model_knows_name(const struct model_desc *desc, const char *name)
 {
     static const char *const of_decoders[] = {"model.", "layers.", "embed_tokens.", "norm.", "lm_head."};
     static const char *const of_encoders[] = {"bert.", "roberta.", "encoder.", "embeddings.", "pooler.", "classifier."};
-    const char *const *known = desc->config->is_encoder ? of_encoders : of_decoders;
-    const size_t n = desc->config->is_encoder ? sizeof of_encoders / sizeof *of_encoders
-                                              : sizeof of_decoders / sizeof *of_decoders;
+    const char *const *known = desc->config->encoder ? of_encoders : of_decoders;
+    const size_t n = desc->config->encoder ? sizeof of_encoders / sizeof *of_encoders
+                                           : sizeof of_decoders / sizeof *of_decoders;
     for (size_t i = 0; i < n; i++)
         if (strncmp(name, known[i], strlen(known[i])) == 0)
             return true;

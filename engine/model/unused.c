@@ -118,7 +118,7 @@ static bool begins_with(const char *text, const char *start)
 static const char *other_tasks(const struct look *l, const char *name)
 {
     static const char *const prefixes[] = {"bert.", "roberta."};
-    if (!l->desc->config->is_encoder)
+    if (!l->desc->config->encoder)
         return l->desc->config->outputs.kind != OUTPUT_TOKENS && begins_with(name, "lm_head.") ? "the output head"
                                                                                                : NULL;
     if (begins_with(name, "cls.") || begins_with(name, "lm_head."))
@@ -157,7 +157,7 @@ static const char *zero_bias(const struct checkpoint_tensor *t)
 /* A head that is stored beside embeddings that it is tied to. */
 static bool is_tied_head(const struct look *l, const char *name)
 {
-    return l->desc->config->tied_embeddings && !l->desc->config->is_encoder && strcmp(name, "lm_head.weight") == 0;
+    return l->desc->config->tied_embeddings && !l->desc->config->encoder && strcmp(name, "lm_head.weight") == 0;
 }
 
 /* All of what has 16 MiB; of more its ends and 256 pieces between: heads that are trained apart differ everywhere, and a look at

@@ -135,7 +135,7 @@ static void note_results(struct drive *d, const struct recording_commit *c)
  * their values. */
 static int make_hashes(struct drive *d, const struct recording_submit *s, struct sched_request *q)
 {
-    uint32_t bt = d->header->config.kv.block_tokens;
+    uint32_t bt = d->header->config->kv.block_tokens;
     size_t n = q->n_prompt / bt;
     struct kv_chain_root root = {.block_tokens = bt};
     memcpy(root.tenant.bytes, s->domain, sizeof s->domain);
@@ -331,7 +331,7 @@ int recording_drive(struct recording *r, recording_observer observer, void *cont
 {
     struct drive d = {.header = recording_header(r), .observer = observer, .context = context, .run = out};
     *out = (struct recording_run){0};
-    int status = sched_create(&d.header->config, &d.sched, err);
+    int status = sched_create(d.header->config, &d.sched, err);
     if (status == QUIRE_OK)
         status = sched_driver_create(d.sched, &calls, &d, &d.driver, err);
     decision_log_begin(&d.decisions);

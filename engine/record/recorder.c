@@ -286,7 +286,7 @@ static void on_opened(void *context, const struct engine_info *info, const struc
     put_u8(r, (uint8_t)info->plan->kv_format.kind);
     put_u32(r, info->desc->config->vocab_size);
     put_config(r, config);
-    put_sections(r, &record_header_sections, &(struct recording_header){.config = *config});
+    put_sections(r, &record_header_sections, config);
     end_record(r);
     write_out(r);
     /* Reserve space for the longest commit, so that no step allocates memory. */

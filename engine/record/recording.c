@@ -26,20 +26,21 @@ struct recording {
     bool salvages;
     struct quire_error damage; /* no text: none was found */
     struct recording_header *header; /* owned */
-    struct recording_engine *engine; /* owned; the header's, with the next two */
-    struct recording_tenants *tenants; /* owned; the header's, and the last policy's */
-    struct sched_cost *header_cost; /* owned */
+    struct recording_engine *engine; /* owned; the header's, with the next three */
+    struct sched_config *config;
+    struct sched_tenant *tenants; /* [SCHED_MAX_TENANTS] */
+    struct sched_cost *cost;
+    struct submit_reader *submit; /* owned */
+    struct recording_last *last; /* owned */
+};
 
-    /* Behind the pointers of the last record. */
-    struct submit_reader *submit;
+/* Behind the pointers of the last record. */
+struct recording_last {
     struct scratch results, tokens, choices;
     struct length_reason lengths;
     struct sched_cost cost;
     struct sched_policy_options options;
-};
-
-struct recording_tenants {
-    struct sched_tenant header[SCHED_MAX_TENANTS], last[SCHED_MAX_TENANTS];
+    struct sched_tenant tenants[SCHED_MAX_TENANTS];
 };
 
 /* ---- the header ------------------------------------------------------------------------------ */
@@ -134,7 +135,7 @@ static void get_config(struct recording *r, struct body *b, struct sched_config 
     c->max_logit_rows = body_u32(b);
     c->overlap_depth = body_u32(b);
     c->policy = get_policy(b);
-    get_policy_options(b, r->tenants->header, &c->policy_options);
+    get_policy_options(b, r->tenants, &c->policy_options);
     c->long_prefill_token_threshold = body_u32(b);
     c->max_partial_prefills = body_u32(b);
     c->step_target_us = body_u64(b);
@@ -144,8 +145,8 @@ static void get_config(struct recording *r, struct body *b, struct sched_config 
     c->max_wait_us = body_u64(b);
     c->preemption = body_below(b, SCHED_PREEMPT_NEVER + 1, "has a preemption that does not exist");
     c->max_pinned_percent = body_u32(b);
-    get_cost(b, r->header_cost);
-    c->cost = r->header_cost->n_points > 0 ? r->header_cost : NULL;
+    get_cost(b, r->cost);
+    c->cost = r->cost->n_points > 0 ? r->cost : NULL;
 }
 
 static void get_weights(struct recording_engine *e, struct body *b)
@@ -163,6 +164,7 @@ static void get_header(struct recording *r, struct body *b)
     struct recording_header *h = r->header;
     struct recording_engine *e = r->engine;
     h->engine = e;
+    h->config = r->config;
     h->version = body_u32(b);
     if (h->version != 1 && h->version != RECORD_VERSION)
         body_wrong(b, "is of a version that this program does not read");
@@ -185,9 +187,9 @@ static void get_header(struct recording *r, struct body *b)
     if (e->kv_dtype == K_BF16)
         body_wrong(b, "has a KV cache in a dtype that does not exist");
     e->vocab_size = body_u32(b);
-    get_config(r, b, &h->config);
+    get_config(r, b, r->config);
     if (h->version > 1)
-        record_sections_read(b, &record_header_sections, h);
+        record_sections_read(b, &record_header_sections, r->config);
 }
 
 /* ---- other records ------------------------------------------------------------------------------ */
@@ -204,7 +206,7 @@ static void get_plan(struct recording *r, struct body *b, struct recording_plan 
     p->n_moves = body_u32(b);
     p->n_drafts = r->header->version > 1 ? body_u32(b) : 0;
     body_key(b, &p->decisions);
-    if (p->n_rows > r->header->config.max_num_seqs || (p->n_rows > 0) != (p->step > 0))
+    if (p->n_rows > r->header->config->max_num_seqs || (p->n_rows > 0) != (p->step > 0))
         body_wrong(b, "is a plan that cannot be");
 }
 
@@ -220,8 +222,8 @@ static void get_commit(struct recording *r, struct body *b, struct recording_com
         body_wrong(b, "is shorter than its fields");
         return;
     }
-    struct sched_result *results = body_scratch(b, &r->results, c->n_results, sizeof *results);
-    uint32_t *tokens = body_scratch(b, &r->tokens, n_words, sizeof *tokens);
+    struct sched_result *results = body_scratch(b, &r->last->results, c->n_results, sizeof *results);
+    uint32_t *tokens = body_scratch(b, &r->last->tokens, n_words, sizeof *tokens);
     for (uint32_t i = 0; results && tokens && i < c->n_results && !b->wrong; i++) {
         uint32_t seq = body_seq(b), count = body_u32(b);
         size_t n = (count & ~RECORD_FINISHED) + (r->header->version > 1 ? 1u : 0u);
@@ -242,7 +244,7 @@ static void get_propose(struct recording *r, struct body *b, struct recording_pr
 {
     p->seq = body_seq(b);
     p->n = body_u32(b);
-    p->tokens = body_u32s(b, &r->tokens, p->n);
+    p->tokens = body_u32s(b, &r->last->tokens, p->n);
 }
 
 static void get_served(struct recording *r, struct body *b, struct recording_served *s)
@@ -252,7 +254,7 @@ static void get_served(struct recording *r, struct body *b, struct recording_ser
         body_wrong(b, "reports more served answers than there may be");
         s->n = 0;
     }
-    s->items = body_u32s(b, &r->tokens, 3 * s->n);
+    s->items = body_u32s(b, &r->last->tokens, 3 * s->n);
 }
 
 static void get_finish(struct recording *r, struct body *b, struct recording_finish *f)
@@ -263,7 +265,7 @@ static void get_finish(struct recording *r, struct body *b, struct recording_fin
         body_wrong(b, "has choices that cannot be");
         return;
     }
-    struct recording_choice *choices = body_scratch(b, &r->choices, f->n, sizeof *choices);
+    struct recording_choice *choices = body_scratch(b, &r->last->choices, f->n, sizeof *choices);
     for (uint32_t i = 0; choices && i < f->n; i++) {
         choices[i].finish = body_below(b, ENGINE_FINISH_REFUSED + 1, "ended in an unknown way");
         choices[i].n_tokens = body_u32(b);
@@ -304,8 +306,8 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
     case RECORDING_FINISH: get_finish(r, b, &e->finish); return;
     case RECORDING_PROPOSE: get_propose(r, b, &e->propose); return;
     case RECORDING_LENGTHS:
-        get_lengths(b, &r->lengths);
-        e->lengths = &r->lengths;
+        get_lengths(b, &r->last->lengths);
+        e->lengths = &r->last->lengths;
         return;
     case RECORDING_GATE:
         e->gate.seq = body_seq(b);
@@ -325,17 +327,17 @@ static void get_entry(struct recording *r, struct body *b, struct recording_entr
     case RECORDING_PLAN: get_plan(r, b, &e->plan); return;
     case RECORDING_POLICY:
         e->policy.policy = get_policy(b);
-        r->options = (struct sched_policy_options){0};
-        get_policy_options(b, r->tenants->last, &r->options);
-        e->policy.options = &r->options;
+        r->last->options = (struct sched_policy_options){0};
+        get_policy_options(b, r->last->tenants, &r->last->options);
+        e->policy.options = &r->last->options;
         return;
     case RECORDING_UNPIN: e->tenant = body_u32(b); return;
     case RECORDING_SERVED: get_served(r, b, &e->served); return;
     case RECORDING_COST:
-        get_cost(b, &r->cost);
-        if (r->cost.n_points == 0)
+        get_cost(b, &r->last->cost);
+        if (r->last->cost.n_points == 0)
             body_wrong(b, "has a cost model without points");
-        e->cost = &r->cost;
+        e->cost = &r->last->cost;
         return;
     default: body_wrong(b, "is of a kind that this program does not know");
     }
@@ -418,10 +420,12 @@ int recording_open_memory(const void *data, size_t n, struct recording **out, st
     if (r) {
         r->header = calloc(1, sizeof *r->header);
         r->engine = calloc(1, sizeof *r->engine);
-        r->header_cost = calloc(1, sizeof *r->header_cost);
-        r->tenants = calloc(1, sizeof *r->tenants);
+        r->config = calloc(1, sizeof *r->config);
+        r->tenants = calloc(SCHED_MAX_TENANTS, sizeof *r->tenants);
+        r->cost = calloc(1, sizeof *r->cost);
+        r->last = calloc(1, sizeof *r->last);
     }
-    if (!r || !r->header || !r->engine || !r->header_cost || !r->tenants) {
+    if (!r || !r->header || !r->engine || !r->config || !r->tenants || !r->cost || !r->last) {
         recording_close(r);
         return quire_fail(err, QUIRE_NO_MEMORY, "recording: out of memory");
     }
@@ -467,14 +471,18 @@ void recording_close(struct recording *r)
 {
     if (!r)
         return;
-    struct scratch *all[] = {&r->results, &r->tokens, &r->choices};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        free(all[i]->data);
+    if (r->last) {
+        free(r->last->results.data);
+        free(r->last->tokens.data);
+        free(r->last->choices.data);
+    }
+    free(r->last);
     submit_reader_destroy(r->submit);
     free(r->header);
     free(r->engine);
-    free(r->header_cost);
+    free(r->config);
     free(r->tenants);
+    free(r->cost);
     if (r->mapped)
         munmap((void *)(uintptr_t)r->bytes, r->n);
     free(r);

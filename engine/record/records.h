@@ -30,7 +30,7 @@ struct recording_engine {
 struct recording_header {
     uint32_t version; /* 1 or 2 */
     const struct recording_engine *engine; /* belongs to the recording */
-    struct sched_config config; /* without the secret; its pointers belong to the recording */
+    const struct sched_config *config; /* without the secret; it and what it points to belong to the recording */
 };
 
 enum recording_kind {

@@ -12,7 +12,7 @@
      .kind = kind_, \
      .tag = tag_, \
      .flags = REQUEST_MUST, \
-     .at = offsetof(struct recording_header, config.member_), \
+     .at = offsetof(struct sched_config, member_), \
      __VA_ARGS__}
 #define SIZE_OF(c) OF_CONFIG(REQUEST_U32, class_batch_size[c], 1 + (c), .range = {0})
 #define WAIT_OF(c) OF_CONFIG(REQUEST_U64, class_wait_us[c], 9 + (c), .range = {.most = REQUEST_MAX_US})
@@ -43,11 +43,11 @@ static const struct request_field header_rows[] = {
 };
 _Static_assert(SCHED_MAX_CLASSES == 8, "a row for each class");
 _Static_assert(KV_MAX_GROUPS == 4, "a row for each KV group");
-static const struct recording_header no_header;
+static const struct sched_config no_config;
 const struct request_layout record_header_sections = {.rows = header_rows,
                                                       .n_rows = sizeof header_rows / sizeof header_rows[0],
-                                                      .defaults = &no_header,
-                                                      .struct_bytes = sizeof no_header};
+                                                      .defaults = &no_config,
+                                                      .struct_bytes = sizeof no_config};
 
 static const struct recording_submit no_submit;
 const struct request_layout record_submit_sections = {.defaults = &no_submit, .struct_bytes = sizeof no_submit};

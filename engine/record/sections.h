@@ -1,5 +1,5 @@
 /* The sections at the end of a header and of a submit record: the values that version 2 gained after its fixed part
- * was closed. A new member of struct recording_header (its sched_config too, its engine not) or struct
+ * was closed. A new member of struct sched_config (the header has it) or struct
  * recording_submit is one row in sections.c; the recorder and the reader need no change. Rows hold values, not lists.
  * Private to this folder. Any thread.
  *
@@ -12,7 +12,7 @@
 #include "engine/record/body.h"
 #include "request/codec.h"
 
-extern const struct request_layout record_header_sections; /* of struct recording_header */
+extern const struct request_layout record_header_sections; /* of struct sched_config, which the header has */
 extern const struct request_layout record_submit_sections; /* of struct recording_submit */
 
 /* Reads the rest of a record's body. `out` already holds the fixed part; each row's member gets its value or

@@ -44,16 +44,27 @@ struct owner {
     uint32_t choice;
 };
 
+/* The shadow's cost model, and how well it fits the live steps. */
+struct shadow_model {
+    struct sched_cost cost, next;
+    bool has_next;              /* the engine's model changed: from the next step on */
+    double ratio;               /* measured / predicted time of live steps */
+};
+
+/* What other threads read. */
+struct shadow_counts {
+    pthread_mutex_t mutex;
+    struct shadow_stats stats;  /* under the mutex */
+};
+
 struct shadow {
     struct engine_watch watch;
     const struct sched_policy *policy;
     struct sched *sched;        /* NULL: inactive, until there is a cost model */
     struct sched_driver *driver;
-    struct sched_config config; /* of sched; its cost and its tenants are the next ones */
+    struct sched_config *config; /* owned; of sched. Its cost and its tenants are the next ones */
     struct sched_tenant *tenants; /* owned; NULL: equal weights */
-    struct sched_cost cost, next_cost;
-    bool has_next_cost;         /* the engine's model changed: from the next step on */
-    double ratio;               /* measured / predicted time of live steps */
+    struct shadow_model *model; /* owned */
     uint64_t done_us;           /* when the last live step ended */
 
     uint64_t now_us;            /* the shadow's own clock */
@@ -63,8 +74,7 @@ struct shadow {
     struct owner *live, *shadow; /* [n_names] by sequence */
     uint32_t n_names;
 
-    pthread_mutex_t mutex;
-    struct shadow_stats stats;  /* under the mutex */
+    struct shadow_counts *counts; /* owned */
 };
 
 /* ---- requests in both schedulers ---- */
@@ -98,11 +108,11 @@ static void compare(struct shadow *w, struct compared *t)
     if (t->counted || t->live_ttft_us == 0 || t->shadow_ttft_us == 0)
         return;
     t->counted = true;
-    pthread_mutex_lock(&w->mutex);
-    w->stats.n++;
-    add_time(&w->stats.live, t->live_ttft_us, t->live_queue_us);
-    add_time(&w->stats.shadow, t->shadow_ttft_us, t->shadow_queue_us);
-    pthread_mutex_unlock(&w->mutex);
+    pthread_mutex_lock(&w->counts->mutex);
+    w->counts->stats.n++;
+    add_time(&w->counts->stats.live, t->live_ttft_us, t->live_queue_us);
+    add_time(&w->counts->stats.shadow, t->shadow_ttft_us, t->shadow_queue_us);
+    pthread_mutex_unlock(&w->counts->mutex);
 }
 
 /* Ends one side of a choice. Frees the entry after the last side of the last choice. */
@@ -186,10 +196,10 @@ static int on_shadow_planned(void *context, uint64_t now_us, const struct sched_
     (void)err;
     if (plan->n_refused == 0)
         return QUIRE_OK;
-    pthread_mutex_lock(&w->mutex);
+    pthread_mutex_lock(&w->counts->mutex);
     for (uint32_t i = 0; i < plan->n_refused; i++)
-        w->stats.n_refused += w->shadow[plan->refused[i].seq].choice == 0;
-    pthread_mutex_unlock(&w->mutex);
+        w->counts->stats.n_refused += w->shadow[plan->refused[i].seq].choice == 0;
+    pthread_mutex_unlock(&w->counts->mutex);
     return QUIRE_OK;
 }
 
@@ -197,7 +207,7 @@ static int on_shadow_launch(void *context, const struct sched_step *step, struct
 {
     struct shadow *w = context;
     (void)err;
-    w->ends_us = w->now_us + (uint64_t)(predict_us(&w->cost, step->plan) * w->ratio) + 1;
+    w->ends_us = w->now_us + (uint64_t)(predict_us(&w->model->cost, step->plan) * w->model->ratio) + 1;
     return QUIRE_OK;
 }
 
@@ -207,12 +217,12 @@ static const struct sched_driver_calls shadow_steps = {
 /* No step of the shadow is in flight. */
 static void take_cost(struct shadow *w)
 {
-    if (!w->has_next_cost)
+    if (!w->model->has_next)
         return;
-    w->has_next_cost = false;
-    w->cost = w->next_cost;
-    w->ratio = 1;
-    sched_set_cost(w->sched, &w->cost, NULL);
+    w->model->has_next = false;
+    w->model->cost = w->model->next;
+    w->model->ratio = 1;
+    sched_set_cost(w->sched, &w->model->cost, NULL);
 }
 
 /* Begins the next step at the shadow's clock. Returns false if nothing can run now. */
@@ -254,11 +264,11 @@ static void advance(struct shadow *w, uint64_t now_us)
 static void begin(struct shadow *w, const struct sched_cost *cost)
 {
     struct quire_error err;
-    const bool has_tenants = w->tenants || !w->config.policy_options.tenants;
-    w->cost = *cost;
-    w->config.cost = &w->cost;
-    w->config.policy_options.tenants = w->tenants;
-    if (w->live && w->shadow && has_tenants && sched_create(&w->config, &w->sched, &err) == QUIRE_OK &&
+    const bool has_tenants = w->tenants || !w->config->policy_options.tenants;
+    w->model->cost = *cost;
+    w->config->cost = &w->model->cost;
+    w->config->policy_options.tenants = w->tenants;
+    if (w->live && w->shadow && has_tenants && sched_create(w->config, &w->sched, &err) == QUIRE_OK &&
         sched_driver_create(w->sched, &shadow_steps, w, &w->driver, &err) == QUIRE_OK)
         return;
     quire_log(QUIRE_LOG_WARN, "shadow", "sleeps: out of memory");
@@ -279,10 +289,10 @@ static void on_opened(void *context, const struct engine_info *info, const struc
 {
     struct shadow *w = context;
     (void)info;
-    w->config = *config;
+    *w->config = *config;
     copy_tenants(w, &config->policy_options);
-    w->config.policy = w->policy;
-    w->config.overlap_depth = 0;
+    w->config->policy = w->policy;
+    w->config->overlap_depth = 0;
     w->n_names = config->max_queued_requests + (config->overlap_depth + 2) * config->max_num_seqs;
     w->live = calloc(w->n_names, sizeof *w->live);
     w->shadow = calloc(w->n_names, sizeof *w->shadow);
@@ -301,8 +311,8 @@ static void on_cost_changed(void *context, uint64_t now_us, const struct sched_c
         begin(w, cost);
         return;
     }
-    w->next_cost = *cost;
-    w->has_next_cost = w->sched != NULL;
+    w->model->next = *cost;
+    w->model->has_next = w->sched != NULL;
 }
 
 static void on_submitted(void *context, const struct engine_watch_submit *s)
@@ -318,9 +328,9 @@ static void on_submitted(void *context, const struct engine_watch_submit *s)
         return;
     if (sched_submit(w->sched, r, seqs, NULL, NULL)) {
         free(t);
-        pthread_mutex_lock(&w->mutex);
-        w->stats.n_refused++;
-        pthread_mutex_unlock(&w->mutex);
+        pthread_mutex_lock(&w->counts->mutex);
+        w->counts->stats.n_refused++;
+        pthread_mutex_unlock(&w->counts->mutex);
         return;
     }
     *t = (struct compared){.id = r->id,
@@ -390,14 +400,14 @@ static void on_committed(void *context, const struct engine_watch_commit *c)
     struct shadow *w = context;
     if (!w->sched)
         return;
-    double predicted = predict_us(&w->cost, c->plan);
+    double predicted = predict_us(&w->model->cost, c->plan);
     /* With an overlap, a step is launched while the previous one still runs. */
     uint64_t began_us = c->launched_us > w->done_us ? c->launched_us : w->done_us;
     w->done_us = c->done_us;
     if (predicted > 0 && c->done_us > began_us) {
         double ratio = (double)(c->done_us - began_us) / predicted;
         ratio = ratio < 0.1 ? 0.1 : ratio > 10 ? 10 : ratio;
-        w->ratio += NEW_SHARE * (ratio - w->ratio);
+        w->model->ratio += NEW_SHARE * (ratio - w->model->ratio);
     }
     for (uint32_t i = 0; i < c->n_results; i++) {
         const struct sched_result *r = &c->results[i];
@@ -454,17 +464,38 @@ static void on_served(void *context, uint64_t now_us, const uint32_t *served, ui
     sched_served(w->sched, served, n_served);
 }
 
+static void free_parts(struct shadow *w)
+{
+    free(w->config);
+    free(w->model);
+    free(w->counts);
+    free(w);
+}
+
+/* NULL: out of memory. */
+static struct shadow *create(void)
+{
+    struct shadow *w = calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    w->config = calloc(1, sizeof *w->config);
+    w->model = calloc(1, sizeof *w->model);
+    w->counts = calloc(1, sizeof *w->counts);
+    if (w->config && w->model && w->counts && pthread_mutex_init(&w->counts->mutex, NULL) == 0)
+        return w;
+    free_parts(w);
+    return NULL;
+}
+
 int shadow_create(const struct sched_policy *policy, struct shadow **out, struct quire_error *err)
 {
     *out = NULL;
-    struct shadow *w = calloc(1, sizeof *w);
-    if (!w || pthread_mutex_init(&w->mutex, NULL) != 0) {
-        free(w);
+    struct shadow *w = create();
+    if (!w)
         return quire_fail(err, QUIRE_NO_MEMORY, "shadow: out of memory");
-    }
     w->policy = policy;
-    w->ratio = 1;
-    w->stats.policy = policy->name;
+    w->model->ratio = 1;
+    w->counts->stats.policy = policy->name;
     w->watch = (struct engine_watch){.context = w,
                                      .opened = on_opened,
                                      .submitted = on_submitted,
@@ -498,13 +529,13 @@ void shadow_destroy(struct shadow *w)
     free(w->live);
     free(w->shadow);
     free(w->tenants);
-    pthread_mutex_destroy(&w->mutex);
-    free(w);
+    pthread_mutex_destroy(&w->counts->mutex);
+    free_parts(w);
 }
 
 void shadow_stats(struct shadow *w, struct shadow_stats *out)
 {
-    pthread_mutex_lock(&w->mutex);
-    *out = w->stats;
-    pthread_mutex_unlock(&w->mutex);
+    pthread_mutex_lock(&w->counts->mutex);
+    *out = w->counts->stats;
+    pthread_mutex_unlock(&w->counts->mutex);
 }

@@ -110,10 +110,10 @@ static uint8_t get_request_1(struct submit_reader *r, struct body *b, struct rec
 
 static void check_request(const struct recording_header *h, struct body *b, const struct sched_request *q)
 {
-    uint32_t n_tenants = h->config.policy_options.n_tenants;
+    uint32_t n_tenants = h->config->policy_options.n_tenants;
     if (q->n_prompt == 0 || q->n == 0 || q->n > REQUEST_MAX_CHOICES)
         body_wrong(b, "has no prompt, or choices that cannot be");
-    if ((uint64_t)q->n_prompt + q->max_tokens > h->config.max_model_len)
+    if ((uint64_t)q->n_prompt + q->max_tokens > h->config->max_model_len)
         body_wrong(b, "is longer than the recording's max_model_len");
     if (q->tenant >= (n_tenants ? n_tenants : 1) || q->class_index >= SCHED_MAX_CLASSES)
         body_wrong(b, "has a tenant or class that does not exist");

@@ -1,5 +1,6 @@
 #include "engine/engine.h"
 #include "engine/event.h"
+#include "engine/grammars.h"
 #include "engine/info.h"
 #include "engine/model/describe.h"
 #include "engine/stats.h"
@@ -411,13 +412,15 @@ static uint32_t n_mask_threads(const struct engine *e, const struct engine_optio
 {
     const long n_cpus = sysconf(_SC_NPROCESSORS_ONLN);
     const uint32_t n_left = n_cpus > (long)e->plan->n_threads ? (uint32_t)n_cpus - e->plan->n_threads : 1;
-    if (o->n_mask_threads)
-        return o->n_mask_threads;
+    if (o->grammars->n_threads)
+        return o->grammars->n_threads;
     return n_left < MOST_MASK_THREADS ? n_left : MOST_MASK_THREADS;
 }
 
 static int open_constraints(struct engine *e, const struct engine_options *o, struct quire_error *err)
 {
+    if (!e->plan->bytes[PLAN_MASKS])
+        return QUIRE_OK;
     const struct constraints_options options = {.grammars = o->grammars,
                                                 .n_vocab = e->model->desc.config->vocab_size,
                                                 .max_rows = e->plan->max_logit_rows,
@@ -425,7 +428,7 @@ static int open_constraints(struct engine *e, const struct engine_options *o, st
                                                 .n_threads = n_mask_threads(e, o),
                                                 .compiled = wake,
                                                 .context = e};
-    return e->plan->bytes[PLAN_MASKS] ? constraints_create(&options, &e->constraints, err) : QUIRE_OK;
+    return constraints_create(&options, &e->constraints, err);
 }
 
 static int open_all(struct engine *e, const struct engine_options *o, struct quire_error *err)

@@ -28,6 +28,5 @@ void engine_options_default(struct engine_options *options)
         .cpu_bind = "auto",
         .prefix_caching = true,
         .prefix_cache_eviction = "lru",
-        .forced_tokens = true,
     };
 }

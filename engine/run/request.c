@@ -23,7 +23,7 @@ static int check_task(const struct request_spec *s, const struct model_desc *des
                               "this model generates text and returns no vectors");
     if (!s->wants_vector && desc->config->outputs.kind != OUTPUT_TOKENS)
         return quire_fail_for(err, QUIRE_INVALID, "wants_vector", "this model returns vectors and generates no text");
-    if (s->segment_from > 0 && desc->config->encoder.n_segments < 2)
+    if (s->segment_from > 0 && model_encoder_of(desc->config).n_segments < 2)
         return quire_fail_for(err, QUIRE_UNSUPPORTED, "segment_from", "this model does not read pairs of texts");
     if (s->wants_vector && (s->max_tokens > 0 || s->n != 1 || s->n_prompt_logprobs >= 0))
         return quire_fail_for(err, QUIRE_INVALID, "wants_vector",

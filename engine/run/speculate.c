@@ -1,6 +1,7 @@
 #include "engine/run/speculate.h"
 
 #include "engine/run/draft_model.h"
+#include "engine/grammars.h"
 #include "engine/run/draft_scratch.h"
 #include "engine/run/state.h"
 #include "engine/run/drafters.h"
@@ -83,7 +84,7 @@ int speculate_create(struct engine *e, const struct engine_options *o, struct qu
     if (!s)
         return quire_fail(err, QUIRE_NO_MEMORY, "speculation: out of memory");
     s->config = engine_step_options(o)->speculative;
-    s->forced_tokens = o->forced_tokens;
+    s->forced_tokens = o->grammars && !o->grammars->one_by_one;
     s->n_slots = s->n_free_slots = e->plan->max_num_seqs;
     s->asks = calloc(1, array_bytes(e->plan));
     if (!s->asks)

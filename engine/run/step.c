@@ -249,7 +249,7 @@ static void add_text(struct engine *e, struct step_slot *slot, const struct sche
     case POOLING_MEAN: batch->pool_rows[at] = (struct k_pool_row){token, row->count}; break;
     case POOLING_CLS: batch->pool_rows[at] = (struct k_pool_row){token, 1}; break;
     default:
-        batch->pool_rows[at] = (struct k_pool_row){e->model->desc.config->is_encoder ? last : at, 1};
+        batch->pool_rows[at] = (struct k_pool_row){e->model->desc.config->encoder ? last : at, 1};
         break; /* or of the last tokens */
     }
 }
@@ -279,8 +279,9 @@ static int add_row(struct engine *e, struct step_slot *slot, const struct sched_
         if (status != QUIRE_OK)
             return status;
     }
+    const uint32_t first_position = model_encoder_of(e->model->desc.config).first_position + row->first;
     for (uint32_t i = 0; i < row->count; i++)
-        batch->positions[token + i] = e->model->desc.config->encoder.first_position + row->first + i;
+        batch->positions[token + i] = first_position + i;
     if (e->model->desc.config->outputs.kind != OUTPUT_TOKENS)
         add_text(e, slot, row, token, batch);
     add_targets(e, slot, row, tokens, token, batch->output_tokens);

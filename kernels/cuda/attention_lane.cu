@@ -202,6 +202,33 @@ static __device__ __forceinline__ float2 load_value(const struct split *shared, 
     return widen_half2(*(const uint32_t *)value);
 }
 
+/* Adds up a split's weighted values, elements d and d + 1, and its weights in *l. */
+template <enum k_dtype dtype>
+static __device__ __forceinline__ float2 add_values(const struct split *shared, const float *v_scales,
+                                                    const struct attention_lane &a, uint32_t start, uint32_t first,
+                                                    uint32_t end, uint32_t d, float *l)
+{
+    float2 o = {0.0f, 0.0f};
+    for (uint32_t tile = 0; tile < TILES; tile++) {
+        uint32_t at = tile * K_ATTN_TILE;
+        struct range slots = readable(start + at, K_ATTN_TILE, first, end);
+        if (slots.begin >= slots.end)
+            continue;
+        *l = fmaf(*l, shared->alpha[tile], shared->sum[tile]);
+        if (d >= a.head_dim)
+            continue;
+        o.x = o.x * shared->alpha[tile];
+        o.y = o.y * shared->alpha[tile];
+#pragma unroll 8
+        for (uint32_t j = at + slots.begin; j < at + slots.end; j++) {
+            float2 v = load_value<dtype>(shared, v_scales, a.v_cache, j, d);
+            o.x = fmaf(shared->p[j], v.x, o.x);
+            o.y = fmaf(shared->p[j], v.y, o.y);
+        }
+    }
+    return o;
+}
+
 template <enum k_dtype dtype, bool is_capped>
 static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_kernel(struct attention_lane a)
 {
@@ -229,24 +256,7 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
         __syncthreads();
         float m, l = 0.0f;
         weigh(&shared, start, first, end, &m);
-        float2 o = {0.0f, 0.0f};
-        for (uint32_t tile = 0; tile < TILES; tile++) {
-            uint32_t at = tile * K_ATTN_TILE;
-            struct range slots = readable(start + at, K_ATTN_TILE, first, end);
-            if (slots.begin >= slots.end)
-                continue;
-            l = fmaf(l, shared.alpha[tile], shared.sum[tile]);
-            if (d >= a.head_dim)
-                continue;
-            o.x = o.x * shared.alpha[tile];
-            o.y = o.y * shared.alpha[tile];
-#pragma unroll 8
-            for (uint32_t j = at + slots.begin; j < at + slots.end; j++) {
-                float2 v = load_value<dtype>(&shared, v_scales, a.v_cache, j, d);
-                o.x = fmaf(shared.p[j], v.x, o.x);
-                o.y = fmaf(shared.p[j], v.y, o.y);
-            }
-        }
+        const float2 o = add_values<dtype>(&shared, v_scales, a, start, first, end, d, &l);
         if (is_first) {
             merged_m = m;
             merged_l = l;

@@ -55,15 +55,11 @@ template <uint32_t D> struct merged_shared {
     }
 };
 
-/* Computes a warp's sixteen rows with one tile of K: the scores, then p as fragments of A, with α. */
-template <uint32_t D, bool is_capped>
-ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t queries,
-                          const uint32_t (&q)[large_layout<D>::keeps_queries ? 1 : D / 16][4], bool is_masked,
-                          uint32_t start, const struct attn_rows &rows, float (&m)[2], float (&alpha)[2],
-                          uint32_t (&p)[4][4])
+/* The products of a warp's sixteen rows with one tile of K. */
+template <uint32_t D>
+ATTN_FN void large_products(uint32_t keys, uint32_t queries,
+                            const uint32_t (&q)[large_layout<D>::keeps_queries ? 1 : D / 16][4], float (&score)[8][4])
 {
-    uint32_t t = threadIdx.x % 4;
-    float score[8][4] = {};
 #pragma unroll
     for (uint32_t i = 0; i < D / 16; i++) {
         uint32_t k[4], rows_of_q[4];
@@ -78,6 +74,18 @@ ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t
             mma_f16(score[2 * n + 1], rows_of_q, k[2], k[3]);
         }
     }
+}
+
+/* Computes a warp's sixteen rows with one tile of K: the scores, then p as fragments of A, with α. */
+template <uint32_t D, bool is_capped>
+ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t queries,
+                          const uint32_t (&q)[large_layout<D>::keeps_queries ? 1 : D / 16][4], bool is_masked,
+                          uint32_t start, const struct attn_rows &rows, float (&m)[2], float (&alpha)[2],
+                          uint32_t (&p)[4][4])
+{
+    uint32_t t = threadIdx.x % 4;
+    float score[8][4] = {};
+    large_products<D>(keys, queries, q, score);
     float largest[2] = {-INFINITY, -INFINITY};
     uint32_t is_read = ~0u; /* one bit per score of the thread */
 #pragma unroll

@@ -9,6 +9,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Blocks of each group that a sequence took over at admission and that other sequences hold, too. In a windowed group
+ * each holder releases them and then needs one of its own. */
+struct seq_shared {
+    uint32_t n[KV_MAX_GROUPS];
+};
+
 struct sched_admission {
     /* The head of the queue that did not fit, and the space at that time. */
     uint64_t blocked_order; /* 0 = none */
@@ -17,6 +23,7 @@ struct sched_admission {
     bool no_more; /* nothing follows: incomplete static batches start */
     uint32_t batch_left; /* sequences that may still join the running batch */
     struct sched_batches batches;
+    struct seq_shared *shared; /* [n_names], owned; NULL without reservation (SCHED_PREEMPT_NEVER) */
 };
 
 #endif

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options,
-                 const struct sched_cost *cost, bool capped, struct sequence *seqs, struct sched_flows **out,
-                 struct quire_error *err)
+                 const struct sched_cost *cost, bool capped, const struct sequence *seqs, uint32_t n_names,
+                 struct sched_flows **out, struct quire_error *err)
 {
     struct sched_flows *f = calloc(1, sizeof *f);
     *out = NULL;
@@ -27,7 +27,7 @@ int flows_create(const struct sched_policy *policy, const struct sched_policy_op
     f->runs = calloc(n + 1, sizeof *f->runs);
     f->ahead = calloc(n + 1, sizeof *f->ahead);
     if (!f->live || !f->order || !f->at || !f->times || !f->runs || !f->ahead ||
-        queue_init(&f->queue, n, n_lanes, seqs, policy, f->state)) {
+        queue_init(&f->queue, n, n_lanes, seqs, n_names, policy, f->state)) {
         flows_destroy(f);
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }

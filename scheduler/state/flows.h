@@ -29,10 +29,11 @@ struct sched_flows {
     bool *ahead; /* scratch: had more than their share; all false for policies without that */
 };
 
-/* capped: tenants have limits, so those of one flow can pass each other. The policy reads the keys in seqs. On an error *out is NULL, and the old flows are not affected. */
+/* capped: tenants have limits, so those of one flow can pass each other. The policy reads the keys in seqs[n_names]. On
+ * an error *out is NULL, and the old flows are not affected. */
 int flows_create(const struct sched_policy *policy, const struct sched_policy_options *options,
-                 const struct sched_cost *cost, bool capped, struct sequence *seqs, struct sched_flows **out,
-                 struct quire_error *err);
+                 const struct sched_cost *cost, bool capped, const struct sequence *seqs, uint32_t n_names,
+                 struct sched_flows **out, struct quire_error *err);
 /* NULL is allowed. */
 void flows_destroy(struct sched_flows *flows);
 

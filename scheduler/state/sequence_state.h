@@ -90,11 +90,6 @@ struct sequence {
 
     uint32_t n_hashes;        /* known names of its blocks: seq_hashes() */
     uint32_t n_prompt_logits; /* prompt positions whose logits were in a plan; SEQ_NO_LOGITS: none is needed */
-    uint32_t queue_index;     /* QUEUE_NONE: not queued */
-
-    /* With reservation: blocks taken over at admission that other sequences hold, too. In a windowed group each holder
-     * releases them and then needs one of its own. */
-    uint32_t n_shared[KV_MAX_GROUPS];
 };
 
 #define SEQ_NO_LOGITS UINT32_MAX

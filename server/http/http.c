@@ -105,11 +105,12 @@ static void free_connection(struct http_connection *c)
         TAILQ_REMOVE(&s->unwritten, c, unwritten_link);
     s->n_connections--;
     s->n_late -= c->late;
-    if (c->x.extra)
-        evbuffer_free(c->x.extra);
+    if (c->x->extra)
+        evbuffer_free(c->x->extra);
     event_free(c->timer);
     bufferevent_free(c->bev);
     free(c->parser);
+    free(c->x);
     free(c);
     if (s->n_held > 0)
         set_resume(s, 0);
@@ -118,8 +119,8 @@ static void free_connection(struct http_connection *c)
 
 static void notify_gone(struct http_connection *c)
 {
-    struct http_exchange x = c->x;
-    c->x.live = false;
+    struct http_exchange x = *c->x;
+    c->x->live = false;
     if (x.live && x.on_gone)
         x.on_gone(x.context);
 }
@@ -173,7 +174,7 @@ static void make_id(struct http_server *s, char *id)
 /* Sets up the exchange of the request that the parser holds, or of an invalid request. */
 static void begin_exchange(struct http_connection *c)
 {
-    struct http_exchange *x = &c->x;
+    struct http_exchange *x = c->x;
     struct evbuffer *extra = x->extra;
     *x = (struct http_exchange){.connection = c, .extra = extra, .live = true};
     const char *id = http_parser_header(c->parser, "x-request-id");
@@ -196,7 +197,7 @@ static void refuse(struct http_connection *c, int status, const char *reason)
     c->unread = true;
     http_connection_enter(c, WORKING);
     c->inside = true;
-    c->server->handler.on_bad(c->server->context, &c->x, status, reason);
+    c->server->handler.on_bad(c->server->context, c->x, status, reason);
     c->inside = false;
     http_connection_reset_parser(c);
 }
@@ -204,7 +205,7 @@ static void refuse(struct http_connection *c, int status, const char *reason)
 /* Refuses what it has begun to say, if anything, and frees it at once. */
 static void send_away(struct http_connection *c, int status, const char *reason)
 {
-    bool has_begun = c->phase == HELD || (c->phase == READING && (c->x.live || !http_parser_is_idle(c->parser)));
+    bool has_begun = c->phase == HELD || (c->phase == READING && (c->x->live || !http_parser_is_idle(c->parser)));
     if (!has_begun) {
         drop_connection(c);
         return;
@@ -235,7 +236,7 @@ static enum http_place find_place(struct http_connection *c)
 static bool take_place(struct http_connection *c)
 {
     struct http_server *s = c->server;
-    if (c->placed || s->handler.is_urgent(s->context, &c->x) || find_place(c) == HTTP_PLACED)
+    if (c->placed || s->handler.is_urgent(s->context, c->x) || find_place(c) == HTTP_PLACED)
         return true;
     http_connection_enter(c, HELD);
     set_timer(c, s->limits.head_timeout_ms, true);
@@ -259,20 +260,20 @@ static void on_head(struct http_connection *c)
     /* Until the body has been read, a reply leaves it unread. */
     c->unread = c->parser->has_body;
     c->inside = true;
-    s->handler.on_head(s->context, &c->x);
+    s->handler.on_head(s->context, c->x);
     c->inside = false;
-    if (!c->x.live)
+    if (!c->x->live)
         return;
-    c->unread = c->x.on_part && c->parser->has_body;
+    c->unread = c->x->on_part && c->parser->has_body;
     if (!c->parser->has_body)
         return;
-    if (!c->x.on_part && c->parser->content_length > s->limits.max_body_bytes) {
+    if (!c->x->on_part && c->parser->content_length > s->limits.max_body_bytes) {
         refuse(c, 413, "the request's body is larger than this server takes");
         return;
     }
     if (c->parser->expect_continue && evbuffer_get_length(bufferevent_get_input(c->bev)) == 0)
         evbuffer_add_printf(http_connection_out(c), "HTTP/1.1 100 Continue\r\n\r\n");
-    const uint64_t most = c->x.on_part ? max_streamed(s) : s->limits.max_body_bytes;
+    const uint64_t most = c->x->on_part ? max_streamed(s) : s->limits.max_body_bytes;
     uint64_t n_bytes = c->parser->chunked ? most : c->parser->content_length;
     set_timer(c, s->limits.body_timeout_ms + n_bytes / BODY_BYTES_PER_MS, true);
 }
@@ -280,7 +281,7 @@ static void on_head(struct http_connection *c)
 /* Passes on what has arrived of a body that is not kept. Returns false if the exchange has ended. */
 static bool pass_part(struct http_connection *c)
 {
-    struct http_exchange *x = &c->x;
+    struct http_exchange *x = c->x;
     const size_t n = c->parser->n_body;
     if (!x->live || !x->on_part || n == 0)
         return true;
@@ -303,7 +304,7 @@ static void on_request(struct http_connection *c)
     event_del(c->timer);
     http_connection_enter(c, WORKING);
     c->inside = true;
-    s->handler.on_request(s->context, &c->x);
+    s->handler.on_request(s->context, c->x);
     c->inside = false;
 }
 
@@ -342,8 +343,8 @@ static bool feed(struct http_connection *c)
             http_connection_enter(c, READING); /* it waits for something else from now on */
             set_read_deadline(c);
         }
-        return used > 0 && evbuffer_get_length(in) > 0 && !c->x.paused;
-    case HTTP_HEAD: on_head(c); return c->phase == READING && c->x.live;
+        return used > 0 && evbuffer_get_length(in) > 0 && !c->x->paused;
+    case HTTP_HEAD: on_head(c); return c->phase == READING && c->x->live;
     case HTTP_DONE: on_request(c); return false;
     case HTTP_BAD: refuse(c, c->parser->bad_status, c->parser->bad_reason); return false;
     }
@@ -368,7 +369,7 @@ static void check_flood(struct http_connection *c)
 static void process_input(struct http_connection *c)
 {
     struct evbuffer *in = bufferevent_get_input(c->bev), *out = bufferevent_get_output(c->bev);
-    while (c->phase == READING && !(c->x.live && c->x.paused)) {
+    while (c->phase == READING && !(c->x->live && c->x->paused)) {
         if (evbuffer_get_length(out) > c->server->limits.max_pending_bytes) {
             c->stalled = true;
             return;
@@ -381,7 +382,7 @@ static void process_input(struct http_connection *c)
         drop_connection(c);
     } else if (c->phase == WORKING || c->phase == HELD) {
         check_flood(c);
-    } else if (c->phase == READING && !c->x.live) {
+    } else if (c->phase == READING && !c->x->live) {
         if (evbuffer_get_length(in) > 0 && http_parser_is_idle(c->parser)) {
             http_connection_later(c);
         } else if (c->eof || (c->server->draining && http_parser_is_idle(c->parser))) {
@@ -391,7 +392,7 @@ static void process_input(struct http_connection *c)
         } else if (http_parser_is_idle(c->parser)) {
             set_read_deadline(c);
         }
-    } else if (c->phase == READING && c->eof && !c->x.paused) {
+    } else if (c->phase == READING && c->eof && !c->x->paused) {
         drop_connection(c); /* in the middle of a request */
     } else if (c->phase == FLUSHING && evbuffer_get_length(out) == 0) {
         begin_closing(c);
@@ -577,9 +578,11 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     }
     c->server = s;
     c->late = s->draining;
-    c->x.connection = c;
     c->opened_ms = quire_now_ms();
     c->is_tls = from && s->tls;
+    c->x = calloc(1, sizeof *c->x);
+    if (c->x)
+        c->x->connection = c;
     c->parser = malloc(sizeof *c->parser);
     if (c->parser) {
         http_parser_init(c->parser, s->limits.max_head_bytes, s->limits.max_body_bytes);
@@ -587,7 +590,7 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     }
     c->bev = new_bufferevent(s, fd, c->is_tls);
     c->timer = event_new(s->base, -1, 0, on_timer, c);
-    if (c->parser && c->bev && c->timer && http_slots_enter(c, from)) {
+    if (c->x && c->parser && c->bev && c->timer && http_slots_enter(c, from)) {
         find_place(c);
         return c;
     }
@@ -598,6 +601,7 @@ static struct http_connection *new_connection(struct http_server *s, evutil_sock
     if (c->timer)
         event_free(c->timer);
     free(c->parser);
+    free(c->x);
     free(c);
     return NULL;
 }

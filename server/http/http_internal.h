@@ -48,7 +48,7 @@ struct http_connection {
     struct bufferevent *bev;
     struct event *timer;
     struct http_parser *parser; /* owned */
-    struct http_exchange x;
+    struct http_exchange *x;    /* owned: the request that is read or answered, and its reply */
     enum phase phase;
     bool placed;      /* has one of the max_connections slots */
     bool listed;      /* in `waiting` */

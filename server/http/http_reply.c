@@ -193,12 +193,12 @@ static void decide_close(struct http_connection *c)
 
 static void end_exchange(struct http_connection *c)
 {
-    http_pause_body(&c->x, false);
-    c->x.live = false;
-    c->x.on_gone = NULL;
+    http_pause_body(c->x, false);
+    c->x->live = false;
+    c->x->on_gone = NULL;
     c->served = true;
-    if (c->x.extra)
-        evbuffer_drain(c->x.extra, evbuffer_get_length(c->x.extra));
+    if (c->x->extra)
+        evbuffer_drain(c->x->extra, evbuffer_get_length(c->x->extra));
     if (c->close_after) {
         http_connection_enter(c, FLUSHING);
     } else {

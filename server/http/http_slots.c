@@ -136,7 +136,7 @@ static bool is_silent(const struct http_connection *c)
 
 static bool is_unfinished(const struct http_connection *c)
 {
-    return c->phase == READING && (c->x.live || !http_parser_is_idle(c->parser));
+    return c->phase == READING && (c->x->live || !http_parser_is_idle(c->parser));
 }
 
 /* The connection that has waited longest and may be closed, of this peer or (NULL) of all; NULL if none may be

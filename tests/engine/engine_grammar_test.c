@@ -24,13 +24,12 @@ static const char endless[] = "!20-180>0";
 
 static struct tiny_model model;
 static struct toy_grammars toys = {.n_vocab = TINY_VOCAB, .eos = TINY_EOS};
-static struct engine_grammars grammars;
+static struct engine_grammars grammars, one_by_one; /* one_by_one: the same, without forced drafts */
 
 static struct engine_options options(void)
 {
     struct engine_options o = client_small_options(64);
     o.grammars = &grammars;
-    o.n_mask_threads = 2;
     return o;
 }
 
@@ -92,7 +91,8 @@ static struct engine_options options_of(int way)
                                 "\"prompt_lookup_min\":1,\"prompt_lookup_max\":2}";
     struct engine_options o = options();
     struct quire_error err;
-    o.forced_tokens = way != PLAIN;
+    if (way == PLAIN)
+        o.grammars = &one_by_one;
     if (way == NGRAM)
         assert_int_equal(speculative_config_parse(ngram, strlen(ngram), &o.steps->speculative, &err), QUIRE_OK);
     if (way == STARVED) { /* preempted again and again */
@@ -181,7 +181,7 @@ static void errors_come_at_the_same_token(void **state)
     for (int forced = 0; forced < 2; forced++) {
         struct engine_options o = options();
         uint32_t prompt[N_PROMPT];
-        o.forced_tokens = forced;
+        o.grammars = forced ? &grammars : &one_by_one;
         clients[forced] = client_open(model.dir, &o);
         struct request_spec r = request(weak, 9, 0, prompt);
         answers[forced][0] = client_ask(clients[forced], &r);
@@ -282,6 +282,9 @@ int main(void)
     };
     const struct tiny_spec spec = {.seed = 7, .nan_token = -1, .prefix = "model."};
     grammars = toy_grammars(&toys);
+    grammars.n_threads = 2;
+    one_by_one = grammars;
+    one_by_one.one_by_one = true;
     tiny_model_write(&spec, &model);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tiny_model_remove(&model);

@@ -222,11 +222,11 @@ static void vectors(void **state)
     static struct described first;
     (void)state;
     describe(QUIRE_SOURCE_DIR "/tests/goldens/vectors/bert_mean", &first);
-    MOVES(d.config.is_encoder = false);
-    MOVES(d.config.encoder.roberta = true);
-    MOVES(d.config.encoder.n_positions++);
-    MOVES(d.config.encoder.first_position++);
-    MOVES(d.config.encoder.n_segments++);
+    MOVES(d.config.encoder = NULL);
+    MOVES(d.encoder.roberta = true);
+    MOVES(d.encoder.n_positions++);
+    MOVES(d.encoder.first_position++);
+    MOVES(d.encoder.n_segments++);
     MOVES(d.config.outputs.pooling = POOLING_CLS);
     MOVES(d.config.outputs.normalize = !d.config.outputs.normalize);
     MOVES(d.config.outputs.n_labels++);

@@ -478,7 +478,7 @@ static void without_invariance(void **state)
     rig_close(&rig);
     struct recording *recording = open_recording(path);
     assert_true(recording_header(recording)->engine->not_invariant);
-    const struct sched_tenant *tenants = recording_header(recording)->config.policy_options.tenants;
+    const struct sched_tenant *tenants = recording_header(recording)->config->policy_options.tenants;
     assert_true(tenants[0].group == 5 && tenants[0].group_weight == 2 && tenants[0].max_seats == 3);
     assert_true(tenants[1].weight == 3 && tenants[1].group == 5 && tenants[2].max_kv_blocks == 19);
     assert_int_equal(recording_header(recording)->engine->gemm_form, K_FORM_MMA);

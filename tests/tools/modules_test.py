@@ -128,6 +128,12 @@ struct outer {
         found = house.leaves({"base/a.h": text, "tests/t.h": text.replace("outer", "other")})
         self.assertEqual(found, [(13, "base/a.h:5 outer"), (4, "base/a.h:1 inner")])
 
+    def test_leaves_of_a_struct_whose_name_is_used_twice(self):
+        inner = "struct inner {\n    int %s;\n};\n"
+        files = {"app/inner.h": inner % "a, b, c", "base/inner.h": inner % "a",
+                 "base/outer.h": '#include "base/inner.h"\n\nstruct outer {\n    struct inner held;\n};\n'}
+        self.assertIn((1, "base/outer.h:3 outer"), house.leaves(files))
+
     def test_what_is_product(self):
         self.assertEqual([house.product(f) for f in ("engine/a.c", "tests/a.c", "docs/a.json", "README.md")],
                          [True, False, False, False])

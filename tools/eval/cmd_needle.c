@@ -141,6 +141,17 @@ static int run(struct needle_command *c, struct quire_error *err)
     return status;
 }
 
+/* Without its options and its positional. */
+static const struct cli_command description = {
+    .name = "eval",
+    .usage = "quire eval needle MODEL [options]",
+    .about = "Hides a sentence in filler and asks for it at the end, at each depth and length. The answer is greedy.\n"
+             "Prompts are plain text without a chat template.\n\n" EVAL_MODEL_HELP,
+    .examples = "examples:\n"
+                "  quire eval needle ./model --lengths 1k,4k,16k\n"
+                "  quire eval needle ./model,kv-cache-dtype=int8 --filler book.txt --depths 11 --json",
+};
+
 int eval_command_needle(int argc, char **argv)
 {
     struct needle_command c = {.texts = {.needle = "The secret number of Lisbon is 48213.",
@@ -188,18 +199,9 @@ int eval_command_needle(int argc, char **argv)
     size_t n = 7;
     n += eval_flags(&c.flags, true, rows + n);
     rows[n] = (struct cli_option){0};
-    const struct cli_command command = {
-        .name = "eval",
-        .usage = "quire eval needle MODEL [options]",
-        .about =
-            "Hides a sentence in filler and asks for it at the end, at each depth and length. The answer is greedy.\n"
-            "Prompts are plain text without a chat template.\n\n" EVAL_MODEL_HELP,
-        .examples = "examples:\n"
-                    "  quire eval needle ./model --lengths 1k,4k,16k\n"
-                    "  quire eval needle ./model,kv-cache-dtype=int8 --filler book.txt --depths 11 --json",
-        .options = rows,
-        .positionals = {&c.given},
-    };
+    struct cli_command command = description;
+    command.options = rows;
+    command.positionals[0] = &c.given;
     int code;
     if (!command_begin(&command, argc, argv, &code))
         return code;

@@ -96,11 +96,11 @@ static void print_text(const struct shown *s)
            s->is_gguf ? "" : ", quantization ", s->is_gguf ? "" : quantization_name(c->quantization));
     printf("  %-14s %u tokens\n", "context", c->max_position);
     printf("  %-14s %u layers, hidden size %u, vocabulary %u\n", "size", c->n_layers, c->hidden_size, c->vocab_size);
-    if (c->is_encoder)
+    if (c->encoder)
         printf("  %-14s vectors of texts (POST /v1/embeddings)\n", "returns");
     else
         printf("  %-14s %s\n", "chat template", s->has_chat ? "yes" : "no: the model completes raw text");
-    if (!c->is_encoder)
+    if (!c->encoder)
         printf("  %-14s temperature %g, top_p %g, top_k %d\n", "sampling", temperature_of(s), top_p_of(s),
                (int)s->sampling.top_k);
     printf("  %-14s %s\n", "path", s->model.dir);

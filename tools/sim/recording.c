@@ -351,7 +351,7 @@ int sim_recording_open(const char *path, struct sim_recording *out, struct sim_w
     int status = recording_open(path, &out->file, err);
     if (status != QUIRE_OK)
         return status;
-    out->config = &recording_header(out->file)->config;
+    out->config = recording_header(out->file)->config;
     status = name_tenants(out, err);
     if (status == QUIRE_OK)
         status = sim_watch_create(workload->n_tenants, SCHED_MAX_CLASSES, &live->watch, err);

@@ -93,7 +93,7 @@ struct bill {
 /* A request counts at its arm whichever model answered in the end. Limits and budgets of the payer do not. */
 static void count_arm(const struct relay *r, struct bill *b)
 {
-    const struct relay_part *p = &r->part;
+    const struct relay_part *p = r->part;
     const struct trial_outcome o = {.status = b->status,
                                     .total_us = b->total_us,
                                     .ttft_us = b->ttft_us,
@@ -104,7 +104,7 @@ static void count_arm(const struct relay *r, struct bill *b)
     struct trial_request request;
     const bool has_answer = r->body->api < RELAY_COUNT_TOKENS || r->body->api == RELAY_EMBEDDINGS;
     const bool is_own_limit = b->status == 429 && r->n_attempts == 0;
-    b->is_counted = p->experiment && has_answer && !is_own_limit && trial_read(&o, p->bucket, &request);
+    b->is_counted = p && has_answer && !is_own_limit && trial_read(&o, p->bucket, &request);
     if (!b->is_counted)
         return;
     trial_add(p->experiment->trial, p->arm, &request, (int64_t)time(NULL));
@@ -142,13 +142,13 @@ static void write_log(const struct relay *r, const struct bill *b, const struct 
         TEXT("target", r->shown->name);
     if (r->candidates.why[0])
         TEXT("why", r->candidates.why);
-    if (r->part.experiment) {
-        TEXT("experiment", r->part.experiment->model->name);
-        TEXT("arm", r->part.experiment->trial->arms[r->part.arm].name);
-        TEXT("run", r->part.experiment->trial->run);
+    if (r->part) {
+        TEXT("experiment", r->part->experiment->model->name);
+        TEXT("arm", r->part->experiment->trial->arms[r->part->arm].name);
+        TEXT("run", r->part->experiment->trial->run);
     }
     if (b->is_counted)
-        NUMBER("bucket", r->part.bucket);
+        NUMBER("bucket", r->part->bucket);
     if (b->usage.from_cache)
         TEXT("cache", b->usage.cache_layer);
     NUMBER("attempts", r->n_attempts);
@@ -187,8 +187,8 @@ void bill_end(struct relay *r, const struct attempt *a, int status, const struct
 {
     struct bill b = {.usage = usage_of(r, a), .total_us = quire_now_us() - r->begun_us, .status = status};
     b.seconds = (double)b.total_us / 1e6;
-    if (r->body->is_stream && r->part.first_us > r->begun_us)
-        b.ttft_us = r->part.first_us - r->begun_us;
+    if (r->body->is_stream && r->reply.first_us > r->begun_us)
+        b.ttft_us = r->reply.first_us - r->begun_us;
     struct pool_counts *counts = r->candidates.n > 0 ? candidates_model(r)->counts : NULL;
     if (counts) {
         const struct gateway_model *model = candidates_model(r)->model;

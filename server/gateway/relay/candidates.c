@@ -2,6 +2,7 @@
 #include "server/gateway/route/route.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void add(struct candidates *c, uint32_t model)
@@ -53,6 +54,17 @@ static void not_found(const struct relay *r, struct api_error *e)
              names);
 }
 
+/* False: out of memory. */
+static bool take_part(struct relay *r, const struct route_choice *choice)
+{
+    r->part = malloc(sizeof *r->part);
+    if (!r->part)
+        return false;
+    *r->part = (struct relay_part){
+        .experiment = &r->pool->models[choice->experiment], .arm = choice->arm, .bucket = choice->bucket};
+    return true;
+}
+
 bool candidates_find(struct relay *r, struct api_error *e)
 {
     const struct gateway_config *config = r->pool->config;
@@ -67,9 +79,10 @@ bool candidates_find(struct relay *r, struct api_error *e)
                                             ? models_file_find(config, r->body->asked, r->body->n_asked)
                                             : &config->models[0];
     memcpy(r->candidates.why, choice.why, sizeof r->candidates.why);
-    if (choice.arm != ROUTE_NO_ARM)
-        r->part = (struct relay_part){
-            .experiment = &r->pool->models[choice.experiment], .arm = choice.arm, .bucket = choice.bucket};
+    if (choice.arm != ROUTE_NO_ARM && !take_part(r, &choice)) {
+        api_no_memory(e);
+        return false;
+    }
     add(&r->candidates, choice.model);
     add_fallbacks(r, &config->models[choice.model]);
     if (asked)

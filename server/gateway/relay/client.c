@@ -29,9 +29,9 @@ static void put_headers(struct relay *r)
         clean(route);
         http_add_header(r->x, "x-quire-route", route);
     }
-    if (r->part.experiment) {
-        snprintf(route, sizeof route, "experiment=%.128s; arm=%.128s", r->part.experiment->model->name,
-                 r->part.experiment->trial->arms[r->part.arm].name);
+    if (r->part) {
+        snprintf(route, sizeof route, "experiment=%.128s; arm=%.128s", r->part->experiment->model->name,
+                 r->part->experiment->trial->arms[r->part->arm].name);
         http_add_header(r->x, "x-quire-experiment", route); /* names: no character has to be replaced */
     }
     if (r->budget_warning[0])

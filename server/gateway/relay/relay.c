@@ -72,6 +72,7 @@ static void free_relay(struct relay *r)
     pool_release(r->pool);
     relay_body_free(r->body);
     free(r->body);
+    free(r->part);
     free(r);
 }
 
@@ -197,8 +198,8 @@ static void on_attempt_end(void *context, struct attempt_end *end)
 static void on_attempt_text(void *context, const char *bytes, size_t n)
 {
     struct relay *r = context;
-    if (r->part.first_us == 0)
-        r->part.first_us = quire_now_us();
+    if (r->reply.first_us == 0)
+        r->reply.first_us = quire_now_us();
     client_text(r, bytes, n);
     if (r->reply.is_paused || http_stream_has_space(r->x))
         return;

@@ -19,9 +19,8 @@ struct candidates {
 
 /* The request's part in an experiment. */
 struct relay_part {
-    const struct pool_model *experiment; /* of the relay's pool; NULL: it belongs to none */
+    const struct pool_model *experiment; /* of the relay's pool */
     uint32_t arm, bucket; /* route.h */
-    uint64_t first_us; /* when the first token came; 0: not yet */
 };
 
 /* The attempt that runs: its place at the target. */
@@ -37,6 +36,7 @@ struct relay_reply {
     bool has_begun; /* the headers of a stream */
     bool has_text;  /* more than comments: no other target may follow */
     bool is_paused; /* the client reads slowly */
+    uint64_t first_us; /* when the first token came; 0: not yet */
     uint64_t wrote_ms;
     int status;
 };
@@ -54,7 +54,7 @@ struct relay {
     char client[HTTP_ADDRESS_BYTES]; /* for the log */
     struct relay_body *body; /* owned */
     struct candidates candidates;
-    struct relay_part part;
+    struct relay_part *part; /* owned; NULL: it belongs to no experiment */
     uint64_t tried; /* of the current candidate's targets */
     struct relay_try now;
     struct relay_reply reply;
@@ -71,7 +71,7 @@ struct relay {
 const char *unit_of(const struct relay *r, size_t *n);
 
 /* ---- candidates.c ---- */
-/* Fills r->candidates. Returns false with a 404 that lists the models. */
+/* Fills r->candidates and r->part. Returns false with an error: of an unknown model, a 404 that lists the models. */
 bool candidates_find(struct relay *r, struct api_error *e);
 struct pool_model *candidates_model(const struct relay *r);
 /* Whether the payer may use the current model: one whose budget is used up may use those without a price. */

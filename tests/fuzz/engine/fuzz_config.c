@@ -54,7 +54,7 @@ static void check(const struct model_config *d)
     model_inv_freq(d->ropes, inv_freq);
     /* LongRoPE divides by factors of at least 0.001; everything else only lowers frequencies. */
     for (uint32_t i = 0; i < d->ropes[0].dim / 2; i++)
-        if (d->is_encoder ? inv_freq[i] != 0.0f : !(inv_freq[i] > 0.0f && inv_freq[i] <= 1001.0f))
+        if (d->encoder ? inv_freq[i] != 0.0f : !(inv_freq[i] > 0.0f && inv_freq[i] <= 1001.0f))
             abort();
 }
 

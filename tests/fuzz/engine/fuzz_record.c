@@ -147,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         seal(bytes, n - 1);
     if (recording_open_memory(bytes, n - 1, &r, NULL) == QUIRE_OK) {
         read_all(r);
-        if (is_small(&recording_header(r)->config) && recording_drive(r, NULL, NULL, &run, NULL) == QUIRE_OK)
+        if (is_small(recording_header(r)->config) && recording_drive(r, NULL, NULL, &run, NULL) == QUIRE_OK)
             recording_run_free(&run);
         recording_close(r);
     }

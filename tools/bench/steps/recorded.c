@@ -70,7 +70,7 @@ int bench_recorded_steps(const char *path, struct cost_sample **samples, size_t 
     *n = 0;
     int status = recording_open(path, &file, err);
     if (status == QUIRE_OK) {
-        g.overlaps = recording_header(file)->config.overlap_depth > 0;
+        g.overlaps = recording_header(file)->config->overlap_depth > 0;
         status = recording_drive(file, on_plan, &g, &run, err);
     }
     if (status == QUIRE_OK && g.failed)

@@ -126,7 +126,7 @@ static int tap_backend(struct calibration_layers *l, struct quire_error *err)
 
 static int check(const struct model_config *c, bool allow_experts, struct quire_error *err)
 {
-    if (c->is_encoder || c->outputs.kind != OUTPUT_TOKENS)
+    if (c->encoder || c->outputs.kind != OUTPUT_TOKENS)
         return quire_fail(err, QUIRE_UNSUPPORTED, "config.json: architectures: %s: calibration needs a decoder",
                           c->architecture);
     for (uint32_t i = 0; i < c->n_layers; i++) {
