@@ -196,6 +196,8 @@ static void hold_background(struct planner *p)
 {
     struct sched *s = p->s;
     p->has_live = p->n_decodes > 0;
+    if (s->n_live_waiting > 0 || p->n_partial > 0 || p->has_live)
+        pace_note_live(s->pace, p->now_us);
     p->live_first = s->n_live_waiting > 0 || p->n_partial > 0 || (p->has_live && !pace_allows(s->pace));
     for (uint32_t i = s->n_listed; i-- > 0 && s->seqs[s->running[i]].key.background;) {
         if (p->live_first)

@@ -238,10 +238,10 @@ static void release_followers(struct sched *s, const struct plan_slot *slot)
 }
 
 /* A background prompt that fills a whole step would delay a live request that arrives meanwhile by the whole step. */
-static uint32_t background_tokens(const struct sched_config *c)
+static uint32_t background_tokens(const struct sched *s, uint64_t now_us)
 {
-    uint32_t part = c->max_num_batched_tokens / SCHED_BACKGROUND_PART;
-    return part < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK : part;
+    uint32_t part = s->config->max_num_batched_tokens / SCHED_BACKGROUND_PART;
+    return pace_tokens(s->pace, now_us, part < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK : part);
 }
 
 static void begin(struct planner *p, struct planner_time *time, struct sched *s, uint64_t now_us)
@@ -253,7 +253,7 @@ static void begin(struct planner *p, struct planner_time *time, struct sched *s,
                           .budget = s->config->max_num_batched_tokens,
                           .logits = s->config->max_logit_rows,
                           .seat_of = QUEUE_NONE,
-                          .background = background_tokens(s->config),
+                          .background = background_tokens(s, now_us),
                           .time = time};
     p->slot->plan = (struct sched_plan){.rows = p->slot->rows,
                                         .preempted = p->slot->preempted,
@@ -299,8 +299,12 @@ static void finish(struct planner *p)
         budget_end(s->budget, p->now_us, plan->step, plan->n_tokens, plan->n_tokens - p->n_drafts > plan->n_rows,
                    predicted);
         /* A step that computes prompts says nothing about the time of decodes. */
-        pace_end(s->pace, p->now_us, plan->step,
-                 p->has_live && (p->has_background || plan->n_tokens - p->n_drafts == plan->n_rows), p->has_background);
+        const bool only_decodes = plan->n_tokens - p->n_drafts == plan->n_rows;
+        pace_end(s->pace, plan->step,
+                 (struct pace_step){.planned_us = p->now_us,
+                                    .n_tokens = plan->n_tokens,
+                                    .has_live = p->has_live && (p->has_background || only_decodes),
+                                    .has_background = p->has_background});
     }
 }
 

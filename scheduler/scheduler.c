@@ -185,6 +185,7 @@ static bool allocate_parts(struct sched *s)
         s->admission->shared = calloc(s->n_names, sizeof *s->admission->shared);
     batches_init(&s->admission->batches);
     budget_init(s->budget, s->config->step_target_us, s->config->adaptive_budget);
+    pace_init(s->pace, s->config->step_target_us);
     return s->waits->seqs && (!reserves || s->admission->shared);
 }
 

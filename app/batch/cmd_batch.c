@@ -151,6 +151,20 @@ static json_t *summary(const struct batch_options *o, const struct job_report *r
                      is_done ? o->output : o->state, "errors", is_done ? o->errors : NULL);
 }
 
+/* A script that sees a status other than 0 finds the reason on standard error. */
+static int exit_status(const struct batch_options *o, const struct bulk_counts *c)
+{
+    const uint32_t n_failed = c->n_done - c->n[BULK_SUCCEEDED];
+    char text[sizeof o->state + 128];
+    if (c->n_done < c->n_lines)
+        return command_fail(JOB_EXIT_INTERRUPTED, "interrupted; run the same command again to continue");
+    if (n_failed == 0)
+        return 0;
+    snprintf(text, sizeof text, "%u of %u lines failed; their errors are in %s", n_failed, c->n_lines,
+             o->errors ? o->errors : o->output);
+    return command_fail(JOB_EXIT_FAILED_LINES, text);
+}
+
 static int tell(const struct batch_options *o, const struct job *job)
 {
     struct job_report r;
@@ -158,13 +172,9 @@ static int tell(const struct batch_options *o, const struct job *job)
     job_report(job, &r);
     if (o->json)
         code = command_print_json(summary(o, &r));
-    else
-        print_text(o, &r);
-    if (code)
-        return code;
-    return r.counts.n_done < r.counts.n_lines              ? JOB_EXIT_INTERRUPTED
-           : r.counts.n[BULK_SUCCEEDED] < r.counts.n_lines ? JOB_EXIT_FAILED_LINES
-                                                           : 0;
+    else if (print_text(o, &r), fflush(stdout) != 0)
+        code = command_fail(1, "the summary cannot be written");
+    return code ? code : exit_status(o, &r.counts);
 }
 
 /* ---- running -------------------------------------------------------------------------------- */

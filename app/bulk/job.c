@@ -161,7 +161,7 @@ static int begin(struct job *j, struct quire_error *err)
         .id = "batch_req",
         .input = j->input,
         .results = j->results,
-        .max_concurrent = j->options.concurrency ? j->options.concurrency : place_concurrency(place),
+        .max_concurrent = place_concurrency(place, j->options.concurrency),
         .ordered = true,
         .on_end = on_end,
         .context = j,

@@ -21,7 +21,7 @@ struct job_options {
     const char *input; /* OpenAI's or Anthropic's lines: the first line decides */
     const char *state; /* the file of the results */
     const char *what; /* for the progress bar: "lines" */
-    uint32_t concurrency; /* 0: place_concurrency() */
+    uint32_t concurrency; /* wanted of place_concurrency() */
 };
 
 struct job_report {

@@ -1,5 +1,6 @@
 #include "app/bulk/place.h"
 
+#include "app/bulk/interruption.h"
 #include "app/gateway/serve_target.h"
 #include "app/serving/descriptors.h"
 #include "base/checksum.h"
@@ -18,6 +19,7 @@
 #define CONNECT_MS 10000
 #define OF_A_SERVER 10 /* requests at a time: others use it, too */
 #define MAX_DEPTH 64
+#define OF_A_LINE 2 /* descriptors: both ends of its connection */
 
 struct place {
     struct place_options options;
@@ -71,12 +73,21 @@ static int open_target(struct place *p, struct quire_error *err)
     return serve_target_open(p->base, &target, &p->target, err);
 }
 
+/* If connections took all descriptors, none could be accepted, and all would wait. */
+static int check_descriptors(struct quire_error *err)
+{
+    return serving_descriptors() >= OF_A_LINE
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INVALID, "the limit of open files is too low; raise it: ulimit -n 1024");
+}
+
 int place_open(const struct place_options *options, struct place **out, struct quire_error *err)
 {
     struct place *p = *out = calloc(1, sizeof *p);
     if (!p)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     p->options = *options;
+    interruption_says_so();
     p->base = event_base_new();
     int status = p->base ? remote_open(p->base, &p->remote, err)
                          : quire_fail(err, QUIRE_INTERNAL, "libevent cannot create an event loop");
@@ -85,7 +96,10 @@ int place_open(const struct place_options *options, struct place **out, struct q
     if (status == QUIRE_OK && !options->url)
         status = tenants_from_keys(NULL, 0, quire_now_us(), &p->tenants, err);
     if (status == QUIRE_OK && !options->url) {
-        serving_allow_descriptors(8192); /* two for each request that runs */
+        serving_allow_descriptors(8192);
+        status = check_descriptors(err);
+    }
+    if (status == QUIRE_OK && !options->url) {
         status = open_target(p, err);
     }
     if (status != QUIRE_OK) {
@@ -148,10 +162,13 @@ uint64_t place_identity(const struct place *p)
 
 /* A model of this process serves nobody else, so as many lines run as fit into a step, and some wait so that the next one
  * is there when one ends. */
-uint32_t place_concurrency(const struct place *p)
+uint32_t place_concurrency(const struct place *p, uint32_t wanted)
 {
     const struct engine_info *info = p->target ? serve_target_info(p->target) : NULL;
-    return info ? info->max_num_seqs + info->max_num_seqs / 4 + 1 : OF_A_SERVER;
+    const uint32_t most = p->target ? serving_descriptors() / OF_A_LINE : UINT32_MAX;
+    if (wanted == 0)
+        wanted = info ? info->max_num_seqs + info->max_num_seqs / 4 + 1 : OF_A_SERVER;
+    return wanted < most ? wanted : most;
 }
 
 bool place_died(const struct place *p)

@@ -35,8 +35,8 @@ const char *place_url(const struct place *p);
 const char *const *place_headers(const struct place *p, size_t *n);
 /* Names everything that can change an answer, as far as it is known here. */
 uint64_t place_identity(const struct place *p);
-/* The requests that run best at a time. */
-uint32_t place_concurrency(const struct place *p);
+/* The requests that run at a time: wanted, or 0: as many as run best; fewer if the limit of descriptors is low. */
+uint32_t place_concurrency(const struct place *p, uint32_t wanted);
 /* Whether the model's engine has failed; the loop ends then. */
 bool place_died(const struct place *p);
 

@@ -70,13 +70,18 @@ static int read_answer(const json_t *line, size_t i, struct texts *answers, size
     const json_t *content = json_object_get(json_object_get(choice, "message"), "content");
     if (json_integer_value(json_object_get(response, "status_code")) != 200 || !choice)
         return fail_item(line, i, failed, err);
+    const char *text = json_string_value(content);
     struct buffer *answer = texts_add(answers);
     const char *end = json_string_value(json_object_get(choice, "finish_reason"));
     report->n_cut += end && strcmp(end, "length") == 0;
-    if (!answer || (json_is_string(content) &&
-                    buffer_append(answer, json_string_value(content), json_string_length(content)) != QUIRE_OK))
-        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    return QUIRE_OK;
+    for (size_t at = 0, n = text && answer ? json_string_length(content) : 0; at < n;) {
+        const size_t n_good = strnlen(text + at, n - at);
+        buffer_append(answer, text + at, n_good);
+        at += n_good;
+        if (at++ < n) /* no request takes a NUL */
+            buffer_append(answer, "\xef\xbf\xbd", 3);
+    }
+    return answer && !answer->failed ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
 }
 
 static int read_answers(const char *path, struct texts *answers, size_t *failed, struct work_report *report,
@@ -91,7 +96,7 @@ static int read_answers(const char *path, struct texts *answers, size_t *failed,
         return quire_fail(err, QUIRE_IO, "%s: cannot be read: %s", path, strerror(errno));
     for (size_t i = 0; status == QUIRE_OK && (n = getline(&text, &capacity, file)) > 0; i++) {
         json_t *line = NULL;
-        status = quire_json_parse(text, (size_t)n, MAX_DEPTH, path, &line, err);
+        status = quire_json_parse_python(text, (size_t)n, path, &line, err); /* an answer may have a NUL */
         if (status == QUIRE_OK)
             status = read_answer(line, i, answers, failed, report, err);
         json_decref(line);

@@ -119,6 +119,10 @@ static int count_prompt(struct work *w, const char *prompt, uint32_t *n, struct 
 
 static int check_utf8(const char *path, const struct buffer *text, struct quire_error *err)
 {
+    const char *nul = text->n ? memchr(text->data, '\0', text->n) : NULL;
+    if (nul)
+        return quire_fail(err, QUIRE_INVALID, "%s: is not a text: it has a NUL at byte %zu", path,
+                          (size_t)(nul - text->data));
     for (size_t i = 0, n; i < text->n; i += n) {
         n = utf8_character((const uint8_t *)text->data + i, text->n - i);
         if (n == 0)

@@ -4,6 +4,14 @@
 
 #define RESERVE 256
 
+uint32_t serving_descriptors(void)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur > UINT32_MAX)
+        return UINT32_MAX;
+    return files.rlim_cur > RESERVE ? (uint32_t)files.rlim_cur - RESERVE : 0;
+}
+
 void serving_allow_descriptors(uint32_t n)
 {
     struct rlimit files;

@@ -1,5 +1,6 @@
 #include "server/bulk/runner.h"
 
+#include "base/log.h"
 #include "server/bulk/run/input.h"
 
 #include <errno.h>
@@ -17,20 +18,33 @@ void active_do(struct active *a, enum bulk_lane lane, void (*work)(struct bulk_j
     bulk_disk_do(a->bulk->disk, lane, &a->job);
 }
 
+static int open_input(struct active *a)
+{
+    char path[BULK_PATH_BYTES];
+    bulk_store_file_path(a->bulk->store, a->batch->input, path);
+    return bulk_input_open(path, a->batch->dialect, a->batch->url, BULK_MAX_LINES, &a->input, &a->err);
+}
+
 void active_check_work(struct bulk_job *job)
 {
     struct active *a = active_of(job);
-    char path[BULK_PATH_BYTES];
-    bulk_store_file_path(a->bulk->store, a->batch->input, path);
-    a->status = bulk_input_open(path, a->batch->dialect, a->batch->url, BULK_MAX_LINES, &a->input, &a->err);
+    a->status = open_input(a);
 }
 
 void active_open_work(struct bulk_job *job)
 {
     struct active *a = active_of(job);
     char path[BULK_PATH_BYTES];
+    a->status = a->input ? (int)QUIRE_OK : open_input(a);
+    if (a->status != QUIRE_OK)
+        return;
     bulk_store_results_path(a->bulk->store, a->batch->id, path);
     a->status = bulk_results_open(path, bulk_input_digest(a->input), bulk_input_lines(a->input), &a->results, &a->err);
+    if (a->status == QUIRE_OK)
+        return;
+    quire_log(QUIRE_LOG_WARN, "batch", "%s: %s", a->batch->id, a->err.text);
+    quire_fail(&a->err, (enum quire_status)a->status,
+               "the server cannot open the results that the batch already has; its log has the reason");
 }
 
 /* ---- output files --------------------------------------------------------------------------- */
@@ -117,6 +131,8 @@ void active_end_work(struct bulk_job *job)
         b.errors[0] = '\0';
     a->status = bulk_store_end_batch(a->bulk->store, &b, a->out_bytes ? &out : NULL, a->error_bytes ? &failed : NULL,
                                      &a->err);
-    if (a->status == QUIRE_OK)
-        remove_results(a);
+    if (a->status != QUIRE_OK)
+        return;
+    remove_results(a);
+    bulk_store_hold(a->bulk->store, b.tenant, b.id, 0, &a->err);
 }

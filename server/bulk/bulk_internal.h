@@ -29,6 +29,7 @@ struct bulk {
     struct event *tick;         /* once a second */
     uint32_t n_ticks;
     bool stopping;
+    bool looks_for_space; /* space.h */
     struct more_routes routes;
     uint64_t n_lines[BULK_OUTCOMES];  /* lines of batches that have left `actives`, since the start */
     uint64_t n_ended[BULK_N_STATES];  /* batches, since the start */

@@ -1,5 +1,7 @@
 #include "server/bulk/call.h"
 
+#include "base/log.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +41,14 @@ void bulk_call_free(struct bulk_call *c)
     free(c);
 }
 
+/* Errors of the server name its paths: they are for its log. */
+static const char *without_paths(int status, const struct quire_error *err)
+{
+    quire_log(QUIRE_LOG_WARN, "batch", "a request fails: %s", err->text);
+    return status == QUIRE_UNAVAILABLE ? "the server's disk is full or fails; try again later"
+                                       : "the server cannot read or write its files; its log has the reason";
+}
+
 void bulk_reply_failed(struct http_exchange *x, int status, const struct quire_error *err)
 {
     struct api_error e;
@@ -46,8 +56,8 @@ void bulk_reply_failed(struct http_exchange *x, int status, const struct quire_e
     case QUIRE_INVALID: api_fail(&e, 400, NULL, "invalid_value", "%s", err->text); break;
     case QUIRE_NOT_FOUND: api_fail(&e, 404, NULL, "not_found", "%s", err->text); break;
     case QUIRE_EXHAUSTED: api_fail(&e, 413, NULL, "storage_limit_exceeded", "%s", err->text); break;
-    case QUIRE_UNAVAILABLE: api_fail(&e, 507, NULL, "insufficient_storage", "%s", err->text); break;
-    default: api_fail(&e, 503, NULL, "storage_unavailable", "%s", err->text); break;
+    case QUIRE_UNAVAILABLE: api_fail(&e, 507, NULL, "insufficient_storage", "%s", without_paths(status, err)); break;
+    default: api_fail(&e, 503, NULL, "storage_unavailable", "%s", without_paths(status, err)); break;
     }
     api_error_reply(x, &e);
 }

@@ -97,6 +97,13 @@ static void put_usage(struct buffer *o, const struct bulk_counts *c)
     json_out_raw(o, "}");
 }
 
+/* A batch that was cancelled is cancelling until it ends, also while its output files are written. */
+static const char *status_of(const struct bulk_batch *b)
+{
+    const bool is_cancelled = b->state == BULK_FINALIZING && b->end == BULK_STOPPED;
+    return bulk_state_names[is_cancelled ? BULK_CANCELLING : b->state];
+}
+
 static void put_openai(struct buffer *o, const struct bulk_batch *b)
 {
     const struct bulk_counts *c = &b->counts;
@@ -106,7 +113,7 @@ static void put_openai(struct buffer *o, const struct bulk_batch *b)
     put_errors(o, b->why);
     put_text(o, ",\"input_file_id\":", b->input);
     put_window(o, b->window_s);
-    put_text(o, ",\"status\":", bulk_state_names[b->state]);
+    put_text(o, ",\"status\":", status_of(b));
     put_text(o, ",\"output_file_id\":", has_files ? b->output : NULL);
     put_text(o, ",\"error_file_id\":", has_files ? b->errors : NULL);
     put_time(o, ",\"created_at\":", b->at[BULK_VALIDATING]);

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/bulk/run/run.h"
+#include "server/bulk/space.h"
 #include "server/front/tenant/inside.h"
 #include "server/front/tenant/tenants.h"
 
@@ -18,7 +19,7 @@
 #define RETRY_MS 5000
 #define MAX_TRIES 12 /* of opening its files */
 
-static void check(struct active *a);
+static void check_done(struct bulk_job *job);
 static void schedule(struct bulk *b);
 
 static struct active *find(const struct bulk *b, const char *id)
@@ -285,7 +286,29 @@ static void share(struct bulk *b, const struct active *first)
         if (!a->run || strcmp(a->batch->tenant, tenant) != 0)
             continue;
         const uint32_t part = all / n + (i++ < all % n);
-        bulk_run_limit(a->run, part > 0 ? part : 1);
+        bulk_run_limit(a->run, a->lacks_space ? 0 : part > 0 ? part : 1);
+    }
+}
+
+/* Batches of its tenant. */
+static uint32_t most_running(const struct active *a)
+{
+    const uint32_t all = concurrency_of(a->bulk, a->batch->tenant);
+    return all < MAX_RUNNING ? all : MAX_RUNNING;
+}
+
+/* One input of a tenant is checked at a time: a thousand large ones would keep the others' from the thread. */
+static void check_next(struct bulk *b, uint64_t now_ms)
+{
+    struct active *a, *other;
+    TAILQ_FOREACH(a, &b->actives, link)
+    {
+        bool waits = a->phase == ACTIVE_CHECKING && !a->busy && now_ms >= a->retry_ms;
+        for (other = TAILQ_FIRST(&b->actives); waits && other; other = TAILQ_NEXT(other, link))
+            waits = other->phase != ACTIVE_CHECKING || !other->busy ||
+                    strcmp(other->batch->tenant, a->batch->tenant) != 0;
+        if (waits)
+            active_do(a, BULK_LONG, active_check_work, check_done);
     }
 }
 
@@ -296,12 +319,11 @@ static void schedule(struct bulk *b)
     struct active *a;
     if (b->stopping || !b->socket)
         return;
+    check_next(b, now_ms);
     TAILQ_FOREACH(a, &b->actives, link)
     {
-        const uint32_t all = concurrency_of(b, a->batch->tenant);
-        const uint32_t most = all < MAX_RUNNING ? all : MAX_RUNNING;
         if (a->phase != ACTIVE_WAITING || a->busy || now_ms < a->retry_ms ||
-            (!must_end(a) && n_running(b, a->batch->tenant) >= most))
+            (!must_end(a) && n_running(b, a->batch->tenant) >= most_running(a)))
             continue;
         a->phase = ACTIVE_OPENING;
         active_do(a, BULK_LONG, active_open_work, open_done);
@@ -315,6 +337,15 @@ static void schedule(struct bulk *b)
 
 /* ---- the beginning -------------------------------------------------------------------------- */
 
+/* A thousand waiting batches of a million lines would have 36 GB: it opens again when its turn comes. */
+static void close_if_waiting(struct active *a)
+{
+    if (a->phase != ACTIVE_WAITING)
+        return;
+    bulk_input_close(a->input);
+    a->input = NULL;
+}
+
 static void check_done(struct bulk_job *job)
 {
     struct active *a = active_of(job);
@@ -323,11 +354,13 @@ static void check_done(struct bulk_job *job)
         return;
     if (a->status == QUIRE_INVALID || (a->status != QUIRE_OK && ++a->n_tries >= MAX_TRIES)) {
         fail(a, &a->err);
+        schedule(a->bulk);
         return;
     }
     if (a->status != QUIRE_OK) {
         log_failure(a, "its input cannot be read", &a->err);
         a->retry_ms = quire_now_ms() + RETRY_MS;
+        schedule(a->bulk);
         return;
     }
     a->n_tries = 0;
@@ -338,11 +371,7 @@ static void check_done(struct bulk_job *job)
         save(a);
     }
     schedule(a->bulk);
-}
-
-static void check(struct active *a)
-{
-    active_do(a, BULK_LONG, active_check_work, check_done);
+    close_if_waiting(a);
 }
 
 static bool add_header(struct active *a, const char *name, const char *value)
@@ -371,7 +400,7 @@ int runner_add(struct bulk *b, struct bulk_batch *batch, struct quire_error *err
         free_active(a);
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     }
-    check(a);
+    schedule(b);
     return QUIRE_OK;
 }
 
@@ -436,9 +465,9 @@ void runner_count(const struct bulk *b, uint64_t out[BULK_OUTCOMES], uint64_t n_
 static void retry(struct active *a)
 {
     switch (a->phase) {
-    case ACTIVE_CHECKING: check(a); break;
     case ACTIVE_WRITING: active_do(a, BULK_LONG, active_write_work, write_done); break;
     case ACTIVE_ENDING: end(a); break;
+    case ACTIVE_CHECKING:
     case ACTIVE_WAITING:
     case ACTIVE_OPENING:
     case ACTIVE_RUNNING: break;
@@ -463,6 +492,7 @@ void runner_tick(struct bulk *b)
             retry(a);
         }
     }
+    space_look(b);
     schedule(b);
 }
 

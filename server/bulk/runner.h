@@ -11,7 +11,7 @@ struct bulk_results;
 struct bulk_run;
 
 enum active_phase {
-    ACTIVE_CHECKING, /* its input is being read */
+    ACTIVE_CHECKING, /* its input is being read, or waits for that */
     ACTIVE_WAITING,  /* for its turn */
     ACTIVE_OPENING,  /* its results are being opened */
     ACTIVE_RUNNING,
@@ -26,7 +26,8 @@ struct active {
     enum active_phase phase;
     bool busy; /* a job has it: only the job touches input, results, status and err */
     bool unsaved, has_expired;
-    struct bulk_input *input;
+    bool lacks_space; /* its results may not grow: space.h */
+    struct bulk_input *input; /* NULL: not open, also while it waits for its turn */
     struct bulk_results *results;
     struct bulk_run *run;
     char *headers[2]; /* of its requests */

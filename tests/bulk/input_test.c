@@ -67,13 +67,62 @@ static void a_repeated_custom_id(void **state)
     struct bulk_line line;
     struct quire_error err;
     (void)state;
-    struct bulk_input *in = open_text(LINE("a", "x") "\n" LINE("b", "x") "\n\n" LINE("a", "y") "\n");
+    struct bulk_input *in = open_text(
+        LINE("a", "x") "\n" LINE("b", "x") "\n\n" LINE("a", "y") "\n" LINE("\\u0061", "z"));
     assert_int_equal(bulk_input_read(in, 0, &text, &line, &err), QUIRE_OK);
     assert_int_equal(bulk_input_read(in, 2, &text, &line, &err), QUIRE_INVALID);
     assert_string_equal(err.text, "custom_id: line 1 has the same");
     assert_memory_equal(line.custom_id, "\"a\"", 3); /* for the entry of the error file */
+    /* Another spelling of the same text: clients could not tell their results apart. */
+    assert_int_equal(bulk_input_read(in, 3, &text, &line, &err), QUIRE_INVALID);
+    assert_string_equal(err.text, "custom_id: line 1 has the same");
     bulk_input_close(in);
     buffer_free(&text);
+}
+
+/* Long lines are parsed once: a later read finds the same parts, the same errors, and any change of the file. */
+static void long_lines_are_parsed_once(void **state)
+{
+    enum { N = 200000 };
+    static const char *const parts[] = {
+        "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"" COMPLETIONS "\",\"body\":{\"prompt\":\"",
+        "\"}}\n" LINE("b", "y") "\n{\"custom_id\":\"c\",\"method\":\"GET\",\"url\":\"/\",\"body\":{\"prompt\":\"",
+        "\"}}\n{\"custom_id\":\"d\",\"method\":\"POST\",\"url\":\"" COMPLETIONS "\",\"body\":{\"prompt\":\"",
+        "\"}}\n{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"" COMPLETIONS "\",\"body\":{\"prompt\":\"",
+    };
+    struct buffer all = {0}, text = {0};
+    struct bulk_line line;
+    struct quire_error err;
+    char *x = malloc(N);
+    (void)state;
+    memset(x, 'x', N);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        buffer_append(&all, parts[i], strlen(parts[i]));
+        buffer_append(&all, x, N);
+    }
+    buffer_append(&all, "\"}}\n", 4);
+    struct bulk_input *in = open_text(buffer_text(&all));
+    for (uint32_t i = 0; i < 4; i += 3) {
+        assert_int_equal(bulk_input_read(in, i, &text, &line, &err), QUIRE_OK);
+        assert_memory_equal(line.custom_id, i ? "\"d\"" : "\"a\"", 3);
+        assert_string_equal(line.url, COMPLETIONS);
+        assert_int_equal(line.n_body, N + sizeof "{\"prompt\":\"\"}" - 1);
+        assert_memory_equal(line.body, "{\"prompt\":\"xx", 13);
+    }
+    assert_int_equal(bulk_input_read(in, 1, &text, &line, &err), QUIRE_OK);
+    assert_int_equal(bulk_input_read(in, 2, &text, &line, &err), QUIRE_INVALID);
+    assert_string_equal(err.text, "method: must be \"POST\"");
+    assert_memory_equal(line.custom_id, "\"c\"", 3);
+    assert_int_equal(bulk_input_read(in, 4, &text, &line, &err), QUIRE_INVALID);
+    assert_string_equal(err.text, "custom_id: line 1 has the same");
+    all.data[N / 2] = 'y';
+    write_file(all.data, all.n);
+    assert_int_equal(bulk_input_read(in, 0, &text, &line, &err), QUIRE_INVALID);
+    assert_string_equal(err.text, "the input was changed while it was read");
+    bulk_input_close(in);
+    buffer_free(&text);
+    buffer_free(&all);
+    free(x);
 }
 
 static void files_that_cannot_be_read(void **state)
@@ -207,6 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_and_blanks),
         cmocka_unit_test(a_repeated_custom_id),
+        cmocka_unit_test(long_lines_are_parsed_once),
         cmocka_unit_test(files_that_cannot_be_read),
         cmocka_unit_test(a_long_line_and_a_cut_file),
         cmocka_unit_test(the_digest_names_bytes_and_kind),

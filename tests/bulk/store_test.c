@@ -183,9 +183,37 @@ static int remove_dir(void **state)
     return system(command);
 }
 
+/* What is not a file yet counts, by tenant, until it is one or gone. */
+static void held_bytes_count(void **state)
+{
+    struct bulk_store *s = open_store(100, 60);
+    struct quire_error err;
+    char id[BULK_ID_BYTES];
+    (void)state;
+    bulk_new_id(BULK_BATCH_ID, id);
+    assert_int_equal(bulk_store_hold(s, "a", id, 50, &err), QUIRE_OK);
+    assert_int_equal(bulk_store_has_space(s, "a", 10, &err), QUIRE_OK);
+    assert_int_equal(bulk_store_has_space(s, "a", 11, &err), QUIRE_EXHAUSTED);
+    assert_int_equal(bulk_store_has_space(s, "b", 50, &err), QUIRE_OK);
+    assert_int_equal(bulk_store_has_space(s, "b", 51, &err), QUIRE_EXHAUSTED);
+    assert_int_equal(bulk_store_hold(s, "a", id, 20, &err), QUIRE_OK);
+    assert_int_equal(bulk_store_has_space(s, "a", 40, &err), QUIRE_OK);
+    for (int i = 0; i < 40; i++) {
+        char other[BULK_ID_BYTES];
+        bulk_new_id(BULK_FILE_ID, other);
+        assert_int_equal(bulk_store_hold(s, "b", other, 1, &err), QUIRE_OK);
+    }
+    assert_int_equal(bulk_store_has_space(s, "b", 20, &err), QUIRE_OK);
+    assert_int_equal(bulk_store_has_space(s, "b", 21, &err), QUIRE_EXHAUSTED);
+    assert_int_equal(bulk_store_hold(s, "a", id, 0, &err), QUIRE_OK);
+    assert_int_equal(bulk_store_has_space(s, "a", 60, &err), QUIRE_OK);
+    bulk_store_close(s);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(files_of_tenants), cmocka_unit_test(limits_and_expiry),
-                                       cmocka_unit_test(pages), cmocka_unit_test(left_by_a_kill)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(held_bytes_count), cmocka_unit_test(files_of_tenants),
+                                       cmocka_unit_test(limits_and_expiry), cmocka_unit_test(pages),
+                                       cmocka_unit_test(left_by_a_kill)};
     return cmocka_run_group_tests(tests, make_dir, remove_dir);
 }

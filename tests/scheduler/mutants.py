@@ -35,6 +35,8 @@ MUTANTS = {  # name: file, text, its replacement, tests of which one must fail
     "seat-steps": ("state/scheduler_state.h", "SCHED_SEAT_STEPS 8", "SCHED_SEAT_STEPS 1", FAIR),
     "seat-steps-long": ("state/scheduler_state.h", "SCHED_SEAT_STEPS 8", "SCHED_SEAT_STEPS 80", FAIR),
     "background-part": ("state/scheduler_state.h", "SCHED_BACKGROUND_PART 16", "SCHED_BACKGROUND_PART 4", ("sched_background_test",)),
+    "pace-near": ("state/pace.h", "PACE_NEAR_US 30000000", "PACE_NEAR_US 30", ("sched_background_test",)),
+    "pace-tokens": ("plan.c", "return pace_tokens(s->pace, now_us, part < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK : part);", "return part < SCHED_MIN_CHUNK ? SCHED_MIN_CHUNK : part;", ("sched_background_test",)),
     "blocks-enough": ("seats.c", "    p->takes_blocks = enough;\n    if (enough)", "    p->takes_blocks = enough;\n    if (last != QUEUE_NONE)", FAIR),
     "blocks-pay": ("seats.c", "> 1 + us / sched", "> 1 + 0 * us / sched", FAIR),
     "blocks-pass": ("seats.c", "p->takes_blocks = enough;", "p->takes_blocks = false;", FAIR),

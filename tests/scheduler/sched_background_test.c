@@ -147,24 +147,102 @@ static void parts_are_small(struct sched_config *c)
  * of them after 10 ms. */
 static void test_pace(void **state)
 {
-    struct pace p = {.live_us = 0};
+    struct pace p;
     uint64_t now_us = 1;
     uint32_t n_shared = 0;
     (void)state;
+    pace_init(&p, 0);
     for (uint64_t step = 1; step <= 1000; step++) {
         pace_begin(&p, now_us, step - 1);
         const bool shares = pace_allows(&p);
-        pace_end(&p, now_us, step, true, shares);
+        pace_end(&p, step, (struct pace_step){now_us, 20, true, shares});
         now_us += shares ? 50000 : 10000;
         n_shared += shares;
     }
     assert_in_range(n_shared, 10, 30);
     assert_true((double)now_us < 1000 * 10000 * 1.12);
     /* Without live work nothing is held, and a machine that stood still holds it for 2 s of live steps at most. */
-    pace_end(&p, now_us, 1001, true, true);
+    pace_end(&p, 1001, (struct pace_step){now_us, 20, true, true});
     pace_begin(&p, now_us + 100000000, 1001);
     assert_false(pace_allows(&p));
     assert_true(p.pause_us <= PACE_MAX_US);
+}
+
+/* Steps of the background alone, of 2 ms and 0.2 ms a token, the token number given by the pace. Returns the longest of
+ * the last 100 of 300. */
+static uint64_t longest_step_us(struct pace *p, uint64_t *now_us, uint32_t *n_tokens)
+{
+    uint64_t longest_us = 0;
+    for (uint64_t i = 1; i <= 300; i++) {
+        pace_begin(p, *now_us, i - 1);
+        *n_tokens = pace_tokens(p, *now_us, 128);
+        pace_end(p, i, (struct pace_step){*now_us, *n_tokens, false, true});
+        const uint64_t took_us = 2000 + 200 * (uint64_t)*n_tokens;
+        *now_us += i == 150 ? 10000000 : took_us; /* once the machine stands still */
+        longest_us = i > 200 && took_us > longest_us ? took_us : longest_us;
+    }
+    return longest_us;
+}
+
+/* While live work is near, a step ends within the limit; later it has its whole part. */
+static void test_pace_of_steps(void **state)
+{
+    struct pace p;
+    uint64_t now_us = 1;
+    uint32_t n_tokens;
+    (void)state;
+    pace_init(&p, 0);
+    assert_in_range(longest_step_us(&p, &now_us, &n_tokens), 2000 + 200 * 128, 2000 + 200 * 128);
+    pace_init(&p, 0);
+    pace_note_live(&p, now_us);
+    assert_in_range(longest_step_us(&p, &now_us, &n_tokens), PACE_STEP_US - 400, PACE_STEP_US + 600);
+    assert_int_equal(pace_tokens(&p, p.live_until_us + PACE_NEAR_US + 1, 128), 128);
+    /* A part of the target; and a step of live decodes is no shorter. */
+    pace_init(&p, 40000);
+    pace_note_live(&p, now_us);
+    assert_in_range(longest_step_us(&p, &now_us, &n_tokens), 9000, 11500);
+    pace_init(&p, 0);
+    p.live_us = 8000;
+    pace_note_live(&p, now_us);
+    assert_in_range(longest_step_us(&p, &now_us, &n_tokens), 9000, 11500);
+    /* One token takes too long, and is all that there is. */
+    pace_init(&p, 1000);
+    pace_note_live(&p, now_us);
+    longest_step_us(&p, &now_us, &n_tokens);
+    assert_int_equal(n_tokens, 1);
+}
+
+/* The tokens of the next step, whose time is 1 ms a token. */
+static uint32_t timed_step(struct sched *s, uint64_t *now_us)
+{
+    const struct sched_plan *p;
+    struct quire_error err;
+    assert_int_equal(sched_plan(s, *now_us, &p, &err), QUIRE_OK);
+    const uint32_t n = p->n_tokens;
+    commit(s, p, 7);
+    collect(s);
+    *now_us += 1000 * n;
+    return n;
+}
+
+/* Prompts and decodes of the background have few tokens a step after a live request, and their whole part later. */
+static void steps_are_short(struct sched_config *c)
+{
+    uint64_t now_us = 1000;
+    c->max_num_batched_tokens = 320;
+    struct sched *s = open_sched(c);
+    submit_live(s, 1, 4, 1);
+    assert_int_equal(timed_step(s, &now_us), 4);
+    submit_background(s, 2, 180, 4);
+    submit_background(s, 3, 4, 20);
+    submit_background(s, 4, 4, 20);
+    for (uint32_t i = 0; i < 10; i++)
+        timed_step(s, &now_us);
+    for (uint32_t i = 0; i < 10; i++)
+        assert_in_range(timed_step(s, &now_us), 1, 5);
+    now_us += PACE_NEAR_US;
+    assert_in_range(timed_step(s, &now_us), 15, 20);
+    end_all(s);
 }
 
 /* Also under policies that never preempt otherwise. */
@@ -212,6 +290,12 @@ static void test_parts(void **state)
     under_every_policy(parts_are_small);
 }
 
+static void test_short_steps(void **state)
+{
+    (void)state;
+    under_every_policy(steps_are_short);
+}
+
 static void test_admission(void **state)
 {
     (void)state;
@@ -221,9 +305,9 @@ static void test_admission(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pace),   cmocka_unit_test(test_steps),   cmocka_unit_test(test_places),
-        cmocka_unit_test(test_blocks), cmocka_unit_test(test_batches), cmocka_unit_test(test_admission),
-        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_pace),   cmocka_unit_test(test_steps),         cmocka_unit_test(test_places),
+        cmocka_unit_test(test_blocks), cmocka_unit_test(test_batches),       cmocka_unit_test(test_admission),
+        cmocka_unit_test(test_parts),  cmocka_unit_test(test_pace_of_steps), cmocka_unit_test(test_short_steps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

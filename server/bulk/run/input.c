@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/id_map.h"
 #include "server/bulk/run/prefix.h"
+#include "text/quire_json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,10 +16,20 @@
 
 #define PIECE_BYTES ((size_t)256 << 10)
 #define NO_LINE UINT32_MAX
+#define LONG_BYTES ((uint64_t)64 << 10)
 
 struct place {
     uint64_t at, n_bytes, number;
     uint32_t repeats; /* the earlier line with its custom_id; NO_LINE */
+};
+
+/* A long line as it was read when the input was opened: parsing 16 MiB again takes longer than a caller on the loop may. */
+struct long_line {
+    uint32_t line;
+    uint64_t checksum;
+    char *why; /* malloc'd; NULL: the line is good */
+    const char *url;
+    size_t custom_id_at, n_custom_id, body_at, n_body; /* 0 bytes: absent */
 };
 
 struct bulk_input {
@@ -28,6 +39,8 @@ struct bulk_input {
     uint32_t n, capacity, max_lines;
     uint64_t digest;
     struct place *lines;
+    struct long_line *long_lines; /* [n_long], by line */
+    uint32_t n_long;
     uint32_t *order;
 };
 
@@ -153,12 +166,64 @@ static int read_text(const struct bulk_input *in, const struct place *p, struct 
     return text->n == p->n_bytes ? QUIRE_OK : quire_fail(err, QUIRE_INVALID, "the input was cut while it was read");
 }
 
+static struct long_line *find_long(const struct bulk_input *in, uint32_t line)
+{
+    uint32_t low = 0, high = in->n_long;
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (in->long_lines[middle].line < line)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < in->n_long && in->long_lines[low].line == line ? &in->long_lines[low] : NULL;
+}
+
+/* The line is what it was. */
+static int recall(const struct long_line *l, const struct buffer *text, struct bulk_line *out, struct quire_error *err)
+{
+    if (quire_checksum(0, text->data, text->n) != l->checksum)
+        return quire_fail(err, QUIRE_INVALID, "the input was changed while it was read");
+    *out = (struct bulk_line){.url = l->url, .n_custom_id = l->n_custom_id, .n_body = l->n_body};
+    out->custom_id = l->n_custom_id ? text->data + l->custom_id_at : NULL;
+    out->body = l->n_body ? text->data + l->body_at : NULL;
+    return l->why ? quire_fail(err, QUIRE_INVALID, "%s", l->why) : QUIRE_OK;
+}
+
+/* Keeps what bulk_line_read() said. why: of a wrong line; else NULL. */
+static int keep_long(struct bulk_input *in, uint32_t line, const struct buffer *text, const struct bulk_line *read,
+                     const char *why, struct quire_error *err)
+{
+    struct long_line *more = realloc(in->long_lines, ((size_t)in->n_long + 1) * sizeof *more);
+    char *copy = why ? strdup(why) : NULL;
+    if (more)
+        in->long_lines = more;
+    if (!more || (why && !copy)) {
+        free(copy);
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    }
+    in->long_lines[in->n_long++] = (struct long_line){
+        .line = line,
+        .checksum = quire_checksum(0, text->data, text->n),
+        .why = copy,
+        .url = read->url,
+        .custom_id_at = read->custom_id ? (size_t)(read->custom_id - text->data) : 0,
+        .n_custom_id = read->custom_id ? read->n_custom_id : 0,
+        .body_at = read->body ? (size_t)(read->body - text->data) : 0,
+        .n_body = read->body ? read->n_body : 0,
+    };
+    return QUIRE_OK;
+}
+
 static int read_line(const struct bulk_input *in, uint32_t line, struct buffer *text, struct bulk_line *out,
                      struct quire_error *err)
 {
     *out = (struct bulk_line){0};
     const int status = read_text(in, &in->lines[line], text, err);
-    return status == QUIRE_OK ? bulk_line_read(text->data, text->n, in->dialect, in->url, out, err) : status;
+    if (status != QUIRE_OK)
+        return status;
+    const struct long_line *known = find_long(in, line);
+    return known ? recall(known, text, out, err) : bulk_line_read(text->data, text->n, in->dialect, in->url, out, err);
 }
 
 int bulk_input_read(const struct bulk_input *in, uint32_t line, struct buffer *text, struct bulk_line *out,
@@ -174,13 +239,28 @@ int bulk_input_read(const struct bulk_input *in, uint32_t line, struct buffer *t
 
 /* ---- what the lines say --------------------------------------------------------------------- */
 
-/* A custom_id is compared as written: "a" and "\u0061" are two. */
+/* "a" and "\u0061" are one custom_id: clients read both as a. */
+static int hash_custom_id(const struct bulk_line *read, uint64_t *id, struct quire_error *err)
+{
+    char *text;
+    size_t n;
+    const struct quire_value string = {read->custom_id, read->n_custom_id};
+    const int status = quire_value_text(string, &text, &n, err);
+    if (status != QUIRE_OK)
+        return status;
+    const struct key256 hash = quire_sha256(text, n);
+    memcpy(id, hash.bytes, sizeof *id);
+    free(text);
+    return QUIRE_OK;
+}
+
 static int note_custom_id(struct bulk_input *in, uint32_t line, const struct bulk_line *read, struct id_map *seen,
                           struct quire_error *err)
 {
     uint64_t id;
-    const struct key256 hash = quire_sha256(read->custom_id, read->n_custom_id);
-    memcpy(&id, hash.bytes, sizeof id);
+    const int status = hash_custom_id(read, &id, err);
+    if (status != QUIRE_OK)
+        return status;
     const uintptr_t earlier = id_map_find(seen, id);
     if (earlier)
         in->lines[line].repeats = (uint32_t)(earlier - 1);
@@ -203,6 +283,8 @@ static int read_all(struct bulk_input *in, struct bulk_prefix *prefixes, struct 
             status = quire_fail(err, (enum quire_status)code, "%s", ignored.text);
         else if (read.custom_id)
             status = note_custom_id(in, i, &read, &seen, err);
+        if (status == QUIRE_OK && text.n > LONG_BYTES)
+            status = keep_long(in, i, &text, &read, code == QUIRE_OK ? NULL : ignored.text, err);
         if (read.body)
             bulk_prefix_of(read.body, read.n_body, i, &prefixes[i]);
         if (text.capacity > 4 * PIECE_BYTES)
@@ -233,11 +315,11 @@ static int set_order(struct bulk_input *in, struct quire_error *err)
 static int open_file(struct bulk_input *in, const char *path, struct quire_error *err)
 {
     struct stat st;
-    in->fd = open(path, O_RDONLY | O_CLOEXEC);
+    in->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not wait for its writer */
     if (in->fd < 0 || fstat(in->fd, &st) != 0)
-        return quire_fail(err, QUIRE_IO, "%s: cannot be read: %s", path, strerror(errno));
+        return fail_read(err);
     if (!S_ISREG(st.st_mode))
-        return quire_fail(err, QUIRE_IO, "%s: must be a regular file", path);
+        return quire_fail(err, QUIRE_IO, "the input must be a regular file");
     return QUIRE_OK;
 }
 
@@ -271,6 +353,9 @@ void bulk_input_close(struct bulk_input *in)
         return;
     if (in->fd >= 0)
         close(in->fd);
+    for (uint32_t i = 0; i < in->n_long; i++)
+        free(in->long_lines[i].why);
+    free(in->long_lines);
     free(in->url);
     free(in->lines);
     free(in->order);

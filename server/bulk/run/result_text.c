@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#define MAX_DEPTH 1000
 #define PICO_PLACES 12 /* decimal places of a picodollar */
 
 static void put_custom_id(struct buffer *o, const struct bulk_line *line)
@@ -106,17 +107,33 @@ static void put_anthropic(struct buffer *o, const struct result_of *of, const st
     json_out_raw(o, "}}");
 }
 
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* The body as a value: without blanks around it. */
+static struct quire_value whole(const struct result_reply *r)
+{
+    struct quire_value v = {r->body, r->n_body};
+    while (v.n > 0 && is_blank(v.text[0])) {
+        v.text++;
+        v.n--;
+    }
+    while (v.n > 0 && is_blank(v.text[v.n - 1]))
+        v.n--;
+    return v;
+}
+
 int result_text_reply(struct buffer *o, const struct result_of *of, const struct result_reply *r,
                       struct bulk_tokens *tokens, struct quire_error *err)
 {
-    struct quire_doc *doc;
-    const int status = quire_doc_open(r->body, r->n_body, 1000, "the reply", &doc, err);
     *tokens = (struct bulk_tokens){0};
-    if (status != QUIRE_OK)
-        return status;
+    /* Not as strict as for requests: an answer may have a NUL, \u0000. */
+    if (!quire_json_is_pythons(r->body, r->n_body, MAX_DEPTH))
+        return quire_fail(err, QUIRE_INVALID, "the reply is not JSON");
     if (r->status == 200)
-        read_usage(quire_doc_field(doc, "usage"), of->dialect, tokens);
-    quire_doc_close(doc);
+        read_usage(quire_value_member(whole(r), "usage"), of->dialect, tokens);
     /* A string of JSON has no plain line end, so these are between values. */
     for (size_t i = 0; i < r->n_body; i++)
         if (r->body[i] == '\n' || r->body[i] == '\r')

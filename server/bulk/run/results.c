@@ -7,11 +7,13 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define NS_PER_MS UINT64_C(1000000)
 #define WRITE_EVERY_MS 100
 #define RETRY_MS 1000
 #define LOG_NS (60000 * NS_PER_MS) /* between two lines about failures */
+#define ROW_BYTES 32 /* on the disk, besides its json */
 #define MAX_PENDING_BYTES ((size_t)64 << 20)
 
 struct pending {
@@ -30,6 +32,7 @@ struct bulk_results {
     uint32_t n_lines;
     uint8_t *has; /* a bit for each line; the owner's, as counts */
     struct bulk_counts counts;
+    uint64_t n_bytes; /* the owner's, too */
     pthread_t thread;
     bool is_running;
     pthread_mutex_t mutex; /* guards the members up to `closing` */
@@ -186,6 +189,7 @@ int bulk_results_open(const char *path, uint64_t digest, uint32_t n_lines, struc
                       struct quire_error *err)
 {
     struct bulk_results *r = calloc(1, sizeof *r);
+    struct stat st;
     *out = NULL;
     if (!r)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
@@ -198,6 +202,7 @@ int bulk_results_open(const char *path, uint64_t digest, uint32_t n_lines, struc
                                    : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status == QUIRE_OK)
         status = results_db_load(&r->db, n_lines, found, r, err);
+    r->n_bytes = status == QUIRE_OK && stat(path, &st) == 0 ? (uint64_t)st.st_size : 0;
     if (status == QUIRE_OK)
         status = start(r, err);
     if (status != QUIRE_OK) {
@@ -247,6 +252,7 @@ int bulk_results_put(struct bulk_results *r, uint32_t line, enum bulk_outcome ou
     memcpy(p->json, json, n_json);
     p->row = (struct results_row){line, outcome, tokens ? *tokens : none, p->json, n_json};
     note(r, line, outcome, &p->row.tokens);
+    r->n_bytes += n_json + ROW_BYTES;
     pthread_mutex_lock(&r->mutex);
     const bool is_first = !r->added.first;
     append(&r->added, p);
@@ -264,6 +270,11 @@ bool bulk_results_is_full(struct bulk_results *r)
     const bool is_full = r->pending_bytes > MAX_PENDING_BYTES;
     pthread_mutex_unlock(&r->mutex);
     return is_full;
+}
+
+uint64_t bulk_results_bytes(const struct bulk_results *r)
+{
+    return r->n_bytes;
 }
 
 void bulk_results_count(const struct bulk_results *r, struct bulk_counts *out)

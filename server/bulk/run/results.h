@@ -49,6 +49,8 @@ int bulk_results_put(struct bulk_results *r, uint32_t line, enum bulk_outcome ou
                      const struct bulk_tokens *tokens, struct quire_error *err);
 /* Too much waits for the disk. */
 bool bulk_results_is_full(struct bulk_results *r);
+/* What its file takes on the disk, about. */
+uint64_t bulk_results_bytes(const struct bulk_results *r);
 void bulk_results_count(const struct bulk_results *r, struct bulk_counts *out);
 /* Waits until all that was put is written: the checkpoint of a notice of eviction. QUIRE_IO: the disk does not take it. Any
  * thread. */

@@ -227,6 +227,7 @@ void bulk_store_close(struct bulk_store *s)
     sqlite3_close(s->db);
     if (s->lock >= 0)
         close(s->lock);
+    free(s->held);
     free(s->dir);
     free(s);
 }

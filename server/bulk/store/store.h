@@ -31,6 +31,10 @@ void bulk_store_results_path(const struct bulk_store *s, const char *id, char ou
 
 /* ---- files ---- */
 
+/* The bytes on the disk of what is not a file yet: an upload, or the results of a batch, by its id. They count like a
+ * file's until the next call for the id; 0: it is gone, or a file. QUIRE_NO_MEMORY. */
+int bulk_store_hold(struct bulk_store *s, const char *tenant, const char *id, uint64_t n_bytes,
+                    struct quire_error *err);
 /* Whether n_bytes more may be stored. QUIRE_EXHAUSTED: the message names the limit. */
 int bulk_store_has_space(struct bulk_store *s, const char *tenant, uint64_t n_bytes, struct quire_error *err);
 /* Adds a file whose part is complete and on the disk, and gives it its name. */

@@ -40,6 +40,42 @@ static int64_t sum(struct bulk_store *s, const char *sql, const char *tenant, in
     return n;
 }
 
+int bulk_store_hold(struct bulk_store *s, const char *tenant, const char *id, uint64_t n_bytes, struct quire_error *err)
+{
+    size_t i = 0;
+    while (i < s->n_held && strcmp(s->held[i].id, id) != 0)
+        i++;
+    if (n_bytes == 0) {
+        if (i < s->n_held)
+            s->held[i] = s->held[--s->n_held];
+        return QUIRE_OK;
+    }
+    if (i == s->held_capacity) {
+        const size_t capacity = i ? 2 * i : 16;
+        struct store_held *more = realloc(s->held, capacity * sizeof *more);
+        if (!more)
+            return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+        s->held = more;
+        s->held_capacity = capacity;
+    }
+    if (i == s->n_held) {
+        s->n_held++;
+        snprintf(s->held[i].id, sizeof s->held[i].id, "%s", id);
+        snprintf(s->held[i].tenant, sizeof s->held[i].tenant, "%s", tenant);
+    }
+    s->held[i].n_bytes = n_bytes;
+    return QUIRE_OK;
+}
+
+/* tenant NULL: of all. */
+static uint64_t held_bytes(const struct bulk_store *s, const char *tenant)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < s->n_held; i++)
+        n += !tenant || strcmp(s->held[i].tenant, tenant) == 0 ? s->held[i].n_bytes : 0;
+    return n;
+}
+
 int bulk_store_has_space(struct bulk_store *s, const char *tenant, uint64_t n_bytes, struct quire_error *err)
 {
     int code = SQLITE_OK;
@@ -48,18 +84,18 @@ int bulk_store_has_space(struct bulk_store *s, const char *tenant, uint64_t n_by
         used = (uint64_t)sum(s, "SELECT coalesce(sum(bytes), 0) FROM files", NULL, &code);
     if (code != SQLITE_OK)
         return store_status(s, code, err);
-    if (s->max_bytes && used + n_bytes > s->max_bytes)
+    if (s->max_bytes && used + held_bytes(s, NULL) + n_bytes > s->max_bytes)
         return quire_fail(err, QUIRE_EXHAUSTED,
-                          "the files of all batches would have more than the %" PRIu64
+                          "the files and results of all batches would have more than the %" PRIu64
                           " bytes of --batch-max-bytes: delete files that are not needed",
                           s->max_bytes);
     if (s->max_tenant_bytes)
         used = (uint64_t)sum(s, "SELECT coalesce(sum(bytes), 0) FROM files WHERE tenant = ?", tenant, &code);
     if (code != SQLITE_OK)
         return store_status(s, code, err);
-    if (s->max_tenant_bytes && used + n_bytes > s->max_tenant_bytes)
+    if (s->max_tenant_bytes && used + held_bytes(s, tenant) + n_bytes > s->max_tenant_bytes)
         return quire_fail(err, QUIRE_EXHAUSTED,
-                          "your files would have more than the %" PRIu64
+                          "your files and results would have more than the %" PRIu64
                           " bytes of one tenant, a quarter of --batch-max-bytes: delete files that are not needed",
                           s->max_tenant_bytes);
     return QUIRE_OK;

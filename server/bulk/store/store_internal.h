@@ -6,11 +6,18 @@
 
 #include <sqlite3.h>
 
+struct store_held {
+    char id[BULK_ID_BYTES], tenant[BULK_TENANT_BYTES];
+    uint64_t n_bytes;
+};
+
 struct bulk_store {
     char *dir;
     uint64_t max_bytes, max_tenant_bytes;
     sqlite3 *db;
     int lock; /* the locked file; -1: none */
+    struct store_held *held;
+    size_t n_held, held_capacity;
 };
 
 /* Every function below can follow a failure: `code` is the first SQLite code that was not SQLITE_OK. */

@@ -31,6 +31,7 @@ struct upload {
     int64_t expiry_s;
     bool busy, is_whole;
     int fd; /* the job's; -1: none */
+    uint64_t n_written; /* the job's */
     struct buffer waiting, writing;
     struct bulk_batch *batch; /* of split; NULL */
     struct bulk_job job;
@@ -69,7 +70,9 @@ static int disk_failed(struct upload *u)
 static int write_all(struct upload *u)
 {
     char path[BULK_PATH_BYTES];
-    int status = bulk_store_has_space(u->bulk->store, u->file.tenant, u->file.n_bytes, &u->err);
+    int status = bulk_store_has_space(u->bulk->store, u->file.tenant, u->writing.n, &u->err);
+    if (status == QUIRE_OK)
+        status = bulk_store_hold(u->bulk->store, u->file.tenant, u->file.id, u->n_written + u->writing.n, &u->err);
     if (status != QUIRE_OK)
         return status;
     bulk_store_part_path(u->bulk->store, u->file.id, path);
@@ -83,6 +86,7 @@ static int write_all(struct upload *u)
             return disk_failed(u);
         at += n > 0 ? (size_t)n : 0;
     }
+    u->n_written += u->writing.n;
     return QUIRE_OK;
 }
 
@@ -101,9 +105,17 @@ static void write_work(struct bulk_job *job)
         remove_part(u);
 }
 
+/* On the lane of the store. */
+static void release(struct upload *u)
+{
+    struct quire_error ignored;
+    bulk_store_hold(u->bulk->store, u->file.tenant, u->file.id, 0, &ignored);
+}
+
 static void drop_work(struct bulk_job *job)
 {
     remove_part(upload_of(job));
+    release(upload_of(job));
 }
 
 /* Every request of a message batch must be one: the client gets the first that is not. */
@@ -143,6 +155,8 @@ static void add_work(struct bulk_job *job)
     struct upload *u = upload_of(job);
     struct quire_error ignored;
     u->status = bulk_store_add_file(u->bulk->store, &u->file, &u->err);
+    if (u->status == QUIRE_OK)
+        release(u);
     if (u->status != QUIRE_OK || !u->split)
         return;
     u->status = bulk_store_add_batch(u->bulk->store, u->batch, &u->err);

@@ -1,10 +1,14 @@
 """quire batch: a file of requests on a local model, over errors, kills and interruptions."""
 
 import json
+import os
 import pathlib
 import random
+import resource
 import signal
 import subprocess
+
+import pytest
 
 import conftest
 import rig
@@ -114,7 +118,7 @@ def test_an_interrupted_command_continues(tmp_path):
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=60)
     assert process.returncode == 75, stderr
-    assert "run the same command again to continue" in stdout
+    assert "run the same command again to continue" in stdout and "quire: interrupted" in stderr
     assert not (tmp_path / "in.results.jsonl").exists()
     # Another input does not take these results.
     other = write(tmp_path / "other.jsonl", [chat(0, "x")])
@@ -145,6 +149,52 @@ def test_a_shared_prefix_is_computed_once(tmp_path):
     computed = sum(usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"] for usage in with_prefix)
     # Each line computes its own question, and at most a block of the prefix.
     assert computed - len(with_prefix) * (own + 16) <= 1.05 * prefix, (computed, prefix)
+
+
+def test_every_failure_has_a_line(tmp_path):
+    """A status other than 0 comes with its reason on standard error, whatever the output is."""
+    path = write(tmp_path / "in.jsonl", [chat(0, "x"), chat(1, "x", model="another")])
+    for arguments in ((), ("--json",)):
+        result = run(path, *arguments)
+        assert result.returncode == 3
+        assert result.stderr.splitlines()[-1] == f"quire: 1 of 2 lines failed; their errors are in {tmp_path / 'in.results.jsonl'}"
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run([str(conftest.QUIRE), "batch", str(path), "--model", MODEL], stdout=full, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
+    assert result.returncode == 1 and "the summary cannot be written" in result.stderr
+    result = run(tmp_path)
+    assert result.returncode == 1 and result.stderr.splitlines()[-1] == f"quire: {tmp_path}: the input must be a regular file"
+    os.mkfifo(tmp_path / "pipe")
+    result = run(tmp_path / "pipe")
+    assert result.returncode == 1 and "regular file" in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_while_the_model_loads(tmp_path, number):
+    """From the moment at which the command handles the signal."""
+    path = write(tmp_path / "in.jsonl", [chat(0, "x")])
+    process = start(path)
+    rig.wait_until(lambda: caught(process.pid, number) or process.poll() is not None)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 75, (process.returncode, stderr)
+    assert "quire: interrupted; run the same command again to continue" in stderr
+
+
+def caught(pid, number):
+    """Whether the process handles the signal."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False
+
+
+def test_few_descriptors(tmp_path):
+    """Each line in flight has two: fewer lines run at a time. Without any, the command says what to do."""
+    path = write(tmp_path / "in.jsonl", [chat(i, "x", max_tokens=1) for i in range(40)])
+    result = run(path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (270, 270)))
+    assert result.returncode == 0, result.stderr
+    result = run(path, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40)))
+    assert result.returncode == 1 and "ulimit -n" in result.stderr
 
 
 def test_wrong_command_lines(tmp_path):

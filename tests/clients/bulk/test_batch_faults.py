@@ -1,5 +1,6 @@
 """Batches of a server that is killed, drained and filled up, and stores that are damaged."""
 
+import http.server
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import resource
 import signal
 import sqlite3
 import subprocess
+import threading
 
 import openai
 import pytest
@@ -85,6 +87,10 @@ def test_a_full_disk(serve, tmp_path):
         client.files.create(file=("a", b" " * (1 << 20)), purpose="batch")
     assert full.value.status_code == 507 and full.value.code == "insufficient_storage"
     assert not list((tmp_path / "store" / "files").glob("*.part"))
+    with pytest.raises(openai.InternalServerError) as full:
+        for _ in range(100):
+            client.batches.create(input_file_id=batch.input_file_id, endpoint=CHAT, completion_window="24h")
+    assert full.value.status_code == 507 and str(tmp_path) not in str(full.value)
     resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     batch = ended(client, batch)
     assert batch.status == "completed" and [entry["custom_id"] for entry in entries(client, batch.output_file_id)] == [f"line-{i}" for i in range(50)]
@@ -101,6 +107,73 @@ def test_limits_of_space(serve):
     server.client(api_key="two").files.create(file=("a", b" " * 900_000), purpose="batch")
     client.files.delete(file.id)
     client.files.create(file=("a", b" " * 900_000), purpose="batch")
+
+
+def test_results_count_as_files(serve):
+    """A batch whose results would exceed the limit waits, and goes on once there is space."""
+    server = serve("--batch-max-bytes", "1M")
+    client = server.client()
+    spare = client.files.create(file=("a", b" " * 700_000), purpose="batch")
+    n = 900
+    batch = create(client, n, max_tokens=8, ignore_eos=True)
+    rig.wait_until(lambda: "waits for space" in server.output(), "the limit")
+    with pytest.raises(openai.APIStatusError, match="--batch-max-bytes") as full:
+        client.files.create(file=("a", b" " * 60_000), purpose="batch")
+    assert full.value.status_code == 413
+    done = client.batches.retrieve(batch.id)
+    assert done.status == "in_progress" and done.request_counts.completed < n
+    client.files.delete(spare.id)
+    rig.wait_until(lambda: client.batches.retrieve(batch.id).request_counts.completed > done.request_counts.completed, "a line after it")
+    client.batches.cancel(batch.id)
+    ended(client, batch)
+
+
+def test_waiting_batches_hold_no_file(serve):
+    """Of a hundred batches, only those that run have their input open."""
+    server = serve("--batch-concurrency", "1")
+    client = server.client()
+    file = upload(client, [chat_line(0, max_tokens=900, ignore_eos=True)])
+    made = [client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h") for _ in range(60)]
+    rig.wait_until(lambda: client.batches.retrieve(made[-1].id).status == "in_progress", "the last one's check")
+    folder = f"/proc/{server.process.pid}/fd"
+    names = [os.readlink(f"{folder}/{number}") for number in os.listdir(folder) if os.path.lexists(f"{folder}/{number}")]
+    assert len([name for name in names if file.id in name]) <= 2
+    for batch in made:
+        client.batches.cancel(batch.id) if client.batches.retrieve(batch.id).status == "in_progress" else None
+
+
+class Notice(http.server.BaseHTTPRequestHandler):
+    replies = []  # (status, text): the last one stays
+    n_replies = 0
+
+    def do_GET(self):
+        status, text = self.replies[min(self.n_replies, len(self.replies) - 1)]
+        Notice.n_replies += 1
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize("before, after", [((404, b""), (200, b'{"action": "terminate"}')), ((200, b"FALSE"), (200, b"TRUE"))], ids=["ec2", "google"])
+def test_a_notice_at_a_url(serve, before, after):
+    """Looked at when the server starts, and each five seconds."""
+    Notice.n_replies, Notice.replies = 0, [before, after]
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Notice)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    server = serve("--eviction-notice", f"http://127.0.0.1:{site.server_port}/notice")
+    batch = create(server.client(), 5000, max_tokens=40, ignore_eos=True)
+    rig.wait_until(lambda: Notice.n_replies > 0, "a look at the URL")
+    assert server.process.wait(60) == UNFINISHED, server.output()
+    assert Notice.n_replies == 2
+    site.shutdown()
+    server.process.stdout.close()
+    server = serve()
+    assert server.client().batches.retrieve(batch.id).status == "in_progress"
+    server.client().batches.cancel(batch.id)
 
 
 # ---- the store ----

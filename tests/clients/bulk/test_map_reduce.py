@@ -1,9 +1,11 @@
 """quire map-reduce: chunks, the tree, a server at a URL, and a killed command."""
 
+import http.server
 import json
 import pathlib
 import random
 import subprocess
+import threading
 
 import conftest
 import pytest
@@ -85,12 +87,14 @@ def test_a_killed_command_continues(book):
 def test_errors_name_the_cause(book):
     (book / "bad.txt").write_bytes(b"good \xff bad")
     (book / "empty.txt").write_text("")
+    (book / "nul.txt").write_bytes(b"good \0 bad")
     model = ("--model", MODEL)
     for arguments, says, code in (
         ((*model,), "FILE is missing", 2),
         (("book.txt",), "--model MODEL is missing", 2),
         ((*model, "book.txt", "--chunk-tokens", "100", "--overlap", "50"), "--overlap: must be below half", 2),
         ((*model, "bad.txt"), "bad.txt: is not UTF-8 at byte 5", 1),
+        ((*model, "nul.txt"), "nul.txt: is not a text: it has a NUL at byte 5", 1),
         ((*model, "none.txt"), "none.txt: cannot be read", 1),
         ((*model, "empty.txt"), "the files are empty", 1),
         ((*model, "book.txt", "--chunk-tokens", "5000"), "the context of 2048 tokens is too small", 1),
@@ -101,6 +105,42 @@ def test_errors_name_the_cause(book):
         result = run(*arguments, cwd=book)
         assert (result.returncode, says in result.stderr) == (code, True), (arguments, result.stderr)
     assert "--reduce PROMPT is missing" in run(*model, "book.txt", prompts=("--map", "x"), cwd=book).stderr
+
+
+class Nul(http.server.BaseHTTPRequestHandler):
+    """A server whose answers have a NUL."""
+    prompts = []
+
+    def reply(self, value):
+        text = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def do_GET(self):
+        self.reply({"data": [{"id": "m"}]})
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/tokenize":
+            self.reply({"count": len(body["prompt"].split()) if "prompt" in body else 10, "max_model_len": 2048})
+            return
+        self.prompts.append(body["messages"][0]["content"])
+        self.reply({"choices": [{"message": {"content": "a\0b\0"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+
+    def log_message(self, *_):
+        pass
+
+
+def test_answers_with_a_nul(tmp_path):
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Nul)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    (tmp_path / "text.txt").write_text("word " * 300)
+    result = run("--url", f"http://127.0.0.1:{site.server_port}", "--chunk-tokens", "100", "--overlap", "0", "text.txt", cwd=tmp_path)
+    site.shutdown()
+    assert (result.returncode, result.stdout) == (0, "a\ufffdb\ufffd\n"), result.stderr
+    assert "a\ufffdb\ufffd" in Nul.prompts[-1] and not any("\0" in prompt for prompt in Nul.prompts)
 
 
 def test_the_recipe_over_the_api(server, book):
