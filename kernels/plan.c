@@ -71,7 +71,6 @@ static uint64_t cpu_weight_bytes(struct k_format format, uint32_t n_experts, uin
 
 const struct k_planner ref_planner = {
     .name = "ref",
-    .has_attention_sinks = true,
     .on_host = true,
     .micro_batch_tokens = HOST_MICRO_BATCH_TOKENS,
     .workspace = ref_workspace,
@@ -80,7 +79,6 @@ const struct k_planner ref_planner = {
 };
 const struct k_planner cpu_planner = {
     .name = "cpu",
-    .has_attention_sinks = true,
     .on_host = true,
     .micro_batch_tokens = HOST_MICRO_BATCH_TOKENS,
     .workspace = cpu_workspace,

@@ -38,7 +38,6 @@ struct k_plan_bytes {
  * planner. */
 struct k_planner {
     const char *name; /* the backend's name: "ref", "cpu", "cuda" */
-    bool has_attention_sinks; /* attention takes n_sink_positions */
     bool on_host; /* computes in host memory with n_threads compute threads; otherwise in a device's own memory */
     uint32_t overlap_depth; /* steps that may be in flight in addition to the one being planned: 0 or 1 */
     /* The minimum number of tokens in a micro-batch that passes from stage to stage. Half as many take the device

@@ -798,8 +798,7 @@ static uint64_t loading_bytes(const struct model_desc *desc)
 }
 
 /* What a window and sinks exclude. */
-static int check_streaming(const struct model_desc *desc, const struct engine_draft *draft, const struct engine_plan *p,
-                           struct quire_error *err)
+static int check_streaming(const struct model_desc *desc, const struct engine_draft *draft, struct quire_error *err)
 {
     if (!desc->config->streaming.window)
         return QUIRE_OK;
@@ -807,10 +806,6 @@ static int check_streaming(const struct model_desc *desc, const struct engine_dr
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "--attention-window: a draft model keeps the KV of all positions: leave it out of "
                           "--speculative-config, or use the method ngram");
-    if (!p->planner->has_attention_sinks)
-        return quire_fail(err, QUIRE_UNSUPPORTED,
-                          "--attention-window: the device %s does not support it: use --device cpu, or leave it out",
-                          p->planner->name);
     return QUIRE_OK;
 }
 
@@ -829,7 +824,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
     if (status == QUIRE_OK)
         status = plan_device(options, desc, device, out, err);
     if (status == QUIRE_OK)
-        status = check_streaming(desc, draft, out, err);
+        status = check_streaming(desc, draft, err);
     if (status == QUIRE_OK)
         status = plan_dtypes(options, desc, out, err);
     if (status == QUIRE_OK && out->gemm_form == K_FORM_INT8 && out->planner->on_host)

@@ -47,8 +47,8 @@ struct k_attention_args {
     uint32_t n_rows, n_tokens, n_q_heads;
     uint32_t window; /* 0 = all earlier positions */
     bool whole; /* all positions up to the last of a token's row, including later ones; window must be 0 */
-    /* NULL, or [T, Q * D]: the queries for positions below n_sink_positions, which needs a window. Only the host
-     * backends compute it: k_planner.has_attention_sinks. */
+    /* NULL, or [T, Q * D]: the queries for positions below n_sink_positions, which needs a window. The plan does not
+     * depend on it. */
     const float *sink_q_dev;
     uint32_t n_sink_positions; /* at most K_MAX_SINK_POSITIONS */
     float scale;

@@ -431,6 +431,18 @@ const struct op_case op_test_cases[] = {
     ATTN_MMA(8, 2, 96, 16, .extra = true, SEQS({17, 560}, {1, 1100})),
     ATTN_MMA(8, 2, 256, 16, .softcap = 3, .window = 520, .extra = true, SEQS({9, 1020}, {1, 1600})),
     ATTN_MMA(7, 1, 16, 16, .softcap = 20, .extra = true, .values = VALUES_SHARP, SEQS({3, 1030})),
+    /* Attention sinks, as above; large query tiles whose tokens are sinks; and divided ones. */
+    ATTN_MMA(6, 2, 64, 16, .window = 8, .sinks = 4, SEQS({1, 0}, {3, 1}, {1, 3}, {1, 4}, {1, 11}, {1, 12}, {1, 70})),
+    ATTN_MMA(6, 2, 64, 16, .window = 16, .sinks = 4, SEQS({100, 0}, {3, 600})),
+    ATTN_MMA(14, 2, 64, 16, .window = 600, .sinks = 4, SEQS({1, 3000}, {3, 1500}, {1, 700})),
+    ATTN_MMA(12, 2, 16, 8, .window = 65, .sinks = 512, SEQS({17, 560}, {90, 500}, {5, 60})),
+    ATTN_MMA(2, 1, 64, 16, .window = 65, .sinks = 100, SEQS({80, 0})), ATTN_MMA(3, 1, 80, 32, .window = 1, .sinks = 70, SEQS({140, 0})),
+    ATTN_MMA(8, 1, 128, 32, .window = 1200, .sinks = 33, SEQS({1, 4000}, {9, 20})),
+    ATTN_MMA(8, 1, 64, 16, .window = 128, .sinks = 4, .extra = true, .softcap = 20, SEQS({1, 1030}, {40, 600}, {1, 3})),
+    ATTN_MMA(71, 1, 64, 16, .window = 700, .sinks = 130, SEQS({1, 1700}, {2, 129})), ATTN_MMA(1, 1, 256, 8, .window = 513, .sinks = 511, SEQS({33, 1000})),
+    ATTN_MMA(14, 2, 64, 16, .window = 300, .sinks = 8, .values = VALUES_SHARP, SEQS({60, 500}, {1, 1700})),
+    ATTN_MMA(8, 2, 256, 16, .softcap = 3, .window = 520, .sinks = 4, .extra = true, SEQS({9, 1020}, {1, 1600})),
+    ATTN_MMA(1, 1, 128, 16, .window = 700, .sinks = 4, SEQS({60, 1310})),
 
     /* Copies: one block, some, all of an arena; pieces small and large enough for several threads. */
     COPY(K_F16, 2, 64, 16, 1, 1), COPY(K_F16, 2, 16, 8, 5, 9), COPY(K_F32, 1, 80, 32, 3, 3),

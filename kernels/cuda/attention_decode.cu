@@ -10,10 +10,10 @@
 #include "kernels/cuda/attention_small.cuh"
 #include "kernels/cuda/launch.h"
 
-template <uint32_t D, bool is_capped> struct small_only {
+template <uint32_t D, bool is_capped, bool has_sinks> struct small_only {
     static __device__ __forceinline__ bool run(const struct attention_mma &a, const struct attn_unit &unit)
     {
-        return run_small<D, is_capped>(a, unit);
+        return run_small<D, is_capped, has_sinks>(a, unit);
     }
 };
 
@@ -21,7 +21,14 @@ template <uint32_t D, bool is_capped>
 static __global__ void __launch_bounds__(ATTN_THREADS, ATTN_SMALL_PER_SM(D))
     attention_decode_kernel(const struct attention_mma a)
 {
-    run_units<small_only<D, is_capped>>(a);
+    run_units<small_only<D, is_capped, false>>(a);
+}
+
+template <uint32_t D, bool is_capped>
+static __global__ void __launch_bounds__(ATTN_THREADS, ATTN_SMALL_PER_SM(D))
+    attention_decode_sinks_kernel(const struct attention_mma a)
+{
+    run_units<small_only<D, is_capped, true>>(a);
 }
 
 /* The widths of attention_mma.cu, and 256. */
@@ -37,6 +44,27 @@ static cudaError_t launch(cudaStream_t stream, const struct attention_mma &a, ui
     return error;
 }
 
+template <uint32_t D, bool is_capped>
+static cudaError_t launch_sinks(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
+{
+    static_assert(small_layout<D>::bytes <= 99 * 1024, "what a block has on every GPU from sm_80 on");
+    const uint32_t bytes = small_layout<D>::bytes;
+    cudaError_t error = cudaFuncSetAttribute((const void *)attention_decode_sinks_kernel<D, is_capped>,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error == cudaSuccess)
+        error = K_LAUNCH((attention_decode_sinks_kernel<D, is_capped>), n_blocks, ATTN_THREADS, bytes, stream, a);
+    return error;
+}
+
+static cudaError_t launch_with_sinks(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
+{
+    if (a.softcap != 0.0f)
+        return a.head_dim <= 128 ? launch_sinks<128, true>(stream, a, n_blocks)
+                                 : launch_sinks<256, true>(stream, a, n_blocks);
+    return a.head_dim <= 128 ? launch_sinks<128, false>(stream, a, n_blocks)
+                             : launch_sinks<256, false>(stream, a, n_blocks);
+}
+
 uint32_t attention_decode_shared_bytes(uint32_t head_dim)
 {
     return head_dim <= 64    ? small_layout<64>::bytes
@@ -48,6 +76,8 @@ uint32_t attention_decode_shared_bytes(uint32_t head_dim)
 
 cudaError_t launch_attention_decode(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
 {
+    if (a.n_sink_positions > 0)
+        return launch_with_sinks(stream, a, n_blocks);
     if (a.softcap != 0.0f)
         return a.head_dim <= 128 ? launch<128, true>(stream, a, n_blocks) : launch<256, true>(stream, a, n_blocks);
     return a.head_dim <= 64    ? launch<64, false>(stream, a, n_blocks)

@@ -40,6 +40,8 @@ struct attention_lane {
     float scale, softcap, softcap_inverse;
     bool whole; /* a token reads its row up to the end */
     bool as_factors; /* out is only for GEMMs: an F32 cache in the mma form */
+    const float *sink_q; /* [T, Q, D]: of the kernel with attention sinks */
+    uint32_t n_sink_positions;
 };
 
 #define IS_BYTES(kind) ((kind) != K_F32 && (kind) != K_F16)
@@ -229,11 +231,37 @@ static __device__ __forceinline__ float2 add_values(const struct split *shared, 
     return o;
 }
 
-template <enum k_dtype dtype, bool is_capped>
-static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_kernel(struct attention_lane a)
+static __device__ __forceinline__ uint32_t first_position(const struct attention_lane &a, uint32_t position)
 {
-    __shared__ struct split shared;
-    __shared__ float v_scales[IS_BYTES(dtype) ? K_ATTN_SPLIT : 1];
+    return a.window != 0 && position >= a.window ? position - a.window + 1 : 0;
+}
+
+/* Writes the output from the merged state of all splits. */
+static __device__ __forceinline__ void finish(const struct attention_lane &a, uint32_t token, uint32_t head, float m,
+                                              float l, float2 o)
+{
+    uint32_t d = 2 * threadIdx.x;
+    if (a.sinks != NULL) { /* one more split: a score with weight 1 and no value */
+        float sink = a.sinks[head], top = larger(m, sink), x = k_exp(m - top), y = k_exp(sink - top);
+        l = fmaf(l, x, y);
+        o.x = fmaf(o.x, x, 0.0f * y);
+        o.y = fmaf(o.y, x, 0.0f * y);
+    }
+    if (d < a.head_dim)
+        store2(a.out, a.as_factors, ((uint64_t)token * a.n_q_heads + head) * a.head_dim + d, o.x / l, o.y / l);
+}
+
+static __device__ __forceinline__ void load_query(struct split *shared, const float *q, uint32_t head_dim)
+{
+    for (uint32_t i = threadIdx.x; i < head_dim; i += THREADS)
+        shared->q[i] = q[i];
+}
+
+/* Attention sinks are the first split: positions [0, min(end, n_sink_positions)), with a query of their own. The window
+ * has the positions behind them, perhaps none. */
+template <enum k_dtype dtype, bool is_capped, bool has_sinks>
+static __device__ __forceinline__ void attend(struct split &shared, float *v_scales, const struct attention_lane &a)
+{
     uint32_t token = blockIdx.x, head = blockIdx.y;
     find_row(&shared, a, token);
     if (shared.row == NO_ROW)
@@ -242,11 +270,15 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
     const uint32_t *table = a.tables + row->table;
     uint32_t position = row->position + (token - row->token);
     uint32_t end = a.whole ? row->position + row->n_tokens : position + 1;
-    uint32_t first = a.window != 0 && position >= a.window ? position - a.window + 1 : 0;
+    uint32_t first = first_position(a, position);
     uint32_t kv_head = head / (a.n_q_heads / a.n_kv_heads), d = 2 * threadIdx.x;
     const float *q = a.qkv + ((uint64_t)token * (a.n_q_heads + 2 * a.n_kv_heads) + head) * a.head_dim;
-    for (uint32_t i = threadIdx.x; i < a.head_dim; i += THREADS)
-        shared.q[i] = q[i];
+    bool of_sinks = has_sinks;
+    if (has_sinks) {
+        first = 0;
+        end = min(end, a.n_sink_positions);
+    }
+    load_query(&shared, has_sinks ? a.sink_q + ((uint64_t)token * a.n_q_heads + head) * a.head_dim : q, a.head_dim);
     float merged_m = 0.0f, merged_l = 0.0f;
     float2 merged = {0.0f, 0.0f};
     bool is_first = true;
@@ -269,40 +301,63 @@ static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_ker
             merged_m = top;
         }
         is_first = false;
+        if (has_sinks && of_sinks) {
+            of_sinks = false;
+            first = max(first_position(a, position), a.n_sink_positions);
+            end = position + 1;
+            if (first >= end)
+                break;
+            start = first - first % K_ATTN_SPLIT - K_ATTN_SPLIT; /* the loop adds a split */
+            load_query(&shared, q, a.head_dim); /* all threads have computed their scores */
+        }
     }
-    if (a.sinks != NULL) { /* one more split: a score with weight 1 and no value */
-        float sink = a.sinks[head], top = larger(merged_m, sink), x = k_exp(merged_m - top), y = k_exp(sink - top);
-        merged_l = fmaf(merged_l, x, y);
-        merged.x = fmaf(merged.x, x, 0.0f * y);
-        merged.y = fmaf(merged.y, x, 0.0f * y);
-    }
-    if (d < a.head_dim) {
-        store2(a.out, a.as_factors, ((uint64_t)token * a.n_q_heads + head) * a.head_dim + d, merged.x / merged_l,
-               merged.y / merged_l);
-    }
+    finish(a, token, head, merged_m, merged_l, merged);
+}
+
+template <enum k_dtype dtype, bool is_capped>
+static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_kernel(struct attention_lane a)
+{
+    __shared__ struct split shared;
+    __shared__ float v_scales[IS_BYTES(dtype) ? K_ATTN_SPLIT : 1];
+    attend<dtype, is_capped, false>(shared, v_scales, a);
+}
+
+template <enum k_dtype dtype, bool is_capped>
+static __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention_lane_sinks_kernel(struct attention_lane a)
+{
+    __shared__ struct split shared;
+    __shared__ float v_scales[IS_BYTES(dtype) ? K_ATTN_SPLIT : 1];
+    attend<dtype, is_capped, true>(shared, v_scales, a);
+}
+
+template <enum k_dtype dtype, bool is_capped>
+static cudaError_t launch_of(cudaStream_t stream, dim3 grid, const struct attention_lane &a)
+{
+    const dim3 block(THREADS);
+    return a.n_sink_positions > 0 ? K_LAUNCH((attention_lane_sinks_kernel<dtype, is_capped>), grid, block, 0, stream, a)
+                                  : K_LAUNCH((attention_lane_kernel<dtype, is_capped>), grid, block, 0, stream, a);
 }
 
 template <bool is_capped>
 static cudaError_t launch(cudaStream_t stream, enum k_dtype kind, dim3 grid, const struct attention_lane &a)
 {
-    const dim3 block(THREADS);
     switch (kind) {
-    case K_F32: return K_LAUNCH((attention_lane_kernel<K_F32, is_capped>), grid, block, 0, stream, a);
-    case K_F16: return K_LAUNCH((attention_lane_kernel<K_F16, is_capped>), grid, block, 0, stream, a);
-    case K_INT: return K_LAUNCH((attention_lane_kernel<K_INT, is_capped>), grid, block, 0, stream, a);
-    case K_E4M3: return K_LAUNCH((attention_lane_kernel<K_E4M3, is_capped>), grid, block, 0, stream, a);
-    default: return K_LAUNCH((attention_lane_kernel<K_E5M2, is_capped>), grid, block, 0, stream, a);
+    case K_F32: return launch_of<K_F32, is_capped>(stream, grid, a);
+    case K_F16: return launch_of<K_F16, is_capped>(stream, grid, a);
+    case K_INT: return launch_of<K_INT, is_capped>(stream, grid, a);
+    case K_E4M3: return launch_of<K_E4M3, is_capped>(stream, grid, a);
+    default: return launch_of<K_E5M2, is_capped>(stream, grid, a);
     }
 }
 
 cudaError_t launch_attention_lane(cudaStream_t stream, const struct k_attention_args *a)
 {
     const struct k_kv_shape *kv = a->kv;
-    struct attention_lane args = {a->qkv_dev,         a->out_dev,        a->rows_dev,  a->tables_dev,
-                                  a->layer->k_dev,    a->layer->v_dev,   a->sinks_dev, k_kv_block_bytes(kv),
-                                  k_kv_scales_at(kv), a->n_rows,         a->n_q_heads, kv->n_kv_heads,
-                                  kv->head_dim,       kv->block_tokens,  a->window,    a->scale,
-                                  a->softcap,         1.0f / a->softcap, a->whole,     a->for_gemm};
+    struct attention_lane args = {
+        a->qkv_dev,   a->out_dev,           a->rows_dev,        a->tables_dev,      a->layer->k_dev, a->layer->v_dev,
+        a->sinks_dev, k_kv_block_bytes(kv), k_kv_scales_at(kv), a->n_rows,          a->n_q_heads,    kv->n_kv_heads,
+        kv->head_dim, kv->block_tokens,     a->window,          a->scale,           a->softcap,      1.0f / a->softcap,
+        a->whole,     a->for_gemm,          a->sink_q_dev,      a->n_sink_positions};
     const dim3 grid(a->n_tokens, a->n_q_heads);
     return a->softcap != 0.0f ? launch<true>(stream, kv->format.kind, grid, args)
                               : launch<false>(stream, kv->format.kind, grid, args);

@@ -20,7 +20,8 @@
  * l and o unchanged: α is then 1, and each p is +0.
  *
  * A softcap has its own kernel, so that other models do not bear its cost: its tanh is about 30 instructions per score,
- * as much as the mma of a prefill. Sinks are a run-time branch, once per query.
+ * as much as the mma of a prefill. So have attention sinks, whose split comes first with queries of its own, in the unit
+ * of the first split. The heads' sinks are a run-time branch, once per query.
  */
 #include "kernels/cuda/attention_small.cuh"
 #include "kernels/cuda/launch.h"
@@ -134,28 +135,32 @@ ATTN_FN void large_scores(const struct attention_mma &a, uint32_t keys, uint32_t
     }
 }
 
-/* At most sixty-four queries: each warp has sixteen. Returns false like run_small(). */
-template <uint32_t D, bool is_capped>
-ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
+/* One part of run_large(). */
+template <uint32_t D, bool is_capped, enum attn_part part>
+ATTN_FN bool run_large_part(const struct attention_mma &a, const struct attn_unit &unit, struct attn_state<D / 8> &s,
+                            merged_shared<D> &merged)
 {
+    static_assert(part == ATTN_ALL || large_layout<D>::keeps_queries,
+                  "queries of the window do not replace a merged o");
     using at = large_layout<D>;
     uint32_t warp = threadIdx.x / 32, first_row = 16 * warp;
     uint32_t lane = threadIdx.x % 32, queries = lane_of_rows<D>(at::queries_at, first_row);
-    struct attn_feed<D, at::buffers> feed = feed_of<D, at::buffers>(a, unit);
-    struct attn_rows rows = attn_rows_of(a, unit, first_row);
+    struct attn_feed<D, at::buffers> feed = feed_of<D, at::buffers, part>(a, unit);
+    struct attn_rows rows = attn_rows_of<part>(a, unit, first_row);
     /* Positions of the warp's first and last query. A warp without queries computes nothing. */
     bool has_rows = first_row < unit.n_queries;
     uint32_t last_row = min(first_row + 16, (uint32_t)unit.n_queries) - 1;
     uint32_t first = unit.position + (unit.query + first_row) / a.group;
     uint32_t last = unit.position + (unit.query + last_row) / a.group;
-    uint32_t lowest = attn_first_position(first, a.window), unit_first = unit.position + unit.query / a.group;
-    struct attn_state<D / 8> s;
-    merged_shared<D> merged;
+    uint32_t lowest = attn_lowest<part>(a, first), unit_first = unit.position + unit.query / a.group;
+    uint32_t unit_end = feed.end;
+    if constexpr (part == ATTN_SINKS)
+        unit_end = unit.position + (unit.query + unit.n_queries - 1) / a.group + 1;
     uint32_t q[at::keeps_queries ? 1 : D / 16][4];
 
     __syncthreads(); /* the previous unit may still be reading */
     feed.begin(a);
-    load_queries<D>(a, unit, at::queries_at, ATTN_LARGE);
+    load_queries<D, part>(a, unit, at::queries_at, ATTN_LARGE);
     __syncthreads();
     feed.fill(a);
     if (!at::keeps_queries) {
@@ -167,8 +172,8 @@ ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &un
     for (uint32_t tile = feed.first_tile; tile < feed.end_tile; tile++) {
         uint32_t start = tile * ATTN_TILE, p[4][4];
         bool is_mine = has_rows && start <= last && start + ATTN_TILE > lowest;
-        bool is_masked = !is_whole_tile(a, start, first, last);
-        bool is_mixed = !is_whole_tile(a, start, unit_first, feed.end - 1) && unit_first + 1 != feed.end;
+        bool is_masked = !is_whole_tile<part>(a, start, first, last);
+        bool is_mixed = !is_whole_tile<part>(a, start, unit_first, unit_end - 1) && unit_first + 1 != unit_end;
         float alpha[2], sum[2];
         uint32_t keys = lane_of_keys<D>(feed.keys(a, tile), 0);
         if (is_mine)
@@ -185,30 +190,54 @@ ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &un
             add_values<D, 1>(s.o, p, values, 0);
         }
         if (ends_split(tile, feed.end_tile))
-            end_split<D, 1>(a, unit, rows, first_row, start / ATTN_SPLIT, tile + 1 == feed.end_tile, s, merged, 0);
+            end_split<D, 1, part>(a, unit, rows, first_row, start / ATTN_SPLIT, tile + 1 == feed.end_tile, s, merged,
+                                  0);
     }
     return true;
 }
 
+/* At most sixty-four queries: each warp has sixteen. Returns false like run_small(). */
+template <uint32_t D, bool is_capped, bool has_sinks>
+ATTN_FN bool run_large(const struct attention_mma &a, const struct attn_unit &unit)
+{
+    struct attn_state<D / 8> s;
+    merged_shared<D> merged;
+    if constexpr (has_sinks) {
+        if (unit.partial_rows == 0 && !run_large_part<D, is_capped, ATTN_SINKS>(a, unit, s, merged))
+            return false;
+        return run_large_part<D, is_capped, ATTN_WINDOW>(a, unit, s, merged);
+    } else {
+        return run_large_part<D, is_capped, ATTN_ALL>(a, unit, s, merged);
+    }
+}
+
 /* ---- the kernel ------------------------------------------------------------------------------- */
 
-template <uint32_t D, bool is_capped> struct both_sizes {
+template <uint32_t D, bool is_capped, bool has_sinks> struct both_sizes {
     static __device__ __forceinline__ bool run(const struct attention_mma &a, const struct attn_unit &unit)
     {
-        return unit.n_queries > ATTN_SMALL ? run_large<D, is_capped>(a, unit) : run_small<D, is_capped>(a, unit);
+        return unit.n_queries > ATTN_SMALL ? run_large<D, is_capped, has_sinks>(a, unit)
+                                           : run_small<D, is_capped, has_sinks>(a, unit);
     }
 };
 
 template <uint32_t D, bool is_capped>
 static __global__ void __launch_bounds__(ATTN_THREADS, 2) attention_mma_kernel(const struct attention_mma a)
 {
-    run_units<both_sizes<D, is_capped>>(a);
+    run_units<both_sizes<D, is_capped, false>>(a);
+}
+
+template <uint32_t D, bool is_capped>
+static __global__ void __launch_bounds__(ATTN_THREADS, 2) attention_mma_sinks_kernel(const struct attention_mma a)
+{
+    run_units<both_sizes<D, is_capped, true>>(a);
 }
 
 /* ---- launching -------------------------------------------------------------------------------- */
 
-/* Launches the narrowest kernel that the heads fit. The widths are those of real models; with a softcap there are 128
- * and 256. (A plan for narrower heads, which may count more blocks per SM, also works: no block waits for another.) */
+/* Launches the narrowest kernel that the heads fit. The widths are those of real models; with a softcap or attention
+ * sinks there are 128 and 256. (A plan for narrower heads, which may count more blocks per SM, also works: no block
+ * waits for another.) */
 template <uint32_t D, bool is_capped>
 static cudaError_t launch(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
 {
@@ -221,8 +250,23 @@ static cudaError_t launch(cudaStream_t stream, const struct attention_mma &a, ui
     return error;
 }
 
+template <uint32_t D, bool is_capped>
+static cudaError_t launch_sinks(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
+{
+    static_assert(large_layout<D>::bytes <= 99 * 1024, "what a block has on every GPU from sm_80 on");
+    const uint32_t bytes = large_layout<D>::bytes;
+    cudaError_t error = cudaFuncSetAttribute((const void *)attention_mma_sinks_kernel<D, is_capped>,
+                                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    if (error == cudaSuccess)
+        error = K_LAUNCH((attention_mma_sinks_kernel<D, is_capped>), n_blocks, ATTN_THREADS, bytes, stream, a);
+    return error;
+}
+
 static cudaError_t launch_any(cudaStream_t stream, const struct attention_mma &a, uint32_t n_blocks)
 {
+    if (a.n_sink_positions > 0)
+        return a.softcap != 0.0f ? launch_sinks<128, true>(stream, a, n_blocks)
+                                 : launch_sinks<128, false>(stream, a, n_blocks);
     if (a.softcap != 0.0f)
         return launch<128, true>(stream, a, n_blocks);
     return a.head_dim <= 64   ? launch<64, false>(stream, a, n_blocks)
@@ -261,6 +305,8 @@ extern "C" cudaError_t launch_attention_mma(cudaStream_t stream, const struct k_
     a.scale = args->scale;
     a.sinks = args->sinks_dev;
     a.partials = (float *)args->workspace_dev;
+    a.sink_q = args->sink_q_dev;
+    a.n_sink_positions = args->n_sink_positions;
     if (args->softcap != 0.0f) {
         a.softcap = args->softcap;
         a.softcap_inverse = 1.0f / args->softcap;

@@ -87,9 +87,17 @@ ATTN_FN void finish_rows(const struct attention_mma &a, const struct attn_unit &
     }
 }
 
+/* Returns whether the unit has a KV tile of the window behind the sinks. It has none where it ends before the window
+ * of a token that is computed alone. */
+ATTN_FN bool has_window_tile(const struct attention_mma &a, const struct attn_unit &unit)
+{
+    uint32_t first = attn_first_position(unit.position + unit.query / a.group, a.window);
+    return first < unit.end_split * ATTN_SPLIT;
+}
+
 /* Ends a split: stores it in the partials of a unit that does not have all splits, or merges it, and writes the output
  * after the last one. Column n of the thread is 8 (first + n STEP) + 2 t. */
-template <uint32_t D, uint32_t STEP, uint32_t N_TILES, class merged_o>
+template <uint32_t D, uint32_t STEP, enum attn_part part, uint32_t N_TILES, class merged_o>
 ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &unit, const struct attn_rows &rows,
                        uint32_t first_row, uint32_t split, bool is_last, struct attn_state<N_TILES> &s,
                        merged_o &merged, uint32_t first)
@@ -97,6 +105,8 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
     uint32_t begin = split * ATTN_SPLIT, end = begin + ATTN_SPLIT;
     bool is_whole = unit.partial == ATTN_NO_PARTIAL,
          is_apart = !is_whole && unit.partial_rows != 0; /* each split has a partial */
+    if constexpr (part == ATTN_SINKS)
+        is_last = !has_window_tile(a, unit);
     bool is_partial = is_apart || (is_last && !is_whole);
     uint32_t n_columns = a.head_dim +
                          (split & a.zero); /* for this split; otherwise a predicate for each n stays in registers */
@@ -108,6 +118,10 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
         bool is_used = rows.lowest[h] < end && rows.end[h] > begin;
         uint32_t row = first_row + threadIdx.x % 32 / 4 + 8 * h;
         has_before[h] = !is_apart && rows.lowest[h] < begin;
+        if constexpr (part == ATTN_WINDOW) { /* every row reads a sink, and perhaps nothing of the window */
+            is_used = is_used && rows.lowest[h] < rows.end[h];
+            has_before[h] = !is_apart && rows.end[h] != 0;
+        }
         is_any[h] = is_used || has_before[h];
         fold_a[h] = 1.0f;
         fold_b[h] = 0.0f;
@@ -146,7 +160,7 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
 
 /* ---- units ------------------------------------------------------------------------------------ */
 
-template <uint32_t D, uint32_t N>
+template <uint32_t D, uint32_t N, enum attn_part part>
 ATTN_FN struct attn_feed<D, N> feed_of(const struct attention_mma &a, const struct attn_unit &unit)
 {
     struct attn_feed<D, N> feed;
@@ -158,13 +172,21 @@ ATTN_FN struct attn_feed<D, N> feed_of(const struct attention_mma &a, const stru
     feed.end = last + 1;
     feed.first_tile = max(feed.lowest / ATTN_TILE, unit.first_split * (ATTN_SPLIT / ATTN_TILE));
     feed.end_tile = min(last / ATTN_TILE + 1, unit.end_split * (ATTN_SPLIT / ATTN_TILE));
+    if constexpr (part == ATTN_SINKS) {
+        feed.end = attn_end<part>(a, last);
+        feed.first_tile = 0;
+        feed.end_tile = (feed.end - 1) / ATTN_TILE + 1;
+    }
+    if constexpr (part != ATTN_ALL) /* the window's tiles are the plan's, which does not know sinks */
+        feed.lowest = attn_lowest<part>(a, first);
     return feed;
 }
 
 /* Returns whether queries at all positions [first, last] read positions [start, start + 64). */
+template <enum attn_part part>
 ATTN_FN bool is_whole_tile(const struct attention_mma &a, uint32_t start, uint32_t first, uint32_t last)
 {
-    return start + ATTN_TILE <= first + 1 && start >= attn_first_position(last, a.window);
+    return start + ATTN_TILE <= attn_end<part>(a, first) && start >= attn_lowest<part>(a, last);
 }
 
 ATTN_FN bool ends_split(uint32_t tile, uint32_t end_tile)
@@ -244,24 +266,26 @@ ATTN_FN void small_scores(const struct attention_mma &a, uint32_t keys, uint32_t
     }
 }
 
-/* At most sixteen queries, shared by the warps. Returns false if the unit must be computed one token at a time
- * instead. */
-template <uint32_t D, bool is_capped>
-ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
+/* The number of columns, in eights, that a warp has of the sixteen rows that the warps share. */
+template <uint32_t D> static constexpr uint32_t small_tiles = (D / 8 + ATTN_WARPS - 1) / ATTN_WARPS;
+
+/* One part of run_small(). */
+template <uint32_t D, bool is_capped, enum attn_part part>
+ATTN_FN bool run_small_part(const struct attention_mma &a, const struct attn_unit &unit,
+                            struct attn_state<small_tiles<D>> &s, merged_registers<small_tiles<D>> &merged)
 {
     using at = small_layout<D>;
-    constexpr uint32_t n_tiles = (D / 8 + ATTN_WARPS - 1) / ATTN_WARPS;
     uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    struct attn_feed<D, at::buffers> feed = feed_of<D, at::buffers>(a, unit);
-    struct attn_rows rows = attn_rows_of(a, unit, 0);
+    struct attn_feed<D, at::buffers> feed = feed_of<D, at::buffers, part>(a, unit);
+    struct attn_rows rows = attn_rows_of<part>(a, unit, 0);
     uint32_t first = unit.position + unit.query / a.group, last = feed.end - 1;
-    struct attn_state<n_tiles> s;
-    merged_registers<n_tiles> merged = {};
+    if constexpr (part == ATTN_SINKS)
+        last = unit.position + (unit.query + unit.n_queries - 1) / a.group;
     uint32_t queries = lane_of_rows<D>(at::queries_at, 0), q[holds_queries<D, is_capped> ? D / 16 : 1][4];
 
     __syncthreads(); /* the previous unit may still be reading */
     feed.begin(a);
-    load_queries<D>(a, unit, at::queries_at, ATTN_SMALL);
+    load_queries<D, part>(a, unit, at::queries_at, ATTN_SMALL);
     __syncthreads();
     feed.fill(a);
     if (holds_queries<D, is_capped>) {
@@ -272,7 +296,7 @@ ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &un
     s.clear();
     for (uint32_t tile = feed.first_tile; tile < feed.end_tile; tile++) {
         uint32_t start = tile * ATTN_TILE;
-        bool is_masked = !is_whole_tile(a, start, first, last);
+        bool is_masked = !is_whole_tile<part>(a, start, first, last);
         uint32_t keys = lane_of_keys<D>(feed.keys(a, tile), 16 * warp);
         float alpha[2];
         small_scores<D, is_capped>(a, keys, queries, q, start, rows, s.m, alpha);
@@ -292,9 +316,26 @@ ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &un
         rescale(s.o, alpha);
         add_values<D, ATTN_WARPS>(s.o, p, values, warp);
         if (ends_split(tile, feed.end_tile))
-            end_split<D, ATTN_WARPS>(a, unit, rows, 0, start / ATTN_SPLIT, tile + 1 == feed.end_tile, s, merged, warp);
+            end_split<D, ATTN_WARPS, part>(a, unit, rows, 0, start / ATTN_SPLIT, tile + 1 == feed.end_tile, s, merged,
+                                           warp);
     }
     return true;
+}
+
+/* At most sixteen queries, shared by the warps. Returns false if the unit must be computed one token at a time
+ * instead. */
+template <uint32_t D, bool is_capped, bool has_sinks>
+ATTN_FN bool run_small(const struct attention_mma &a, const struct attn_unit &unit)
+{
+    struct attn_state<small_tiles<D>> s;
+    merged_registers<small_tiles<D>> merged = {};
+    if constexpr (has_sinks) {
+        if (unit.partial_rows == 0 && !run_small_part<D, is_capped, ATTN_SINKS>(a, unit, s, merged))
+            return false;
+        return run_small_part<D, is_capped, ATTN_WINDOW>(a, unit, s, merged);
+    } else {
+        return run_small_part<D, is_capped, ATTN_ALL>(a, unit, s, merged);
+    }
 }
 
 /* ---- merging ---------------------------------------------------------------------------------- */

@@ -31,6 +31,8 @@ struct attention_mma {
     float scale, softcap, softcap_inverse;
     uint32_t zero; /* 0, which the compiler does not know */
     bool as_factors; /* out is only for GEMMs */
+    const float *sink_q; /* [T, Q, D] */
+    uint32_t n_sink_positions; /* not 0 in kernels with attention sinks */
 };
 
 /* attention_decode.cu */
@@ -47,6 +49,24 @@ template <uint32_t D> struct attn_width {
 ATTN_FN uint32_t attn_first_position(uint32_t position, uint32_t window)
 {
     return window != 0 && position >= window ? position - window + 1 : 0;
+}
+
+/* The positions that a computation reads. With attention sinks a query has two parts, each with a q of its own: the
+ * sinks, which are one split and come first, and the window behind them, which may be empty. */
+enum attn_part { ATTN_ALL, ATTN_SINKS, ATTN_WINDOW };
+
+template <enum attn_part part> ATTN_FN uint32_t attn_lowest(const struct attention_mma &a, uint32_t position)
+{
+    if constexpr (part == ATTN_SINKS)
+        return 0;
+    uint32_t first = attn_first_position(position, a.window);
+    return part == ATTN_WINDOW ? max(first, a.n_sink_positions) : first;
+}
+
+/* Returns one past the part's last position. */
+template <enum attn_part part> ATTN_FN uint32_t attn_end(const struct attention_mma &a, uint32_t position)
+{
+    return part == ATTN_SINKS ? min(position + 1, a.n_sink_positions) : position + 1;
 }
 
 /* Addresses in shared memory are byte offsets from k_shared, and arrays of rows begin at multiples of 128. Chunk c of a
@@ -181,6 +201,7 @@ struct attn_rows {
     uint32_t lowest[2], end[2]; /* positions [lowest, end); end is 0 for a row without a query */
 };
 
+template <enum attn_part part>
 ATTN_FN struct attn_rows attn_rows_of(const struct attention_mma &a, const struct attn_unit &unit, uint32_t first_row)
 {
     struct attn_rows rows;
@@ -188,8 +209,8 @@ ATTN_FN struct attn_rows attn_rows_of(const struct attention_mma &a, const struc
     for (uint32_t h = 0; h < 2; h++) {
         uint32_t row = first_row + threadIdx.x % 32 / 4 + 8 * h;
         uint32_t position = unit.position + (unit.query + row) / a.group;
-        rows.lowest[h] = row < unit.n_queries ? attn_first_position(position, a.window) : UINT32_MAX;
-        rows.end[h] = row < unit.n_queries ? position + 1 : 0;
+        rows.lowest[h] = row < unit.n_queries ? attn_lowest<part>(a, position) : UINT32_MAX;
+        rows.end[h] = row < unit.n_queries ? attn_end<part>(a, position) : 0;
     }
     return rows;
 }
@@ -207,17 +228,18 @@ ATTN_FN uint64_t attn_query_at(const struct attention_mma &a, uint32_t token, ui
 }
 
 /* Loads q' of n_rows rows into shared memory. */
-template <uint32_t D>
+template <uint32_t D, enum attn_part part>
 ATTN_FN void load_queries(const struct attention_mma &a, const struct attn_unit &unit, uint32_t to, uint32_t n_rows)
 {
+    const float *from = part == ATTN_SINKS ? a.sink_q : a.qkv;
+    const uint32_t n_heads = a.n_q_heads + (part == ATTN_SINKS ? 0 : 2 * a.n_kv_heads);
 #pragma unroll 1
     for (uint32_t at = threadIdx.x; at < n_rows * (D / 8); at += ATTN_THREADS) {
         uint32_t row = at / (D / 8), chunk = at % (D / 8);
         uint4 halves = make_uint4(0, 0, 0, 0);
         if (row < unit.n_queries && chunk * 8 < a.head_dim) {
-            const float4 *q = (const float4 *)(a.qkv +
-                                               attn_query_at(a, unit.token, unit.kv_head, unit.query + row,
-                                                             a.n_q_heads + 2 * a.n_kv_heads) +
+            const float4 *q = (const float4 *)(from +
+                                               attn_query_at(a, unit.token, unit.kv_head, unit.query + row, n_heads) +
                                                chunk * 8);
             float4 low = q[0], high = q[1];
             halves = make_uint4(pack_halves(low.x, low.y), pack_halves(low.z, low.w), pack_halves(high.x, high.y),

@@ -42,9 +42,30 @@ static __global__ void __launch_bounds__(ANGLE_THREADS)
     ((float2 *)cos_sin)[(uint64_t)blockIdx.x * n_freqs + i] = make_float2(c * scale, s * scale);
 }
 
+/* For texts without an end: exact angles, and positions up to most_position, which larger ones count as. */
+static __global__ void __launch_bounds__(ANGLE_THREADS)
+    angles_far_kernel(const uint32_t *positions, const float *inv_freq, float *cos_sin, uint32_t n_freqs, float scale,
+                      uint32_t most_position, bool is_exact)
+{
+    uint32_t i = blockIdx.y * ANGLE_THREADS + threadIdx.x;
+    if (i >= n_freqs)
+        return;
+    float s, c;
+    uint32_t position = min(positions[blockIdx.x], most_position);
+    double angle = (double)((float)position * inv_freq[i]);
+    if (is_exact)
+        angle = (double)position * (double)inv_freq[i];
+    k_sincos_wide(angle, &s, &c);
+    ((float2 *)cos_sin)[(uint64_t)blockIdx.x * n_freqs + i] = make_float2(c * scale, s * scale);
+}
+
 cudaError_t launch_rope_angles(cudaStream_t stream, const struct k_rope_angles_args *a)
 {
     dim3 grid(a->n_tokens, (a->n_freqs + ANGLE_THREADS - 1) / ANGLE_THREADS);
+    if (a->exact || a->most_position != 0)
+        return K_LAUNCH(angles_far_kernel, grid, dim3(ANGLE_THREADS), 0, stream, a->positions_dev, a->inv_freq_dev,
+                        a->cos_sin_dev, a->n_freqs, a->scale, a->most_position != 0 ? a->most_position : UINT32_MAX,
+                        a->exact);
     return K_LAUNCH(angles_kernel, grid, dim3(ANGLE_THREADS), 0, stream, a->positions_dev, a->inv_freq_dev,
                     a->cos_sin_dev, a->n_freqs, a->scale);
 }
@@ -65,6 +86,8 @@ struct rope_kv {
     uint32_t n_q_heads, n_kv_heads, head_dim, block_tokens;
     uint32_t head_threads; /* 16, or 32 for heads wider than 128 */
     uint32_t n_fixed;
+    float *sink_q; /* a second q, rotated by sink_cos_sin; only of the kernel with sinks */
+    const float *sink_cos_sin;
 };
 
 /* Four neighbours of a head's first half, and their partners. */
@@ -126,6 +149,28 @@ static __device__ __forceinline__ void rotate(float &low, float &high, float c, 
     float x = low, y = high;
     low = fmaf(-y, s, x * c);
     high = fmaf(x, s, y * c);
+}
+
+static __device__ __forceinline__ void rotate_quads(struct quads &v, const float4 (&angles)[2])
+{
+    rotate(v.low.x, v.high.x, angles[0].x, angles[0].y);
+    rotate(v.low.y, v.high.y, angles[0].z, angles[0].w);
+    rotate(v.low.z, v.high.z, angles[1].x, angles[1].y);
+    rotate(v.low.w, v.high.w, angles[1].z, angles[1].w);
+}
+
+/* Stores the thread's part of the query for the positions of attention sinks. v: of q, after its head norm. */
+static __device__ __forceinline__ void store_sink_q(const struct rope_kv &a, uint32_t head, uint32_t i,
+                                                    const struct quad_place &at, struct quads v)
+{
+    float *to = a.sink_q + ((uint64_t)blockIdx.x * a.n_q_heads + head) * a.head_dim;
+    if (at.is_rotated) {
+        const float4 *from = (const float4 *)(a.sink_cos_sin + (uint64_t)blockIdx.x * (a.head_dim - a.n_fixed)) + 2 * i;
+        const float4 angles[2] = {from[0], from[1]};
+        rotate_quads(v, angles);
+    }
+    *(float4 *)(to + at.low) = v.low;
+    *(float4 *)(to + at.high) = v.high;
 }
 
 static __device__ __forceinline__ uint32_t halves(float low, float high)
@@ -200,9 +245,9 @@ static __device__ __forceinline__ void store_quads(unsigned char *to, const stru
                                 : make_uint4(mine.x, mine.y, others.x, others.y);
 }
 
-template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) rope_kv_kernel(struct rope_kv a)
+template <enum k_dtype dtype, bool has_sinks>
+static __device__ __forceinline__ void rope_kv(float *shared, const struct rope_kv &a)
 {
-    __shared__ __align__(16) float shared[SHARED_FLOATS];
     uint32_t mine = threadIdx.x / a.head_threads, i = threadIdx.x % a.head_threads;
     uint32_t n_heads = a.n_q_heads + 2 * a.n_kv_heads, index = blockIdx.y * (THREADS / a.head_threads) + mine;
     uint32_t half = a.head_dim / 2;
@@ -234,12 +279,10 @@ template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) 
         v.low = normed(v.low, rs, weight.low);
         v.high = normed(v.high, rs, weight.high);
     }
-    if (!is_v && at.is_rotated) {
-        rotate(v.low.x, v.high.x, angles[0].x, angles[0].y);
-        rotate(v.low.y, v.high.y, angles[0].z, angles[0].w);
-        rotate(v.low.z, v.high.z, angles[1].x, angles[1].y);
-        rotate(v.low.w, v.high.w, angles[1].z, angles[1].w);
-    }
+    if (has_sinks && is_q && is_there)
+        store_sink_q(a, head_index, i, at, v);
+    if (!is_v && at.is_rotated)
+        rotate_quads(v, angles);
     if (is_q) {
         if (is_there) {
             *(float4 *)(head + at.low) = v.low;
@@ -258,6 +301,25 @@ template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) 
                            a.head_threads);
 }
 
+template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) rope_kv_kernel(struct rope_kv a)
+{
+    __shared__ __align__(16) float shared[SHARED_FLOATS];
+    rope_kv<dtype, false>(shared, a);
+}
+
+template <enum k_dtype dtype> static __global__ void __launch_bounds__(THREADS) rope_kv_sinks_kernel(struct rope_kv a)
+{
+    __shared__ __align__(16) float shared[SHARED_FLOATS];
+    rope_kv<dtype, true>(shared, a);
+}
+
+template <enum k_dtype dtype> static cudaError_t launch_of(cudaStream_t stream, dim3 grid, const struct rope_kv &a)
+{
+    const dim3 block(THREADS);
+    return a.sink_q != NULL ? K_LAUNCH(rope_kv_sinks_kernel<dtype>, grid, block, 0, stream, a)
+                            : K_LAUNCH(rope_kv_kernel<dtype>, grid, block, 0, stream, a);
+}
+
 cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a)
 {
     const struct k_kv_shape *kv = a->kv;
@@ -265,13 +327,14 @@ cudaError_t launch_rope_kv(cudaStream_t stream, const struct k_rope_kv_args *a)
     struct rope_kv args = {a->qkv_dev,           a->q_norm_dev,      a->k_norm_dev,   a->cos_sin_dev,
                            a->slots_dev,         a->layer->k_dev,    a->layer->v_dev, a->eps,
                            k_kv_block_bytes(kv), k_kv_scales_at(kv), a->n_q_heads,    kv->n_kv_heads,
-                           kv->head_dim,         kv->block_tokens,   head_threads,    a->n_fixed};
-    dim3 grid(a->n_tokens, (a->n_q_heads + 2 * kv->n_kv_heads + in_block - 1) / in_block), block(THREADS);
+                           kv->head_dim,         kv->block_tokens,   head_threads,    a->n_fixed,
+                           a->sink_q_dev,        a->sink_cos_sin_dev};
+    const dim3 grid(a->n_tokens, (a->n_q_heads + 2 * kv->n_kv_heads + in_block - 1) / in_block);
     switch (kv->format.kind) {
-    case K_F32: return K_LAUNCH(rope_kv_kernel<K_F32>, grid, block, 0, stream, args);
-    case K_F16: return K_LAUNCH(rope_kv_kernel<K_F16>, grid, block, 0, stream, args);
-    case K_INT: return K_LAUNCH(rope_kv_kernel<K_INT>, grid, block, 0, stream, args);
-    case K_E4M3: return K_LAUNCH(rope_kv_kernel<K_E4M3>, grid, block, 0, stream, args);
-    default: return K_LAUNCH(rope_kv_kernel<K_E5M2>, grid, block, 0, stream, args);
+    case K_F32: return launch_of<K_F32>(stream, grid, args);
+    case K_F16: return launch_of<K_F16>(stream, grid, args);
+    case K_INT: return launch_of<K_INT>(stream, grid, args);
+    case K_E4M3: return launch_of<K_E4M3>(stream, grid, args);
+    default: return launch_of<K_E5M2>(stream, grid, args);
     }
 }

@@ -503,7 +503,6 @@ static void mistral_window(void **state)
     check_model(&(struct model){.name = "mistral", .form = "lane", .n_vocab = 320, .window = 24});
 }
 
-#ifndef TEST_DEVICE
 /* Attention sinks that end within a block, and a window that most prompts leave behind. */
 static void qwen2_sinks(void **state)
 {
@@ -529,7 +528,6 @@ static void window_and_sinks(void **state)
                                 .sinks = 4,
                                 .no_policies = true});
 }
-#endif
 
 static void qwen3(void **state)
 {
@@ -603,6 +601,18 @@ static void qwen2_moe_mma(void **state)
 {
     (void)state;
     check_model(&(struct model){.name = "qwen2_moe", .form = "mma", .n_vocab = 320});
+}
+
+/* Attention sinks that end within a block, and a window that most prompts leave behind; another layer keeps its own. */
+static void sinks_mma(void **state)
+{
+    (void)state;
+    check_model(&(struct model){.name = "qwen2_window",
+                                .form = "mma",
+                                .n_vocab = 320,
+                                .attention_window = 24,
+                                .sinks = 11,
+                                .no_policies = true});
 }
 
 #ifndef TEST_EMULATED
@@ -719,8 +729,9 @@ int main(void)
 #endif
     struct CMUnitTest tests[] = {
 #ifdef TEST_DEVICE
-        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma), cmocka_unit_test(qwen3_mma),
-        cmocka_unit_test(qwen2_moe_mma),
+        cmocka_unit_test(mistral_mma),   cmocka_unit_test(two_kv_groups_mma),
+        cmocka_unit_test(qwen3_mma),     cmocka_unit_test(qwen2_moe_mma),
+        cmocka_unit_test(sinks_mma),
 #else
         cmocka_unit_test(qwen3_tile),
         cmocka_unit_test(qwen3_f16_tile),
@@ -746,11 +757,10 @@ int main(void)
         cmocka_unit_test(qwen3_f16_mma),
 #endif
         cmocka_unit_test(qwen2),         cmocka_unit_test(mistral_window),
-#ifndef TEST_DEVICE /* refused there */
         cmocka_unit_test(qwen2_sinks),   cmocka_unit_test(window_and_sinks),
-#endif
-        cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),     cmocka_unit_test(gemma3),
-        cmocka_unit_test(granite),       cmocka_unit_test(qwen3_moe),
+        cmocka_unit_test(qwen3),         cmocka_unit_test(two_kv_groups),
+        cmocka_unit_test(gemma3),        cmocka_unit_test(granite),
+        cmocka_unit_test(qwen3_moe),
 #ifndef TEST_RANKS /* it norms over all heads, and is refused */
         cmocka_unit_test(olmo2),         cmocka_unit_test(gpt_oss),
 #endif

@@ -333,9 +333,7 @@ static bool check_case(const struct backends *all, const struct op_case *c, bool
     struct k_backend *const *b = all->b[c->form];
     /* A backend without experts takes no format of theirs. */
     const bool lacks_experts = b[0] && c->moe && !b[0]->ops->supports(b[0], K_OP_MOE_GEMM, c->form, op_format(c, 0));
-    const bool lacks_sinks = b[0] && (c->sinks > 0 || c->exact || c->most_position > 0) &&
-                             !b[0]->ops->planner->has_attention_sinks;
-    if (!b[0] || lacks_experts || lacks_sinks ||
+    if (!b[0] || lacks_experts ||
         ((op_is_gemm(c) || c->op == K_OP_EMBED || op_has_cache(c)) &&
          !b[0]->ops->supports(b[0], c->op, c->form, op_format(c, 0)))) {
         printf("%-60s not supported\n", op_name(c));

@@ -49,15 +49,17 @@ static float sum_of_weights(const float p[64])
     return low + high;
 }
 
+/* of_sinks: a tile of the split of the sinks, whose queries are their own. */
 static void attend_tile(const struct op_case *c, const struct op_data *d, uint64_t kv_row, uint32_t kv_head,
-                        const float *q, uint32_t tile, uint32_t position, struct state *st)
+                        const float *q, bool of_sinks, uint32_t tile, uint32_t position, struct state *st)
 {
     uint32_t n = c->head_dim;
     float scale = 1.0f / sqrtf((float)n), s[64], p[64], m = st->m;
     bool readable[64], any = false;
     for (uint32_t i = 0; i < 64; i++) {
         uint32_t j = tile + i;
-        readable[i] = j <= position && (c->window == 0 || j + c->window > position);
+        readable[i] = j <= position &&
+                      (of_sinks ? j < c->sinks : j >= c->sinks && (c->window == 0 || j + c->window > position));
         if (!readable[i])
             continue;
         any = true;
@@ -113,11 +115,16 @@ void page_attention_mma(const struct op_case *c, const struct op_data *d, float 
         for (uint32_t h = 0; h < c->n_q_heads; h++) {
             const float *q = d->x + (uint64_t)t * d->x_width + h * n;
             uint32_t kv_head = h / (c->n_q_heads / c->n_kv_heads);
-            struct state all = {0};
+            struct state all = {0}, sinks = {.m = -INFINITY};
+            for (uint32_t tile = 0; tile < c->sinks; tile += 64) {
+                const float *sink_q = d->sink_q + ((uint64_t)t * c->n_q_heads + h) * n;
+                attend_tile(c, d, d->kv_start[seq], kv_head, sink_q, true, tile, position, &sinks);
+            }
+            merge(&all, &sinks, n);
             for (uint32_t split = 0; split <= position; split += 512) {
                 struct state next = {.m = -INFINITY};
                 for (uint32_t tile = split; tile < split + 512; tile += 64)
-                    attend_tile(c, d, d->kv_start[seq], kv_head, q, tile, position, &next);
+                    attend_tile(c, d, d->kv_start[seq], kv_head, q, false, tile, position, &next);
                 merge(&all, &next, n);
             }
             if (d->vector)

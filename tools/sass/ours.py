@@ -118,7 +118,7 @@ def decode_attention(kernels, machine):
     """(share of bandwidth, terms of a tile, blocks an SM) of heads 128 wide, four query heads to a KV head, long contexts."""
     best = None
     for kernel in kernels:
-        if not kernel.readable.startswith("attention_decode") or 128 not in numbers(kernel.readable):
+        if not kernel.readable.startswith("attention_decode_kernel") or 128 not in numbers(kernel.readable):
             continue
         if "true" in kernel.readable:  # with a softcap
             continue
