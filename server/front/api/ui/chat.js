@@ -34,121 +34,12 @@ function addTurn(turn) {
   return turn;
 }
 
-/* ---- text ---- */
-
-function putInline(into, text) {
-  for (const part of text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*)/)) {
-    if (/^`.+`$/.test(part)) into.append(make("code", "", part.slice(1, -1)));
-    else if (/^\*\*.+\*\*$/.test(part)) into.append(make("strong", "", part.slice(2, -2)));
-    else if (part) into.append(part);
-  }
-}
-
-/* Formats fenced code, `code` and **bold**; other text stays as written. */
-function putFormatted(into, text) {
-  into.textContent = "";
-  let at = 0;
-  for (const fence of text.matchAll(/^```[^\n]*\n([^]*?)(?:\n```[ \t]*$\n?|$(?![^]))/gm)) {
-    putInline(into, text.slice(at, fence.index));
-    into.append(make("pre", "", make("code", "", fence[1])));
-    at = fence.index + fence[0].length;
-  }
-  putInline(into, text.slice(at));
-}
-
-/* ---- below a turn ---- */
-
-function usageText(turn) {
-  const {usage, timing} = turn;
-  const parts = [];
-  if (usage) {
-    const cached = usage.prompt_tokens_details?.cached_tokens || 0;
-    parts.push(usage.prompt_tokens + " prompt tokens" + (cached ? " (" + cached + " cached)" : ""));
-  }
-  const n = usage ? usage.completion_tokens : timing.n;
-  parts.push(n + " generated");
-  if (timing.first) parts.push("TTFT " + shortMs(timing.first - timing.began));
-  if (n > 1 && timing.last > timing.first)
-    parts.push(shortNumber((n - 1) * 1000 / (timing.last - timing.first)) + " tokens/s");
-  if (turn.stopped) parts.push("stopped");
-  if (turn.finish === "length") parts.push("cut at the token limit");
-  return parts.join(" · ");
-}
-
-const shortages = {
-  token_budget: "the steps’ tokens went to requests before it",
-  sequences: "as many sequences ran as may",
-  blocks: "KV memory was short",
-  batch: "its batch had not begun",
-  prefix: "another request was computing the prefix they share",
-  none: "the next step had not come",
-};
-
-function makeTrace(trace) {
-  const first = trace.first_token_ms ?? trace.total_ms;
-  const waits = Object.entries(trace.queue_ms_by_shortage || {}).filter(([, ms]) => ms > 0).sort((a, b) => b[1] - a[1]);
-  const rows = [
-    ["k0", "Template and tokens", trace.text_ms, ""],
-    ["k1", "In the queue", trace.queue_ms, waits.map(([why, ms]) => shortMs(ms) + ": " + (shortages[why] || why)).join("; ")],
-    ["k2", "Prompt to first token", Math.max(0, first - trace.text_ms - trace.queue_ms), trace.chunks + " step" + (trace.chunks === 1 ? "" : "s") +
-      (trace.cached_tokens ? ", " + trace.cached_tokens + " tokens from the prefix cache" : "") +
-      (trace.loaded_tokens ? ", " + trace.loaded_tokens + " of them from host memory" : "")],
-    ["k3", "Generating", Math.max(0, trace.total_ms - first - trace.preempted_ms), ""],
-  ];
-  if (trace.preempted_ms > 0)
-    rows.push(["k4", "Preempted", trace.preempted_ms, trace.preemptions + " times, " + trace.recomputed_tokens + " tokens computed again"]);
-  const bar = make("div", "bar");
-  const table = make("table");
-  for (const [kind, name, ms, note] of rows) {
-    const part = make("span", kind);
-    part.style.flexGrow = ms;
-    bar.append(part);
-    table.append(make("tr", "", make("th", "", make("span", "swatch " + kind), name), make("td", "", shortMs(ms)), make("td", "", note)));
-  }
-  const details = make("details", "trace", make("summary", "", "Why it took " + shortMs(trace.total_ms)), bar, table);
-  details.addEventListener("toggle", () => details.scrollIntoView({block: "nearest"}));
-  if (trace.overtaken) details.append(make("p", "hint", trace.overtaken + " later requests were let in before it."));
-  if (trace.blocker)
-    details.append(make("p", "hint", "Let in last before it: a request of " + (trace.blocker_tenant || "the " + trace.blocker).replace("the another", "another") + "."));
-  return details;
-}
-
-const advice = {
-  0: "Is it still running?",
-  429: "The server takes no more of this right now.",
-  503: "The server is not ready. It may be starting or shutting down.",
-};
-
-function makeError(turn, error) {
-  const box = make("div", "error");
-  box.setAttribute("role", "alert");
-  const again = makeButton("Try again", () => answerFrom(turns.indexOf(turn)));
-  box.append(make("strong", "", error.status === 401 ? keyReason() : error.message));
-  if (advice[error.status]) box.append(advice[error.status]);
-  if (error.code === "context_length_exceeded") box.append("Clear the conversation, shorten it, or lower max_tokens.");
-  const row = make("div", "row", again);
-  if (error.status === 401) row.prepend(makeButton("Enter a key", () => askForKey(keyReason(), turn)));
-  if (error.retryMs) {
-    const due = performance.now() + error.retryMs;
-    const wait = make("span", "wait");
-    const tell = () => {
-      const left = Math.ceil((due - performance.now()) / 1000);
-      wait.textContent = left > 0 ? "There is room again in " + left + " s." : "You can try again now.";
-      if (left <= 0) clearInterval(turn.countdown);
-    };
-    turn.countdown = setInterval(tell, 1000);
-    tell();
-    row.append(wait);
-  }
-  box.append(row);
-  return box;
-}
-
 function drawTurn(turn) {
   const busy = turn.busy;
   turn.node.classList.toggle("busy", Boolean(busy));
   if (turn.tokens.length) putTokens(turn);
-  else putFormatted(turn.body, turn.text);
+  else if (turn.role === "assistant") (turn.view ||= new MarkdownView(turn.body)).show(turn.text);
+  else turn.body.textContent = turn.text;
   turn.below.textContent = "";
   clearInterval(turn.countdown);
   if (busy) return;
