@@ -1,17 +1,9 @@
 /* The conversation: turns, the streamed answer, its time and tokens. */
 
-/* {role, text, tokens, usage, trace, timing, error, stopped}; node and body are its elements. */
+/* {role, text, reasoning, calls, files, tokens, usage, trace, timing, error, stopped}; node, above, body, aside and below are
+ * its elements. */
 const turns = [];
 let stopper = null; /* stops the answer in progress */
-
-/* Leaves out a question whose answer failed or was stopped before its first word: many templates need questions and
- * answers in turn. */
-const said = list => list.filter((turn, i) => turn.text && !(turn.role === "user" && list[i + 1] && !list[i + 1].text));
-
-function keepTurns() {
-  const plain = said(turns).map(({role, text, model}) => ({role, text, model}));
-  kept.set("turns", plain.length ? JSON.stringify(plain) : "");
-}
 
 function cutTurns(from) {
   for (const turn of turns.splice(from)) {
@@ -24,9 +16,11 @@ function cutTurns(from) {
 function addTurn(turn) {
   turn.tokens ||= [];
   turn.node = make("article", turn.role);
-  turn.body = make("div", "body");
-  turn.below = make("div");
-  turn.node.append(make("h3", "", turn.role === "user" ? "You" : turn.model || "Answer"), turn.body, turn.below);
+  for (const name of ["above", "body", "aside", "below"]) turn[name] = make("div", name);
+  turn.above.append(...(turn.files || []).map(makeFile));
+  Object.assign(turn, {view: null, thought: null, callFolds: [], drawn: undefined});
+  const title = turn.role === "user" ? "You" : turn.role === "tool" ? "Result of " + turn.name : turn.model || "Answer";
+  turn.node.append(make("h3", "", title), turn.above, turn.body, turn.aside, turn.below);
   turns.push(turn);
   $("log").append(turn.node);
   $("empty").hidden = true;
@@ -34,12 +28,18 @@ function addTurn(turn) {
   return turn;
 }
 
+/* An answer by a JSON schema is code. Its end closes the fence, so that it gets colours. */
+const asCode = turn => fenceFor(turn.text) + "json\n" + turn.text + (turn.busy ? "" : "\n" + fenceFor(turn.text));
+
 function drawTurn(turn) {
   const busy = turn.busy;
   turn.node.classList.toggle("busy", Boolean(busy));
+  putReasoning(turn);
   if (turn.tokens.length) putTokens(turn);
-  else if (turn.role === "assistant") (turn.view ||= new MarkdownView(turn.body)).show(turn.text);
+  else if (turn.role === "assistant") (turn.view ||= new MarkdownView(turn.body)).show(turn.json ? asCode(turn) : turn.text);
   else turn.body.textContent = turn.text;
+  turn.body.hidden = !busy && !turn.text && !turn.tokens.length;
+  putCalls(turn);
   turn.below.textContent = "";
   clearInterval(turn.countdown);
   if (busy) return;
@@ -91,9 +91,9 @@ function editTurn(turn) {
 
 function bodyOf(past) {
   const system = $("system").value.trim();
-  const messages = said(past).map(turn => ({role: turn.role, content: turn.text}));
+  const messages = said(past).map(messageOf);
   const body = {model: $("model").value || undefined, messages: system ? [{role: "system", content: system}, ...messages] : messages,
-    stream: true, stream_options: {include_usage: true}, quire_trace: true, ...samplingFields()};
+    stream: true, stream_options: {include_usage: true}, quire_trace: true, ...samplingFields(), ...formFields()};
   if ($("probabilities").checked) Object.assign(body, {logprobs: true, top_logprobs: 5});
   return JSON.stringify(body);
 }
@@ -113,7 +113,29 @@ function takeEvent(turn, event) {
   turn.timing.last = now;
   turn.timing.n++;
   turn.text += choice.delta?.content || "";
+  takeReasoning(turn, choice.delta || {});
+  takeCalls(turn, choice.delta || {});
   for (const token of choice.logprobs?.content || []) takeToken(turn, token);
+}
+
+/* Draws in the next frame, but spends at most a quarter of the time on it: the page answers its user while a long answer
+ * comes. */
+function makePacer(draw) {
+  let drawing = false, due = 0;
+  const step = now => {
+    if (now < due) {
+      requestAnimationFrame(step);
+      return;
+    }
+    const began = performance.now();
+    draw();
+    drawing = false;
+    due = began + 4 * (performance.now() - began);
+  };
+  return () => {
+    if (!drawing) requestAnimationFrame(step);
+    drawing = true;
+  };
 }
 
 /* Cuts the conversation there and requests a new answer. */
@@ -121,27 +143,26 @@ async function answerFrom(at) {
   if (stopper || !checkSampling()) return;
   cutTurns(at);
   const body = bodyOf(turns);
-  const turn = addTurn({role: "assistant", text: "", busy: true, model: $("model").value, timing: {began: performance.now(), n: 0}});
+  const turn = addTurn({role: "assistant", text: "", busy: true, model: $("model").value, json: $("schema").value.trim() ? true : undefined,
+    timing: {began: performance.now(), n: 0}});
   const mine = stopper = new AbortController();
   showBusy();
   scrollDown(true);
-  let drawing = 0;
+  const draw = makePacer(() => {
+    const near = nearEnd();
+    if (turn.busy) drawTurn(turn);
+    scrollDown(near);
+  });
   try {
     const response = await request("/v1/chat/completions", {method: "POST", body, signal: mine.signal});
     for await (const event of eventsOf(response)) {
       takeEvent(turn, event);
-      drawing ||= requestAnimationFrame(() => {
-        drawing = 0;
-        const near = nearEnd();
-        if (turn.busy) drawTurn(turn);
-        scrollDown(near);
-      });
+      draw();
     }
   } catch (error) {
     if (mine.signal.aborted) turn.stopped = true;
     else turn.error = error;
   }
-  cancelAnimationFrame(drawing);
   stopper = null;
   turn.busy = false;
   const near = nearEnd();
@@ -168,26 +189,31 @@ function showBusy() {
   $("stop").hidden = !stopper;
   $("send").hidden = Boolean(stopper);
   $("clear").disabled = Boolean(stopper);
+  const call = stopper ? null : openCalls()[0];
+  $("input").placeholder = call ? "Result of " + call.name : "Message";
   document.body.classList.toggle("answering", Boolean(stopper));
 }
 
+/* Sends the message, or the result of a tool call. The answer begins when each call has a result. */
+function sendInput() {
+  const text = $("input").value, call = openCalls()[0];
+  if (stopper || !text.trim() && !attached.length || !checkSampling()) return;
+  showNotice("");
+  $("input").value = "";
+  addTurn(call ? {role: "tool", text, call_id: call.id, name: call.name} : {role: "user", text, files: attached.length ? attached : undefined});
+  if (!call) attached = [];
+  listAttached();
+  if (openCalls().length) showBusy();
+  else answerFrom(turns.length);
+}
+
 function beginChat() {
-  for (const turn of JSON.parse(kept.get("turns") || "[]")) addTurn(turn);
-  scrollDown(true);
-  $("composer").addEventListener("submit", event => {
-    event.preventDefault();
-    const text = $("input").value;
-    if (stopper || !text.trim() || !checkSampling()) return;
-    $("input").value = "";
-    addTurn({role: "user", text});
-    answerFrom(turns.length);
-  });
+  $("composer").addEventListener("submit", event => { event.preventDefault(); sendInput(); });
   $("input").addEventListener("keydown", event => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    $("composer").requestSubmit();
+    sendInput();
   });
   $("stop").addEventListener("click", () => { stopper?.abort(); $("input").focus(); });
   document.addEventListener("keydown", event => { if (event.key === "Escape" && !$("key-dialog").open) stopper?.abort(); });
-  $("clear").addEventListener("click", () => { cutTurns(0); keepTurns(); $("input").focus(); });
 }
