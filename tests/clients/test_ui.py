@@ -251,7 +251,8 @@ def test_a_key_is_asked_for(browser, start):
     assert page.answer() != "" and page.text("#model option") == "model"
     page.wait("points.length > 0")
     assert {r["headers"].get("Authorization") for r in page.sent() if "/v1/" in r["url"]} == {None, "Bearer barley", "Bearer sesame"}
-    assert page.js("return [localStorage.length, document.cookie, sessionStorage.getItem('quire.key')]") == [0, "", "sesame"]
+    assert page.js("return [document.cookie, sessionStorage.getItem('quire.key')]") == ["", "sesame"]
+    assert "sesame" not in page.js("return JSON.stringify(localStorage)")
     assert all("401 (Unauthorized)" in line for line in browser.said())
 
 
@@ -346,7 +347,7 @@ def luminance(hexadecimal):
 
 def test_it_fits_and_can_be_read(page):
     page.ask(QUESTION)
-    for width, views in ((360, {"chat", "settings", "live"}), (1024, {"chat", "live"}), (1600, {"chat"})):
+    for width, views in ((360, {"chat", "history", "settings", "live"}), (1024, {"chat", "live"}), (1600, {"chat"})):
         page.resize(width, 740)
         for view in views:
             page.js("showView(arguments[0])", view)
@@ -354,8 +355,9 @@ def test_it_fits_and_can_be_read(page):
             wide = page.js("return [...document.querySelectorAll('button, input, select, textarea, figure')].filter(node => node.getClientRects().length"
                            " && !node.closest('.unseen') && node.getBoundingClientRect().right > innerWidth + 1).map(node => node.id || node.textContent)")
             assert wide == [], (width, view, wide)
-            seen = [name for name in ("chat", "settings", "live") if page.js("return $(arguments[0]).clientWidth > 0", name)]
-            assert seen == {360: [view], 1024: ["chat", "settings"] if view == "chat" else ["live"], 1600: ["chat", "settings", "live"]}[width]
+            seen = [name for name in ("chat", "history", "settings", "live") if page.js("return $(arguments[0]).clientWidth > 0", name)]
+            assert seen == {360: [view], 1024: ["chat", "history", "settings"] if view == "chat" else ["live"],
+                            1600: ["chat", "history", "settings", "live"]}[width]
     for scheme in ("light", "dark"):
         page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
         colour = page.js("""const style = getComputedStyle(document.documentElement);

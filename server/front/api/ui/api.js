@@ -94,3 +94,6 @@ function makeButton(text, act) {
 const shortNumber = value => value.toLocaleString("en", value < 1e4 ? {maximumFractionDigits: value < 10 ? 2 : value < 100 ? 1 : 0}
   : {notation: "compact", maximumFractionDigits: 1});
 const shortMs = ms => ms >= 1000 ? shortNumber(ms / 1000) + " s" : shortNumber(ms) + " ms";
+
+/* The links to the other pages. */
+for (const link of document.querySelectorAll("[data-page]")) link.href = root + "/ui" + link.dataset.page;

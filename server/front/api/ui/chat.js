@@ -1,17 +1,9 @@
 /* The conversation: turns, the streamed answer, its time and tokens. */
 
-/* {role, text, tokens, usage, trace, timing, error, stopped}; node and body are its elements. */
+/* {role, text, reasoning, calls, files, tokens, usage, trace, timing, error, stopped}; node, above, body, aside and below are
+ * its elements. */
 const turns = [];
 let stopper = null; /* stops the answer in progress */
-
-/* Leaves out a question whose answer failed or was stopped before its first word: many templates need questions and
- * answers in turn. */
-const said = list => list.filter((turn, i) => turn.text && !(turn.role === "user" && list[i + 1] && !list[i + 1].text));
-
-function keepTurns() {
-  const plain = said(turns).map(({role, text, model}) => ({role, text, model}));
-  kept.set("turns", plain.length ? JSON.stringify(plain) : "");
-}
 
 function cutTurns(from) {
   for (const turn of turns.splice(from)) {
@@ -24,9 +16,11 @@ function cutTurns(from) {
 function addTurn(turn) {
   turn.tokens ||= [];
   turn.node = make("article", turn.role);
-  turn.body = make("div", "body");
-  turn.below = make("div");
-  turn.node.append(make("h3", "", turn.role === "user" ? "You" : turn.model || "Answer"), turn.body, turn.below);
+  for (const name of ["above", "body", "aside", "below"]) turn[name] = make("div", name);
+  turn.above.append(...(turn.files || []).map(makeFile));
+  Object.assign(turn, {view: null, thought: null, callFolds: [], drawn: undefined});
+  const title = turn.role === "user" ? "You" : turn.role === "tool" ? "Result of " + turn.name : turn.model || "Answer";
+  turn.node.append(make("h3", "", title), turn.above, turn.body, turn.aside, turn.below);
   turns.push(turn);
   $("log").append(turn.node);
   $("empty").hidden = true;
@@ -34,121 +28,18 @@ function addTurn(turn) {
   return turn;
 }
 
-/* ---- text ---- */
-
-function putInline(into, text) {
-  for (const part of text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*)/)) {
-    if (/^`.+`$/.test(part)) into.append(make("code", "", part.slice(1, -1)));
-    else if (/^\*\*.+\*\*$/.test(part)) into.append(make("strong", "", part.slice(2, -2)));
-    else if (part) into.append(part);
-  }
-}
-
-/* Formats fenced code, `code` and **bold**; other text stays as written. */
-function putFormatted(into, text) {
-  into.textContent = "";
-  let at = 0;
-  for (const fence of text.matchAll(/^```[^\n]*\n([^]*?)(?:\n```[ \t]*$\n?|$(?![^]))/gm)) {
-    putInline(into, text.slice(at, fence.index));
-    into.append(make("pre", "", make("code", "", fence[1])));
-    at = fence.index + fence[0].length;
-  }
-  putInline(into, text.slice(at));
-}
-
-/* ---- below a turn ---- */
-
-function usageText(turn) {
-  const {usage, timing} = turn;
-  const parts = [];
-  if (usage) {
-    const cached = usage.prompt_tokens_details?.cached_tokens || 0;
-    parts.push(usage.prompt_tokens + " prompt tokens" + (cached ? " (" + cached + " cached)" : ""));
-  }
-  const n = usage ? usage.completion_tokens : timing.n;
-  parts.push(n + " generated");
-  if (timing.first) parts.push("TTFT " + shortMs(timing.first - timing.began));
-  if (n > 1 && timing.last > timing.first)
-    parts.push(shortNumber((n - 1) * 1000 / (timing.last - timing.first)) + " tokens/s");
-  if (turn.stopped) parts.push("stopped");
-  if (turn.finish === "length") parts.push("cut at the token limit");
-  return parts.join(" · ");
-}
-
-const shortages = {
-  token_budget: "the steps’ tokens went to requests before it",
-  sequences: "as many sequences ran as may",
-  blocks: "KV memory was short",
-  batch: "its batch had not begun",
-  prefix: "another request was computing the prefix they share",
-  none: "the next step had not come",
-};
-
-function makeTrace(trace) {
-  const first = trace.first_token_ms ?? trace.total_ms;
-  const waits = Object.entries(trace.queue_ms_by_shortage || {}).filter(([, ms]) => ms > 0).sort((a, b) => b[1] - a[1]);
-  const rows = [
-    ["k0", "Template and tokens", trace.text_ms, ""],
-    ["k1", "In the queue", trace.queue_ms, waits.map(([why, ms]) => shortMs(ms) + ": " + (shortages[why] || why)).join("; ")],
-    ["k2", "Prompt to first token", Math.max(0, first - trace.text_ms - trace.queue_ms), trace.chunks + " step" + (trace.chunks === 1 ? "" : "s") +
-      (trace.cached_tokens ? ", " + trace.cached_tokens + " tokens from the prefix cache" : "") +
-      (trace.loaded_tokens ? ", " + trace.loaded_tokens + " of them from host memory" : "")],
-    ["k3", "Generating", Math.max(0, trace.total_ms - first - trace.preempted_ms), ""],
-  ];
-  if (trace.preempted_ms > 0)
-    rows.push(["k4", "Preempted", trace.preempted_ms, trace.preemptions + " times, " + trace.recomputed_tokens + " tokens computed again"]);
-  const bar = make("div", "bar");
-  const table = make("table");
-  for (const [kind, name, ms, note] of rows) {
-    const part = make("span", kind);
-    part.style.flexGrow = ms;
-    bar.append(part);
-    table.append(make("tr", "", make("th", "", make("span", "swatch " + kind), name), make("td", "", shortMs(ms)), make("td", "", note)));
-  }
-  const details = make("details", "trace", make("summary", "", "Why it took " + shortMs(trace.total_ms)), bar, table);
-  details.addEventListener("toggle", () => details.scrollIntoView({block: "nearest"}));
-  if (trace.overtaken) details.append(make("p", "hint", trace.overtaken + " later requests were let in before it."));
-  if (trace.blocker)
-    details.append(make("p", "hint", "Let in last before it: a request of " + (trace.blocker_tenant || "the " + trace.blocker).replace("the another", "another") + "."));
-  return details;
-}
-
-const advice = {
-  0: "Is it still running?",
-  429: "The server takes no more of this right now.",
-  503: "The server is not ready. It may be starting or shutting down.",
-};
-
-function makeError(turn, error) {
-  const box = make("div", "error");
-  box.setAttribute("role", "alert");
-  const again = makeButton("Try again", () => answerFrom(turns.indexOf(turn)));
-  box.append(make("strong", "", error.status === 401 ? keyReason() : error.message));
-  if (advice[error.status]) box.append(advice[error.status]);
-  if (error.code === "context_length_exceeded") box.append("Clear the conversation, shorten it, or lower max_tokens.");
-  const row = make("div", "row", again);
-  if (error.status === 401) row.prepend(makeButton("Enter a key", () => askForKey(keyReason(), turn)));
-  if (error.retryMs) {
-    const due = performance.now() + error.retryMs;
-    const wait = make("span", "wait");
-    const tell = () => {
-      const left = Math.ceil((due - performance.now()) / 1000);
-      wait.textContent = left > 0 ? "There is room again in " + left + " s." : "You can try again now.";
-      if (left <= 0) clearInterval(turn.countdown);
-    };
-    turn.countdown = setInterval(tell, 1000);
-    tell();
-    row.append(wait);
-  }
-  box.append(row);
-  return box;
-}
+/* An answer by a JSON schema is code. Its end closes the fence, so that it gets colours. */
+const asCode = turn => fenceFor(turn.text) + "json\n" + turn.text + (turn.busy ? "" : "\n" + fenceFor(turn.text));
 
 function drawTurn(turn) {
   const busy = turn.busy;
   turn.node.classList.toggle("busy", Boolean(busy));
+  putReasoning(turn);
   if (turn.tokens.length) putTokens(turn);
-  else putFormatted(turn.body, turn.text);
+  else if (turn.role === "assistant") (turn.view ||= new MarkdownView(turn.body)).show(turn.json ? asCode(turn) : turn.text);
+  else turn.body.textContent = turn.text;
+  turn.body.hidden = !busy && !turn.text && !turn.tokens.length;
+  putCalls(turn);
   turn.below.textContent = "";
   clearInterval(turn.countdown);
   if (busy) return;
@@ -200,9 +91,9 @@ function editTurn(turn) {
 
 function bodyOf(past) {
   const system = $("system").value.trim();
-  const messages = said(past).map(turn => ({role: turn.role, content: turn.text}));
+  const messages = said(past).map(messageOf);
   const body = {model: $("model").value || undefined, messages: system ? [{role: "system", content: system}, ...messages] : messages,
-    stream: true, stream_options: {include_usage: true}, quire_trace: true, ...samplingFields()};
+    stream: true, stream_options: {include_usage: true}, quire_trace: true, ...samplingFields(), ...formFields()};
   if ($("probabilities").checked) Object.assign(body, {logprobs: true, top_logprobs: 5});
   return JSON.stringify(body);
 }
@@ -222,7 +113,29 @@ function takeEvent(turn, event) {
   turn.timing.last = now;
   turn.timing.n++;
   turn.text += choice.delta?.content || "";
+  takeReasoning(turn, choice.delta || {});
+  takeCalls(turn, choice.delta || {});
   for (const token of choice.logprobs?.content || []) takeToken(turn, token);
+}
+
+/* Draws in the next frame, but spends at most a quarter of the time on it: the page answers its user while a long answer
+ * comes. */
+function makePacer(draw) {
+  let drawing = false, due = 0;
+  const step = now => {
+    if (now < due) {
+      requestAnimationFrame(step);
+      return;
+    }
+    const began = performance.now();
+    draw();
+    drawing = false;
+    due = began + 4 * (performance.now() - began);
+  };
+  return () => {
+    if (!drawing) requestAnimationFrame(step);
+    drawing = true;
+  };
 }
 
 /* Cuts the conversation there and requests a new answer. */
@@ -230,27 +143,26 @@ async function answerFrom(at) {
   if (stopper || !checkSampling()) return;
   cutTurns(at);
   const body = bodyOf(turns);
-  const turn = addTurn({role: "assistant", text: "", busy: true, model: $("model").value, timing: {began: performance.now(), n: 0}});
+  const turn = addTurn({role: "assistant", text: "", busy: true, model: $("model").value, json: $("schema").value.trim() ? true : undefined,
+    timing: {began: performance.now(), n: 0}});
   const mine = stopper = new AbortController();
   showBusy();
   scrollDown(true);
-  let drawing = 0;
+  const draw = makePacer(() => {
+    const near = nearEnd();
+    if (turn.busy) drawTurn(turn);
+    scrollDown(near);
+  });
   try {
     const response = await request("/v1/chat/completions", {method: "POST", body, signal: mine.signal});
     for await (const event of eventsOf(response)) {
       takeEvent(turn, event);
-      drawing ||= requestAnimationFrame(() => {
-        drawing = 0;
-        const near = nearEnd();
-        if (turn.busy) drawTurn(turn);
-        scrollDown(near);
-      });
+      draw();
     }
   } catch (error) {
     if (mine.signal.aborted) turn.stopped = true;
     else turn.error = error;
   }
-  cancelAnimationFrame(drawing);
   stopper = null;
   turn.busy = false;
   const near = nearEnd();
@@ -277,26 +189,31 @@ function showBusy() {
   $("stop").hidden = !stopper;
   $("send").hidden = Boolean(stopper);
   $("clear").disabled = Boolean(stopper);
+  const call = stopper ? null : openCalls()[0];
+  $("input").placeholder = call ? "Result of " + call.name : "Message";
   document.body.classList.toggle("answering", Boolean(stopper));
 }
 
+/* Sends the message, or the result of a tool call. The answer begins when each call has a result. */
+function sendInput() {
+  const text = $("input").value, call = openCalls()[0];
+  if (stopper || !text.trim() && !attached.length || !checkSampling()) return;
+  showNotice("");
+  $("input").value = "";
+  addTurn(call ? {role: "tool", text, call_id: call.id, name: call.name} : {role: "user", text, files: attached.length ? attached : undefined});
+  if (!call) attached = [];
+  listAttached();
+  if (openCalls().length) showBusy();
+  else answerFrom(turns.length);
+}
+
 function beginChat() {
-  for (const turn of JSON.parse(kept.get("turns") || "[]")) addTurn(turn);
-  scrollDown(true);
-  $("composer").addEventListener("submit", event => {
-    event.preventDefault();
-    const text = $("input").value;
-    if (stopper || !text.trim() || !checkSampling()) return;
-    $("input").value = "";
-    addTurn({role: "user", text});
-    answerFrom(turns.length);
-  });
+  $("composer").addEventListener("submit", event => { event.preventDefault(); sendInput(); });
   $("input").addEventListener("keydown", event => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
-    $("composer").requestSubmit();
+    sendInput();
   });
   $("stop").addEventListener("click", () => { stopper?.abort(); $("input").focus(); });
   document.addEventListener("keydown", event => { if (event.key === "Escape" && !$("key-dialog").open) stopper?.abort(); });
-  $("clear").addEventListener("click", () => { cutTurns(0); keepTurns(); $("input").focus(); });
 }

@@ -61,7 +61,7 @@ const points = [];  /* {time, …} for the charts */
 function sampleOf(text, time) {
   const found = parseMetrics(text);
   const of = name => totalOf(found, name);
-  return {time, up: of("quire:engine_up"), running: of("vllm:num_requests_running"), waiting: of("vllm:num_requests_waiting"),
+  return {time, gateway: [...found.keys()].some(name => name.startsWith("quire:gateway_")), up: of("quire:engine_up"), running: of("vllm:num_requests_running"), waiting: of("vllm:num_requests_waiting"),
     usage: of("vllm:kv_cache_usage_perc"), blocks: of("quire:kv_blocks"),
     prompt: of("quire:engine_prompt_tokens_total"), generated: of("quire:engine_generation_tokens_total"),
     queries: of("vllm:prefix_cache_queries_total"), hits: of("vllm:prefix_cache_hits_total"),

@@ -12,6 +12,7 @@ const fields = [
   ["frequency_penalty", "Frequency penalty", -2, 2, "any", "0"],
   ["repetition_penalty", "Repetition penalty", 0, 1000, "any", "1"],
 ];
+const jsonFields = ["schema", "tools"];
 let models = [];
 
 /* ---- settings ---- */
@@ -28,6 +29,10 @@ function beginSettings() {
   }
   $("system").value = before.system || "";
   $("probabilities").checked = Boolean(before.probabilities);
+  for (const name of jsonFields) {
+    $(name).value = before[name] || "";
+    $(name).addEventListener("input", () => { $(name).classList.remove("refused"); $(name).setCustomValidity(""); });
+  }
   $("sampling").addEventListener("input", keepSettings);
   $("sampling").addEventListener("submit", event => event.preventDefault());
   $("defaults").addEventListener("click", () => {
@@ -40,6 +45,7 @@ function beginSettings() {
 function keepSettings() {
   const now = {system: $("system").value, probabilities: $("probabilities").checked};
   for (const [name] of fields) now[name] = $("f-" + name).value;
+  for (const name of jsonFields) now[name] = $(name).value;
   kept.set("settings", JSON.stringify(now));
 }
 
@@ -59,8 +65,30 @@ function samplingFields() {
   return body;
 }
 
+/* The value of a field with JSON; undefined if it is empty. Throws an error to show. */
+function jsonOf(name) {
+  const text = $(name).value.trim();
+  if (!text) return undefined;
+  let value;
+  try { value = JSON.parse(text); } catch (error) { throw new Error("This is not JSON: " + error.message); }
+  if (name === "tools" ? !Array.isArray(value) : !value || typeof value !== "object" || Array.isArray(value))
+    throw new Error(name === "tools" ? "Tools are an array: [{\"type\": \"function\", …}]." : "A schema is an object: {\"type\": …}.");
+  return value;
+}
+
+function formFields() {
+  const schema = jsonOf("schema"), tools = jsonOf("tools");
+  return {response_format: schema && {type: "json_schema", json_schema: {name: "answer", schema, strict: true}}, tools};
+}
+
 /* Returns false if a field has an invalid value, and shows that field. */
 function checkSampling() {
+  for (const name of jsonFields) {
+    let why = "";
+    try { jsonOf(name); } catch (error) { why = error.message; }
+    $(name).setCustomValidity(why);
+    if (why) $(name).closest("details").open = true;
+  }
   if ($("sampling").checkValidity()) return true;
   showView("settings");
   $("sampling").reportValidity();
@@ -68,7 +96,8 @@ function checkSampling() {
 }
 
 function refuseField(name) {
-  $("f-" + name)?.classList.add("refused");
+  const field = name.startsWith("response_format") ? $("schema") : name.startsWith("tools") ? $("tools") : $("f-" + name);
+  field?.classList.add("refused");
 }
 
 /* ---- models ---- */
@@ -122,6 +151,7 @@ function showState(sample, error) {
   const state = $("state");
   const good = sample?.up > 0;
   state.className = good ? "good" : "bad";
+  if (sample) $("to-targets").hidden = !sample.gateway;
   const text = good ? sample.running + " running, " + sample.waiting + " waiting"
     : sample ? "the engine does not answer"
     : error.status === 401 ? "needs an API key"
@@ -149,6 +179,8 @@ $("model").addEventListener("change", showDefaults);
 beginSettings();
 beginKey();
 beginChat();
+beginAttach();
+beginHistory();
 beginCharts();
 loadModels();
 beginPolling();

@@ -1,0 +1,163 @@
+/* The list of conversations: which one is open, the others, export, import, and undo of a deletion. */
+
+const MAX_IMPORT = 50e6; /* bytes */
+let current = kept.get("chat") || makeId();
+let isForked = false;    /* another tab changed this conversation while it was busy here: it is kept as another one */
+let undo = null;         /* brings back what was deleted */
+
+/* ---- the notice below the header ---- */
+
+function showNotice(text, act) {
+  undo = act || null;
+  $("notice-text").textContent = text;
+  $("undo").hidden = !act;
+  $("notice").classList.toggle("shown", Boolean(text));
+}
+
+/* ---- the open conversation ---- */
+
+/* Leaves out a question whose answer failed or was stopped before its first word: many templates need questions and
+ * answers in turn. */
+const isSaid = turn => turn.text || turn.calls?.length || turn.files?.length;
+const said = list => list.filter((turn, i) => isSaid(turn) && !(turn.role === "user" && list[i + 1] && !isSaid(list[i + 1])));
+
+function keepTurns() {
+  const plain = turns.filter(isSaid).map(({role, text, model, reasoning, calls, call_id, name, files, json}) =>
+    ({role, text, model, reasoning, calls, call_id, name, files, json}));
+  if (isForked) current = makeId();
+  isForked = false;
+  kept.set("chat", current);
+  if (!plain.length) return;
+  const title = (plain[0].text || plain[0].files?.[0].name || "Conversation").trim().split("\n")[0].slice(0, MAX_TITLE);
+  if (!store.write({id: current, title, changed: Date.now(), turns: plain}))
+    showNotice("The browser’s storage is full or forbidden: this conversation is kept only while this page is open. Export conversations and delete some.");
+  listChats();
+}
+
+function showTurns(list) {
+  cutTurns(0);
+  for (const turn of list) addTurn(turn);
+  showBusy();
+  scrollDown(true);
+}
+
+function openChat(id) {
+  if (stopper) {
+    showNotice("Wait for the end of the answer, or stop it.");
+    return;
+  }
+  current = id;
+  isForked = false;
+  kept.set("chat", id);
+  showTurns(store.read(id)?.turns || []);
+  listChats();
+}
+
+/* ---- deletion ---- */
+
+function deleteChat(id) {
+  if (stopper) {
+    showNotice("Wait for the end of the answer, or stop it.");
+    return;
+  }
+  const chat = store.read(id), shown = id === current ? turns.slice() : null;
+  if (!chat && !shown?.length) return;
+  store.remove(id);
+  if (shown) openChat(makeId());
+  else listChats();
+  showNotice("The conversation was deleted.", () => {
+    if (stopper) return false;
+    if (chat && !store.write(chat)) return false;
+    openChat(id);
+    if (shown) showTurns(shown);
+    return true;
+  });
+}
+
+/* ---- the list ---- */
+
+function listChats() {
+  const chats = store.all();
+  const focused = document.activeElement?.dataset?.chat;
+  $("chats").replaceChildren(...chats.map(chat => {
+    const open = makeButton(chat.title || "Conversation", () => { openChat(chat.id); if (current === chat.id) leaveHistory(); });
+    open.dataset.chat = "open " + chat.id;
+    open.title = new Date(chat.changed).toLocaleString();
+    if (chat.id === current) open.setAttribute("aria-current", "true");
+    const remove = makeButton("✕", () => { deleteChat(chat.id); $("undo").focus(); });
+    remove.dataset.chat = "delete " + chat.id;
+    remove.ariaLabel = "Delete " + chat.title;
+    return make("li", "", open, remove);
+  }));
+  $("no-chats").hidden = chats.length > 0;
+  $("export").disabled = !chats.length;
+  if (focused) document.querySelector("[data-chat=\"" + focused + "\"]")?.focus();
+}
+
+/* On a narrow page, the list is a view of its own. */
+function leaveHistory() {
+  if (document.body.dataset.view === "history") showView("chat");
+  $("input").focus();
+}
+
+/* ---- export and import ---- */
+
+function exportChats() {
+  const link = make("a");
+  link.href = URL.createObjectURL(new Blob([exported(store.all())], {type: "application/json"}));
+  link.download = "quire-conversations.json";
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}
+
+/* Adds a file's conversations. One that is here already is left out; another one with the same id gets a new id. */
+async function importChats(file) {
+  try {
+    if (file.size > MAX_IMPORT) throw new Error("It has more than 50 MB.");
+    const chats = imported(await file.text());
+    let added = 0, known = 0;
+    for (const chat of chats) {
+      const here = store.read(chat.id);
+      if (here && JSON.stringify(here) === JSON.stringify(chat)) known++;
+      else if (store.write(here ? {...chat, id: makeId()} : chat)) added++;
+      else break;
+    }
+    const full = added + known < chats.length;
+    showNotice(file.name + ": " + added + " of " + chats.length + " conversations were imported" + (known ? ", " + known + " were here already" : "") +
+      (full ? "; then the browser’s storage was full." : "."));
+    listChats();
+  } catch (error) {
+    showNotice(file.name + " was not imported. " + error.message);
+  }
+}
+
+/* ---- another tab ---- */
+
+function takeStorageEvent(event) {
+  if (event.key !== null && !event.key.startsWith(PREFIX)) return;
+  if (event.key === PREFIX + current && event.newValue !== null) {
+    if (stopper || document.querySelector("#log textarea")) isForked = true;
+    else showTurns(store.read(current)?.turns || []);
+  }
+  listChats();
+}
+
+function beginHistory() {
+  $("new").addEventListener("click", () => { openChat(makeId()); leaveHistory(); });
+  $("export").addEventListener("click", exportChats);
+  $("import").addEventListener("click", () => $("import-file").click());
+  $("import-file").addEventListener("change", async () => {
+    if ($("import-file").files[0]) await importChats($("import-file").files[0]);
+    $("import-file").value = "";
+  });
+  $("clear").addEventListener("click", () => { deleteChat(current); $("input").focus(); });
+  $("undo").addEventListener("click", () => {
+    if (undo?.() !== false) showNotice("");
+    $("input").focus();
+  });
+  $("notice-close").addEventListener("click", () => { showNotice(""); $("input").focus(); });
+  addEventListener("storage", takeStorageEvent);
+  addEventListener("pagehide", () => { if (stopper) keepTurns(); });
+  showTurns(store.read(current)?.turns || []);
+  listChats();
+}
