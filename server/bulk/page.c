@@ -24,7 +24,7 @@ static const char *field(struct http_exchange *x, const char *name, struct buffe
     const enum query_result got = query_value(http_query(x), name, value);
     const char *text = got == QUERY_FOUND ? buffer_text(value) : NULL;
     *wrong = got == QUERY_INVALID || (got == QUERY_FOUND && !text);
-    return text && text[0] ? text : NULL;
+    return text;
 }
 
 static bool read_limit(const char *text, uint32_t most, uint32_t *out)
@@ -51,14 +51,14 @@ bool page_read(struct http_exchange *x, struct bulk_call *c, uint32_t usual, uin
     const char *after = field(x, is_messages ? "after_id" : "after", &value, &wrong);
     if (wrong || (after && strlen(after) >= BULK_ID_BYTES))
         return bad(x, c, &value, is_messages ? "after_id: is not an id" : "after: is not an id");
-    if (after) {
+    if (after && after[0]) {
         snprintf(c->other, sizeof c->other, "%s", after);
         c->page.after = c->other;
     }
     const char *before = is_messages ? field(x, "before_id", &value, &wrong) : NULL;
     if (wrong || (before && (strlen(before) >= BULK_ID_BYTES || c->page.after)))
         return bad(x, c, &value, "before_id: is not an id, or is there together with after_id");
-    if (before) {
+    if (before && before[0]) {
         snprintf(c->other, sizeof c->other, "%s", before);
         c->page.before = c->other;
     }

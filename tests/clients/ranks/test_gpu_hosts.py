@@ -18,7 +18,7 @@ from test_ranks import LONG, streamed
 
 QUIRE = ROOT / "build-simt" / "quire"
 STUB = QUIRE.parent / "tests" / "simt" / "nccl"
-SERVE = ["serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cuda", "--threads", "1", "--max-model-len", "512", "--max-num-seqs", "4"]
+SERVE = ["serve", MODEL, "--port", "0", "--served-model-name", "demo", "--verbose", "--device", "cuda", "--threads", "1", "--max-model-len", "512", "--max-num-seqs", "4"]
 ASKED = [
     {"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0.9, "seed": 7, "logprobs": 3},
     {"prompt": "Tell me a story. " * 30, "max_tokens": 6, "temperature": 0, "logprobs": 3},
@@ -165,7 +165,7 @@ def test_the_manifest_with_its_lines_for_gpus_starts_a_group(start, expected):
     pods = [workload[k]["spec"]["containers"][0] for k in ("leaderTemplate", "workerTemplate")]
     assert pods[0]["args"] == pods[1]["args"] and all(pod["resources"]["limits"]["nvidia.com/gpu"] == "1" for pod in pods)
     replaced = {"Qwen/Qwen2.5-1.5B-Instruct": str(MODEL), "--host=0.0.0.0": "--host=127.0.0.1", "--port=8000": "--port=0", "--metrics-listen=0.0.0.0:9000": f"--metrics-listen=127.0.0.1:{free_port()}"}
-    arguments = [replaced.pop(a, a) for a in pods[0]["args"]] + ["--threads=1", "--served-model-name=demo", "--max-model-len=512", "--max-num-seqs=4"]
+    arguments = [replaced.pop(a, a) for a in pods[0]["args"]] + ["--verbose", "--threads=1", "--served-model-name=demo", "--max-model-len=512", "--max-num-seqs=4"]
     assert not replaced and "--device=cuda" in arguments
     port = str(free_port())
     placed = lambda index: {"LWS_LEADER_ADDRESS": "localhost", "LWS_GROUP_SIZE": "2", "LWS_WORKER_INDEX": index, "MASTER_PORT": port, "QUIRE_GROUP_SECRET": "correct horse battery staple",
