@@ -104,6 +104,8 @@ static void events_say_what_they_hold(void **state)
     } cases[] = {
         {"[DONE]", E(true, false, false, false, false, 0, 0)},
         {"{\"choices\":[{\"text\":\"a\",\"finish_reason\":null}]}", E(false, true, true, false, false, 0, 0)},
+        {"{\"choices\":[{\"text\":\"\\u0000\",\"finish_reason\":null}]}",
+         E(false, true, true, false, false, 0, 0)}, /* a model of random weights writes it */
         {"{\"choices\":[{\"text\":\"\",\"finish_reason\":null}]}", E(false, true, true, false, false, 0, 0)},
         {"{\"choices\":[{\"text\":\"a\",\"finish_reason\":\"length\"}]}", E(false, true, true, true, false, 0, 0)},
         {"{\"choices\":[{\"text\":\"\",\"finish_reason\":\"stop\"}]}", E(false, true, false, true, false, 0, 0)},

@@ -59,7 +59,7 @@ int bench_event_read(const char *data, size_t n, struct bench_event *out, struct
         out->is_end = true;
         return QUIRE_OK;
     }
-    int status = quire_json_parse(data, n, 32, "an event of the stream", &object, err);
+    int status = quire_json_parse_python(data, n, "an event of the stream", &object, err); /* a token may be a NUL */
     if (status != QUIRE_OK)
         return status;
     const char *error = error_of(object);
