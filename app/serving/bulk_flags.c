@@ -14,7 +14,7 @@ size_t bulk_flags(struct bulk_settings *s, struct cli_option out[BULK_FLAGS_MAX]
          .help = "Serve /v1/files, /v1/batches and /v1/messages/batches, and keep files and results in this directory. "
                  "Batches run behind live requests and continue after a restart (docs/guides/batches.md)."},
         {.names = "batch-max-bytes", .kind = CLI_BYTES, .target = &s->max_bytes, .min = 1048576, .max = 1125899906842624.0, .value = "SIZE",
-         .help = "Maximum size of all files of batches. With keys, a tenant has at most a quarter. Default 64G."},
+         .help = "Maximum size of all files, uploads in progress and results of batches. With keys, a tenant has at most a quarter. Default 64G."},
         {.names = "batch-concurrency", .kind = CLI_U32, .target = &s->concurrency, .min = 1, .max = 4096, .value = "N",
          .help = "Maximum number of lines of a tenant's batches that run at a time; batch_concurrency in --tenants "
                  "sets another number for a tenant. Default 10."},
