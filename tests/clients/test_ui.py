@@ -330,7 +330,7 @@ def test_text_stays_text(browser, start):
         turn.tokens.push({text: arguments[0], name: arguments[0], p: .5, others: [{token: arguments[0], logprob: -1}]});
         drawTurn(turn); showAlternatives(turn.tokens[0], turn.node);
         turn.tokens = []; drawTurn(turn)""", HOSTILE)
-    for css in ("#model option", "article h3", "article.user .body", "article pre code", "#alternatives th"):
+    for css in ("#model option", "article h2", "article.user .body", "article pre code", "#alternatives th"):
         assert HOSTILE in page.text(css), css
     assert page.js("return [document.images.length, document.scripts.length, window.struck]") == [0, 1, None]
     assert [line for line in browser.said() if "404 (Not Found)" not in line] == []

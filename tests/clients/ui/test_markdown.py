@@ -41,7 +41,7 @@ def page(browser, server):
 class Shape(html.parser.HTMLParser):
     """The elements and texts of HTML, without what the two renderers may do differently."""
 
-    names = {"h1": "h4", "h2": "h5", "h3": "h6", "s": "del"}
+    names = {"h1": "h3", "h2": "h4", "h3": "h5", "s": "del"}
     left_out = {"p", "span", "div", "button", "br"}
 
     def __init__(self, text):

@@ -20,7 +20,7 @@ function addTurn(turn) {
   turn.above.append(...(turn.files || []).map(makeFile));
   Object.assign(turn, {view: null, thought: null, callFolds: [], drawn: undefined});
   const title = turn.role === "user" ? "You" : turn.role === "tool" ? "Result of " + turn.name : turn.model || "Answer";
-  turn.node.append(make("h3", "", title), turn.above, turn.body, turn.aside, turn.below);
+  turn.node.append(make("h2", "", title), turn.above, turn.body, turn.aside, turn.below);
   turns.push(turn);
   $("log").append(turn.node);
   $("empty").hidden = true;

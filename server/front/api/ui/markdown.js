@@ -93,11 +93,13 @@ function takeItem(lines, from, match) {
   return [i, own, loose];
 }
 
-function takeList(lines, from, first, depth) {
+const makeList = mark => mark.length > 1 ? Object.assign(make("ol"), {start: parseInt(mark, 10)}) : make("ul");
+
+/* onItem(line) is told where each item begins, before it is added. */
+function takeList(lines, from, first, depth, list = makeList(first[2]), onItem = null) {
   const kind = first[2].slice(-1), ordered = first[2].length > 1;
-  const list = make(ordered ? "ol" : "ul");
-  if (ordered) list.start = parseInt(first[2], 10);
   for (let i = from, match = first; ;) {
+    onItem?.(i, list);
     const [end, own, loose] = takeItem(lines, i, match);
     list.append(blocksInto(make("li", loose ? "loose" : ""), own, depth + 1, !loose));
     let next = end;
@@ -129,7 +131,7 @@ function takeHeading(line, match) {
   let end = text.length;
   while (end > 0 && text[end - 1] === "#") end--;
   if (end === 0 || text[end - 1] === " ") text = text.slice(0, end).trimEnd();
-  return inlineInto(make("h" + Math.min(6, match[1].length + 3)), text); /* below the page's own headings */
+  return inlineInto(make("h" + Math.min(6, match[1].length + 2)), text); /* below the page's own headings */
 }
 
 /* The block at that line, which is not blank: [the line after it, its node]. */
@@ -166,31 +168,51 @@ function blocksInto(into, lines, depth, bare) {
 
 /* ---- a text that grows ---- */
 
-/* Shows Markdown in a node. A text that begins with the one before is continued: only blocks that can still change are made
- * again. A block is final when the first two lines of the next one are whole. */
+/* Shows Markdown in a node. A text that begins with the one before is continued: only blocks, and items of a list, that can
+ * still change are made again. One is final when the first two lines of the next one are whole. */
 class MarkdownView {
   constructor(into) {
     this.into = into;
     this.text = "";
-    this.final = 0;  /* characters */
-    this.fixed = 0;  /* nodes */
+    this.restart();
+  }
+
+  restart() {
+    this.final = 0;   /* characters */
+    this.fixed = 0;   /* nodes */
+    this.list = null; /* the list that the text after the final one continues */
+    this.items = 0;   /* its final items */
   }
 
   show(text) {
-    if (!text.startsWith(this.text)) Object.assign(this, {final: 0, fixed: 0});
-    while (this.into.childNodes.length > this.fixed) this.into.lastChild.remove();
+    if (!text.startsWith(this.text)) this.restart();
+    while (this.into.childNodes.length > this.fixed + (this.list ? 1 : 0)) this.into.lastChild.remove();
+    while (this.list && this.list.childNodes.length > this.items) this.list.lastChild.remove();
     this.text = text;
     const lines = text.slice(this.final).split("\n");
-    let offset = this.final;
-    for (let i = 0, counted = 0; i < lines.length;) {
+    let offset = this.final, counted = 0, i = 0;
+    /* What is before that line is final, and so is a list with that many items. */
+    const settle = (line, fixed, list) => {
+      if (line + 1 >= lines.length - 1) return;
+      for (; counted < line; counted++) offset += lines[counted].length + 1;
+      Object.assign(this, {final: offset, fixed, list, items: list ? list.childNodes.length : 0});
+    };
+    const onItem = (line, list) => { if (list.firstChild) settle(line, this.into.childNodes.length - 1, list); };
+    const list = (from, before) => {
+      const match = ITEM.exec(lines[from]);
+      const node = before || this.into.appendChild(makeList(match[2]));
+      [i] = takeList(lines, from, match, 0, node, onItem);
+    };
+    if (this.list) list(0, this.list);
+    while (i < lines.length) {
       if (isBlank(lines[i])) {
         i++;
         continue;
       }
-      if (i + 1 < lines.length - 1) {
-        for (; counted < i; counted++) offset += lines[counted].length + 1;
-        this.final = offset;
-        this.fixed = this.into.childNodes.length;
+      settle(i, this.into.childNodes.length, null);
+      if (ITEM.test(lines[i]) && !RULE.test(lines[i])) {
+        list(i, null);
+        continue;
       }
       const [end, node] = takeBlock(lines, i, 0, false);
       this.into.append(node);
