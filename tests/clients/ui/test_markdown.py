@@ -1,8 +1,8 @@
 """Markdown on the page at /ui: against markdown-it as the reference, while it streams, and when it is hostile."""
 
 import html.parser
-import re
 import random
+import re
 import time
 
 import markdown_it
