@@ -6,12 +6,16 @@
  * again what it lost, and SCHED_SEAT_STEPS steps longer, so that each admission brings it forward.
  *
  * Blocks are only taken if those of the sequences that may lose them are enough for the head of the queue. Where policies
- * compare service, the lead must also pay for computing the lost blocks again, so that at most half of the time is spent
- * on that.
+ * compare service, the lead must also pay PAYS times for computing the lost blocks again, so that at most a fifth of the
+ * time is spent on that.
  */
 #include "memory/kv_table.h"
 #include "scheduler/planner.h"
 #include "scheduler/sequence.h"
+
+/* With 1, 40 tenants with prompts of 50,000 tokens and blocks for nine of them reach 0.68 of the throughput of fcfs, now
+ * 0.98. */
+#define PAYS 4
 
 static bool may_take(const struct planner *p)
 {
@@ -62,7 +66,7 @@ static bool pays(const struct planner *p, const struct sequence *q, const struct
     if (!c->cost)
         return false;
     double us = sched_cost_prefill_us(c->cost, 0, q->n_computed, c->max_num_batched_tokens);
-    return f->policy->flow_lead(f->state, q->key.flow, head->key.flow) > 1 + us / sched_cost_quantum_us(c->cost);
+    return f->policy->flow_lead(f->state, q->key.flow, head->key.flow) > 1 + PAYS * us / sched_cost_quantum_us(c->cost);
 }
 
 /* missing: blocks that the head lacked in the last plan. Blocks that others hold, too, are counted as if they became free;

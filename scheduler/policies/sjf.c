@@ -38,7 +38,7 @@
 #define PROMPT_PER_OUTPUT 8u
 /* The lead at which a tenant loses a seat. With one quantum, as under `fair`, seats move in ordinary overload. A long
  * answer of the sender then loses its seat to another tenant, and its short ones are next: a tenant that adds requests
- * would lower the mean of its others to 0.73 of what it was. With four, it gains nothing. */
+ * would lower the mean of its others to 0.73 of what it was. With four, the search finds nothing that pays. */
 #define SEAT_QUANTA 4
 
 struct lengths { /* by octaves: of lengths in [2^i, 2^(i+1)) */

@@ -266,16 +266,18 @@ static void test_deadlines_take_seats_and_blocks(void **state)
     deadlines_get_in(c, 2, 60);
 }
 
+/* Three decodes take as long as eleven tokens of a prompt, so a lead soon pays for computing blocks again. */
+static const struct sched_cost prompts_are_cheap = {.n_points = 3, .points = {{1, 1000}, {3, 3000}, {41, 12000}}};
+
 /* A tenant's long answers fill the KV cache, not the seats. Another one's prompt gets its blocks once the first leads by a
- * quantum and by what computing its blocks again takes; without reason to believe that they suffice, none are taken. */
+ * quantum and by four times what computing its blocks again takes; without reason to believe that they suffice, none are taken. */
 static void test_blocks_are_taken_back(void **state)
 {
     (void)state;
-    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {41, 41000}}};
     for (uint32_t variant = 0; variant < 3; variant++) {
         struct sched_config c = fair_config();
         uint32_t n_steps = 0;
-        c.cost = &cost;
+        c.cost = &prompts_are_cheap;
         c.max_num_seqs = 8;
         c.max_model_len = 400;
         c.kv.groups[0].n_blocks = 100;
@@ -285,7 +287,7 @@ static void test_blocks_are_taken_back(void **state)
             submit(s, of_tenant(1 + i, 0, 40, 80)); /* at most 30 blocks each */
         for (uint32_t i = 0; i < 50; i++)
             step(s);
-        /* 22 blocks each by now: their tenant leads by 150 ms, a quantum is 8 ms, and 88 tokens take some 88 ms. */
+        /* 22 blocks each by now: their tenant leads by some 150 ms, and 88 tokens take some 26 ms. */
         uint32_t light = submit(s, of_tenant(9, variant == 2 ? 0 : 1, 180, 2)); /* 46 blocks */
         while (given_to(step(s), light) == 0)
             n_steps++;
@@ -299,10 +301,9 @@ static void test_blocks_are_taken_back(void **state)
 static void test_blocks_taken_are_paid_for(void **state)
 {
     (void)state;
-    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {41, 41000}}};
     struct sched_config c = fair_config();
     uint32_t n_steps = 0;
-    c.cost = &cost;
+    c.cost = &prompts_are_cheap;
     c.max_num_seqs = 8;
     c.max_model_len = 400;
     c.kv.groups[0].n_blocks = 100;
@@ -323,11 +324,10 @@ static void test_blocks_taken_are_paid_for(void **state)
 static void test_too_few_blocks_are_not_taken(void **state)
 {
     (void)state;
-    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {41, 41000}}};
     const struct sched_tenant tenants[] = {{.weight = 1}, {.weight = 1000}, {.weight = 1}};
     struct sched_config c = fair_config();
     c.policy_options.tenants = tenants;
-    c.cost = &cost;
+    c.cost = &prompts_are_cheap;
     c.max_num_seqs = 8;
     c.max_model_len = 400;
     c.kv.groups[0].n_blocks = 100;
@@ -353,10 +353,9 @@ static void test_too_few_blocks_are_not_taken(void **state)
 static void test_no_other_gets_the_blocks(void **state)
 {
     (void)state;
-    static const struct sched_cost cost = {.n_points = 2, .points = {{1, 1000}, {41, 41000}}};
     struct sched_config c = fair_config();
     bool waits = true;
-    c.cost = &cost;
+    c.cost = &prompts_are_cheap;
     c.max_num_seqs = 8;
     c.max_model_len = 400;
     c.kv.groups[0].n_blocks = 100;
