@@ -324,10 +324,11 @@ static void test_blocks_taken_are_paid_for(void **state)
 static void test_too_few_blocks_are_not_taken(void **state)
 {
     (void)state;
+    static const struct sched_cost cost = {.n_points = 3, .points = {{1, 1000}, {3, 3000}, {41, 3500}}};
     const struct sched_tenant tenants[] = {{.weight = 1}, {.weight = 1000}, {.weight = 1}};
     struct sched_config c = fair_config();
     c.policy_options.tenants = tenants;
-    c.cost = &prompts_are_cheap;
+    c.cost = &cost;
     c.max_num_seqs = 8;
     c.max_model_len = 400;
     c.kv.groups[0].n_blocks = 100;
