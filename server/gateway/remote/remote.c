@@ -419,9 +419,11 @@ static void on_work(evutil_socket_t fd, short what, void *context)
     read_results(r);
 }
 
-/* The deadline that has passed; NULL: none. */
-static const char *late(const struct remote_call *c, uint64_t now)
+/* The deadline that has passed; NULL: none. Reads the clock for each call: one that began since the last reading, because
+ * another one ended, would seem to have begun after the present. */
+static const char *late(const struct remote_call *c)
 {
+    const uint64_t now = quire_now_ms();
     if (!c->has_head && c->first_byte_ms > 0 && now - c->begun_ms >= c->first_byte_ms)
         return "no reply in time";
     if (c->has_head && !c->is_paused && c->silence_ms > 0 && now - c->heard_ms >= c->silence_ms)
@@ -436,11 +438,10 @@ static void on_sweep(evutil_socket_t fd, short what, void *context)
 {
     struct remote *r = context;
     struct remote_call *c = TAILQ_FIRST(&r->calls);
-    const uint64_t now = quire_now_ms();
     (void)fd;
     (void)what;
     while (c) {
-        const char *why = late(c, now);
+        const char *why = late(c);
         if (why)
             end(c, REMOTE_TIMEOUT, why);
         c = why ? TAILQ_FIRST(&r->calls) : TAILQ_NEXT(c, link);
