@@ -125,7 +125,7 @@ static int read_object(const json_t *object, const char *where, struct sched_cos
 {
     struct sched_cost cost = {0};
     struct cost_shape found;
-    const char *about;
+    const char *about = NULL; /* stays if it is absent */
     if (!json_is_object(object))
         return quire_fail(err, QUIRE_INVALID, "%s: must be a JSON object", where);
     int status = check_keys(object, where, err);

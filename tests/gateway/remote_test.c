@@ -70,8 +70,9 @@ static void open_bench(struct bench *b)
     memcpy(name.sun_path + 1, b->socket, (size_t)n);
     b->fd = socket(AF_UNIX, SOCK_STREAM, 0);
     assert_true(b->fd >= 0);
-    assert_int_equal(bind(b->fd, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) +
-                                                               (socklen_t)n), 0);
+    assert_int_equal(
+        bind(b->fd, (struct sockaddr *)&name, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1) + (socklen_t)n),
+        0);
     assert_int_equal(listen(b->fd, 16), 0);
     b->base = event_base_new();
     assert_non_null(b->base);
