@@ -297,6 +297,49 @@ def test_an_importance_matrix_of_either_form(tmp_path):
     assert "does not apply" in refusal(MODEL, tmp_path / "out", "--method", "gguf-q4_0", "--imatrix", tmp_path / "0.imatrix")
 
 
+def importance_in(path):
+    """{tensor: (sums, counts)} of a file of --method imatrix."""
+    whole = path.read_bytes()
+    version, n_tensors, n_pairs = struct.unpack_from("<IQQ", whole, 4)
+    assert whole[:4] == b"GGUF" and (version, n_pairs) == (3, 4)
+    at, infos = whole.index(b"imatrix.chunk_size") + len("imatrix.chunk_size") + 8, []
+    for _ in range(n_tensors):
+        n, = struct.unpack_from("<Q", whole, at)
+        name = whole[at + 8:at + 8 + n].decode()
+        n_dims, columns, matrices, kind, place = struct.unpack_from("<IQQIQ", whole, at + 8 + n)
+        assert n_dims == 2 and kind == 0
+        infos.append((name, columns * matrices, place))
+        at += 8 + n + 32
+    data = -(-at // 32) * 32
+    read = {name: struct.unpack_from(f"<{n}f", whole, data + place) for name, n, place in infos}
+    return {name[:-8]: (values, read[name[:-8] + ".counts"]) for name, values in read.items() if name.endswith(".in_sum2")}
+
+
+def test_an_importance_matrix_is_written(tmp_path, text):
+    """The sums of llama-imatrix: docs/guides/quantizing.md compares them."""
+    first = quantize(MODEL, tmp_path / "a", "imatrix", *calibration(text))
+    found = importance_in(first)
+    for name in ("attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"):
+        for layer in range(4):
+            sums, counts = found[f"blk.{layer}.{name}.weight"]
+            assert counts == (4 * 128.0,) and len(sums) == (640 if name == "ffn_down" else 256) and all(0 < x < 1e9 for x in sums)
+    assert hash_of(quantize(MODEL, tmp_path / "b", "imatrix", "--threads", 1, *calibration(text))) == hash_of(first)
+    plain = quantize(MODEL, tmp_path / "plain.gguf", "gguf-q4_k_m")
+    assert hash_of(quantize(MODEL, tmp_path / "q.gguf", "gguf-q4_k_m", "--imatrix", first)) != hash_of(plain)
+    assert "exists" in refusal(MODEL, first, "--method", "imatrix", *calibration(text))
+    assert "--calibration: is missing" in refusal(MODEL, tmp_path / "out", "--method", "imatrix")
+
+
+def test_an_importance_matrix_of_experts(tmp_path, text):
+    """Each token counts for the experts that compute with it."""
+    found = importance_in(quantize(write_mixture(tmp_path / "model", 6), tmp_path / "a", "imatrix", *calibration(text)))
+    for name in ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps"):
+        sums, counts = found[f"blk.0.{name}.weight"]
+        assert len(counts) == 6 and sum(counts) == 2 * 4 * 128 and len(sums) % 6 == 0
+        assert all((sum(sums[i * len(sums) // 6:(i + 1) * len(sums) // 6]) > 0) == (counts[i] > 0) for i in range(6))
+    assert found["blk.0.ffn_down_shexp.weight"][1] == (4 * 128.0,)
+
+
 def exact_matrix(rows, cols, drawn):
     """Weights that Q8_0 stores without an error: multiples of 1/512, and 127 of them in each block of 32."""
     numbers = [drawn.randint(-127, 127) / 512 for _ in range(rows * cols)]

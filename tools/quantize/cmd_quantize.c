@@ -15,6 +15,7 @@
 /* A progress bar that begins with the first report. */
 struct bar {
     struct bench_progress progress;
+    const char *what; /* is counted */
     bool is_begun;
 };
 
@@ -22,7 +23,7 @@ static void show(void *context, uint64_t done, uint64_t total)
 {
     struct bar *bar = context;
     if (!bar->is_begun)
-        bench_progress_begin(&bar->progress, "weights", total);
+        bench_progress_begin(&bar->progress, bar->what, total);
     bar->is_begun = true;
     bench_progress_set(&bar->progress, done);
 }
@@ -41,7 +42,7 @@ static int run(const char *model, const char *out, const struct quantizer_choice
                struct quire_error *err)
 {
     struct hub_model found;
-    struct bar bar = {.is_begun = false};
+    struct bar bar = {.what = "weights"};
     struct quantizer_report report = {0};
     struct quantizer_job job = {
         .out = out, .choices = choices, .n_threads = n_threads, .progress = show, .context = &bar};
@@ -51,10 +52,16 @@ static int run(const char *model, const char *out, const struct quantizer_choice
     if (status != QUIRE_OK)
         return status;
     job.model = found.dir;
-    status = (job.method->layout == LAYOUT_GGUF ? quantizer_run_gguf : quantizer_run_checkpoint)(&job, &report, err);
+    const bool is_imatrix = job.method->algorithm == ALGORITHM_IMATRIX;
+    bar.what = is_imatrix ? "layers" : "weights";
+    status = (is_imatrix                          ? quantizer_run_imatrix
+              : job.method->layout == LAYOUT_GGUF ? quantizer_run_gguf
+                                                  : quantizer_run_checkpoint)(&job, &report, err);
     if (bar.is_begun)
         bench_progress_end(&bar.progress);
-    if (status == QUIRE_OK)
+    if (status == QUIRE_OK && is_imatrix)
+        printf("%s: the importance matrix of %u layers\n", out, report.n_quantized);
+    else if (status == QUIRE_OK)
         printf("%s: %u matrices as %s, %u tensors as stored; %s of tensors, before %s\n", out, report.n_quantized,
                job.method->name, report.n_copied, quire_size(report.bytes).text, quire_size(report.source_bytes).text);
     if (status == QUIRE_OK && report.n_rounded > 0)
@@ -76,7 +83,7 @@ static size_t method_options(struct quantizer_choices *choices, struct cli_optio
          .help =
              "Required. absmax-int8, zeropoint-int8, int4-block, fp8-e4m3, fp8-e5m2, mxfp4, gptq, awq, "
              "smoothquant-w8a8, gguf-q8_0, gguf-q4_0, gguf-q4_1, gguf-q5_0, gguf-q5_1, gguf-q4_k_m, gguf-q5_k_m, gguf-q6_k "
-             "or gguf-mxfp4 (docs/guides/quantizing.md)."},
+             "or gguf-mxfp4; imatrix writes an importance matrix for --imatrix (docs/guides/quantizing.md)."},
         {.names = "group-size",
          .kind = CLI_PARSED,
          .parse = parse_group,
@@ -131,7 +138,8 @@ static size_t calibration_options(struct quantizer_choices *choices, struct cli_
          .given = &choices->is_set.calibration,
          .value = "FILE",
          .common = true,
-         .help = "Text, or JSONL (*.jsonl) with a field \"text\". Required by gptq, awq and smoothquant-w8a8."},
+         .help = "Text, or JSONL (*.jsonl) with a field \"text\". Required by gptq, awq, smoothquant-w8a8 and "
+                 "imatrix."},
         {.names = "calibration-samples",
          .kind = CLI_U32,
          .target = &choices->samples,
@@ -140,7 +148,7 @@ static size_t calibration_options(struct quantizer_choices *choices, struct cli_
          .max = 65536,
          .value = "N",
          .common = true,
-         .help = "Samples. Default 128 for gptq, otherwise 512. If the text has fewer, all of it is used."},
+         .help = "Samples. Default 128 for gptq and imatrix, otherwise 512. If the text has fewer, all of it is used."},
         {.names = "calibration-length",
          .kind = CLI_U32,
          .target = &choices->length,

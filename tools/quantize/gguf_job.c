@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define CHUNK_BYTES ((uint64_t)32 << 20) /* of f32 at once: what a matrix costs in memory */
-#define VERSION 3u
 #define QUANTIZATION_VERSION 2u /* of GGML's blocks */
 
 struct run {
@@ -141,43 +140,19 @@ static int list_tensors(struct run *r, struct quire_error *err)
 
 /* ---- the head ----------------------------------------------------------------------------------------------------- */
 
-static void put_u32(struct buffer *b, uint32_t value)
-{
-    uint8_t bytes[4];
-    le_store_u32(bytes, value);
-    buffer_append(b, bytes, sizeof bytes);
-}
-
-static void put_u64(struct buffer *b, uint64_t value)
-{
-    uint8_t bytes[8];
-    le_store_u64(bytes, value);
-    buffer_append(b, bytes, sizeof bytes);
-}
-
 static int make_head(struct run *r, struct quire_error *err)
 {
     struct gguf_pairs *pairs = &r->source.pairs;
+    uint32_t *types = malloc((r->list.n + 1u) * sizeof *types);
+    if (!types)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < r->list.n; i++)
+        types[i] = type_of(r->formats[i]);
     gguf_pairs_u32(pairs, "general.quantization_version", QUANTIZATION_VERSION);
     gguf_pairs_u32(pairs, "general.file_type", r->job->method->gguf->file_type);
-    buffer_append(&r->head, "GGUF", 4);
-    put_u32(&r->head, VERSION);
-    put_u64(&r->head, r->list.n);
-    put_u64(&r->head, pairs->n);
-    buffer_append(&r->head, pairs->bytes.data, pairs->bytes.n);
-    for (uint32_t i = 0; i < r->list.n; i++) {
-        const struct tensor_list_item *item = &r->list.items[i];
-        put_u64(&r->head, strlen(item->name));
-        buffer_append(&r->head, item->name, strlen(item->name));
-        put_u32(&r->head, item->n_dims);
-        for (uint32_t d = 0; d < item->n_dims; d++)
-            put_u64(&r->head, item->shape[item->n_dims - 1 - d]);
-        put_u32(&r->head, type_of(r->formats[i]));
-        put_u64(&r->head, item->begin);
-    }
-    while (r->head.n % r->source.alignment != 0 && buffer_append(&r->head, "", 1) == QUIRE_OK)
-        ;
-    return r->head.failed || pairs->bytes.failed ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory") : QUIRE_OK;
+    const int status = gguf_pairs_head(pairs, &r->list, types, r->source.alignment, &r->head, err);
+    free(types);
+    return status;
 }
 
 /* ---- tensors ------------------------------------------------------------------------------------------------------ */

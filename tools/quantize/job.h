@@ -32,6 +32,9 @@ int quantizer_run_checkpoint(const struct quantizer_job *job, struct quantizer_r
 /* Writes a GGUF file from a GGUF file. */
 int quantizer_run_gguf(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err);
 
+/* Writes llama.cpp's importance matrix of a model. report: only n_quantized, the layers. */
+int quantizer_run_imatrix(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err);
+
 /* The output's bytes depend on these in addition to the settings and the source's weights. */
 struct quantizer_inputs {
     const void *head; /* of the data file */

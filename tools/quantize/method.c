@@ -59,6 +59,7 @@ static const struct quantizer_method methods[] = {
     GGUF("gguf-q5_k_m", q5_k_m, " imatrix "),
     GGUF("gguf-q6_k", q6_k, " imatrix "),
     GGUF("gguf-mxfp4", mxfp4, " "),
+    {"imatrix", LAYOUT_GGUF, ALGORITHM_IMATRIX, {8, 32, true, K_F16, false}, K_E4M3, NULL, 128, 512, CALIBRATED},
 };
 #define N_METHODS (sizeof methods / sizeof *methods)
 
@@ -66,7 +67,8 @@ const char *quantizer_method_names(void)
 {
     static const char names[] = "absmax-int8, zeropoint-int8, int4-block, fp8-e4m3, fp8-e5m2, mxfp4, gptq, awq, "
                                 "smoothquant-w8a8, gguf-q8_0, gguf-q4_0, "
-                                "gguf-q4_1, gguf-q5_0, gguf-q5_1, gguf-q4_k_m, gguf-q5_k_m, gguf-q6_k, gguf-mxfp4";
+                                "gguf-q4_1, gguf-q5_0, gguf-q5_1, gguf-q4_k_m, gguf-q5_k_m, gguf-q6_k, gguf-mxfp4, "
+                                "imatrix";
     return names;
 }
 

@@ -15,6 +15,7 @@ enum quantizer_algorithm {
     ALGORITHM_GPTQ,
     ALGORITHM_AWQ,
     ALGORITHM_SMOOTHQUANT,
+    ALGORITHM_IMATRIX, /* no numbers: the importance matrix of the calibration */
 };
 
 /* Formats of the matrices of a GGUF file. */

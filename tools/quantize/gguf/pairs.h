@@ -4,6 +4,8 @@
 #define QUIRE_TOOLS_QUANTIZE_GGUF_PAIRS_H
 
 #include "base/buffer.h"
+#include "base/status.h"
+#include "tools/quantize/writer/tensor_list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +25,10 @@ void gguf_pairs_text(struct gguf_pairs *p, const char *key, const char *value, s
 void gguf_pairs_array(struct gguf_pairs *p, const char *key, uint32_t kind, uint64_t n);
 void gguf_pairs_add_text(struct gguf_pairs *p, const char *value, size_t n);
 void gguf_pairs_add_i32(struct gguf_pairs *p, int32_t value);
+
+/* Appends everything of a file that comes before its data: the metadata and the list of tensors. types: GGUF's number of
+ * each tensor's type; NULL: all are F32. */
+int gguf_pairs_head(const struct gguf_pairs *p, const struct tensor_list *list, const uint32_t *types,
+                    uint32_t alignment, struct buffer *out, struct quire_error *err);
 
 #endif
