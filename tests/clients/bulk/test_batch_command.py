@@ -170,8 +170,8 @@ def test_every_failure_has_a_line(tmp_path):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_the_model_loads(tmp_path, number):
-    """From the moment at which the command handles the signal."""
-    path = write(tmp_path / "in.jsonl", [chat(0, "x")])
+    """From the moment at which the command handles the signal. The lines take longer than a busy machine delays it."""
+    path = write(tmp_path / "in.jsonl", [chat(i, "x", max_tokens=500) for i in range(500)])
     process = start(path)
     rig.wait_until(lambda: caught(process.pid, number) or process.poll() is not None)
     process.send_signal(number)
