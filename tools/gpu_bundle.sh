@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Packs the programs that tools/gpu_check.sh runs, and the libraries they load, for a machine with a GPU that has no compiler.
-# Models, goldens and scripts come from the source tree. For an H100 or H200 (sm_90a, and PTX for other GPUs).
+# Models, goldens and scripts come from the source tree. For an H100 or H200 (sm_90a); for another GPU, --build of a
+# build for it.
 #
 #   bash tools/gpu_bundle.sh OUT.tar.xz
 #   tar -C TREE -xf OUT.tar.xz && bash TREE/tools/gpu_check.sh results       TREE: a copy of the source tree; no network is needed
@@ -40,7 +41,7 @@ if [ -z "$kind" ]; then
     built_with="$(gcc --version | head -1), $("$(quire_find_nvcc)" --version | sed -n 's/^Cuda compilation tools, //p')"
     # An rpath for all that is loaded, and not a runpath, which is the program's own libraries': no environment is needed.
     {
-        cmake -G Ninja -S . -B build-gpu -DCMAKE_BUILD_TYPE=Release -DQUIRE_CUDA=on -DQUIRE_CUDA_ARCHITECTURES=90a -DQUIRE_TEST_ROOT=. \
+        cmake -G Ninja -S . -B build-gpu -DCMAKE_BUILD_TYPE=Release -DQUIRE_CUDA=on -DQUIRE_CUDA_ARCHITECTURES=90a-real -DQUIRE_TEST_ROOT=. \
             -DCMAKE_BUILD_RPATH='$ORIGIN/../lib' -DCMAKE_EXE_LINKER_FLAGS=-Wl,--disable-new-dtags \
             -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" -DQUIRE_CARGO_TARGET_DIR="$PWD/build/cargo" &&
             cmake --build build-gpu --target quire_cuda $programs $tests

@@ -131,13 +131,14 @@ run_packages() {
 }
 
 # NVIDIA's compiler took 370 of the release build's 1,000 processor seconds, and no other part needs the library. Without a
-# GPU it has machine code for sm_90a alone, whose instructions are counted: one of ptxas' two runs of each kernel. --all has both.
+# GPU it has machine code for sm_90a alone, whose instructions are counted: one of ptxas' two runs of each kernel, and no PTX, which
+# the bundle has no room for. --all has all.
 run_cuda() {
     local options=""
     if grep -qsE '^QUIRE_CUDA:[A-Z]+=off$' build/CMakeCache.txt; then
         options=-DQUIRE_CUDA=auto
-        [ -n "$whole" ] || command -v nvidia-smi >/dev/null || options="$options -DQUIRE_CUDA_ARCHITECTURES=90a"
-    elif [ -n "$whole" ] && grep -qsE '^QUIRE_CUDA_ARCHITECTURES:[A-Z]+=90a$' build/CMakeCache.txt; then
+        [ -n "$whole" ] || command -v nvidia-smi >/dev/null || options="$options -DQUIRE_CUDA_ARCHITECTURES=90a-real"
+    elif [ -n "$whole" ] && grep -qsE '^QUIRE_CUDA_ARCHITECTURES:[A-Z]+=90a-real$' build/CMakeCache.txt; then
         options=-DQUIRE_CUDA_ARCHITECTURES=
     fi
     QUIRE_CMAKE_OPTIONS=$options timed "cuda, build" quire_build release ON

@@ -7,14 +7,16 @@
 # 82. hopper/ has instructions that only compute_90a's PTX has; for all other GPUs its kernels are empty.
 # Bits: only explicit multiply-adds are used (-fmad=false). Division, square root and denormals are exact by default, so
 # they need no flags.
+# "90a-real" means machine code for sm_90a and no PTX, as in CMake's own CUDA_ARCHITECTURES.
 set(gpu_options -std=c++17 -O3 -fmad=false -lineinfo -Xptxas -v -Xfatbin -compress-all
     -Xcompiler -fPIC,-fvisibility=hidden,-ffp-contract=off,-Wall
     -Xcompiler -fno-exceptions,-fno-threadsafe-statics # one thread calls; and libstdc++ is not needed
     -I${CMAKE_SOURCE_DIR})
 
 set(QUIRE_CUDA_ARCHITECTURES "" CACHE STRING
-    "GPUs to make machine code for, as 80;90a, or all; empty: the ones in this machine, and 80;90a where there is none")
+    "GPUs to make machine code for, as 80;90a, or all, or 90a-real without PTX for other GPUs; empty: the ones in this machine, and 80;90a where there is none")
 set(architectures ${QUIRE_CUDA_ARCHITECTURES})
+set(ptx "compute_80")
 if(NOT architectures)
   execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
     OUTPUT_VARIABLE architectures ERROR_QUIET RESULT_VARIABLE status)
@@ -28,15 +30,22 @@ if(NOT architectures)
   endif()
 elseif(architectures STREQUAL "all")
   set(architectures 80 86 89 90a 100a 120a)
+elseif(architectures STREQUAL "90a-real")
+  set(architectures 90a)
+  set(ptx "")
 endif()
 message(STATUS "GPUs that get machine code: ${architectures}")
 list(TRANSFORM architectures PREPEND "sm_")
 string(REPLACE ";" "," architectures "${architectures}")
-set(cuda_code -gencode "arch=compute_80,code=[${architectures},compute_80]")
+string(JOIN "," code ${architectures} ${ptx})
+set(cuda_code -gencode "arch=compute_80,code=[${code}]")
 set(hopper_code ${cuda_code})
 if("${architectures}" MATCHES "sm_90a")
   string(REGEX REPLACE "sm_90a,?" "" others "${architectures},")
-  set(hopper_code -gencode arch=compute_90a,code=sm_90a -gencode "arch=compute_80,code=[${others}compute_80]")
+  set(hopper_code -gencode arch=compute_90a,code=sm_90a)
+  if(ptx)
+    list(APPEND hopper_code -gencode "arch=compute_80,code=[${others}${ptx}]")
+  endif()
 endif()
 
 # quire_add_gpu_object(source.cu OUT options): compiles one file of kernels; OUT is set to the object.
