@@ -20,7 +20,7 @@ ENGINE_WATCH = ENGINE_OPEN + (" engine/model/model.h engine/model/config.h engin
 ENGINE_PLAN = ENGINE_WATCH + " engine/checkpoint/checkpoint.h engine/model/describe.h kernels/devices.h kernels/planner.h"
 ENGINE_RECORDER = " engine/record/recorder.h engine/record/shadow.h engine/record/shadow_stats.h"
 # front.h and front_model.h, and what they include.
-FRONT = " text/ server/wire/ server/link/ server/front/front.h server/front/front_model.h server/front/tenant/tenants.h server/front/tenant/bucket.h"
+FRONT = " text/ server/wire/ server/link/ server/front/front.h server/front/front_model.h server/front/model_about.h server/front/tenant/tenants.h server/front/tenant/bucket.h"
 ENGINE_PARTS = "base/ files/ request/ memory/ scheduler/ speculation/ kernels/ text/"
 # module: the modules and the single headers that its files may see besides itself. The modules that a module may include
 # do not extend to inner modules with their own line, unless stated.

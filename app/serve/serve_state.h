@@ -15,6 +15,7 @@
 #include "app/warm/warm.h"
 #include "request/spec.h"
 #include "server/cache/response_cache.h"
+#include "server/front/model_about.h"
 
 struct bulk;
 struct local_listener;
@@ -24,6 +25,7 @@ struct serve {
     struct serve_flags *flags;
     struct hub_model *model;
     struct serving_identity *identity;
+    struct model_about about;
 
     struct event_base *base; /* within a gateway: the gateway's, as tenants */
     struct serving_signals *signals;

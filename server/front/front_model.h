@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "request/spec.h"
 #include "server/front/front.h"
+#include "server/front/model_about.h"
 #include "server/link/embedder.h"
 #include "server/link/upstream.h"
 #include "text/quire_chat.h"
@@ -25,6 +26,7 @@ struct served_model_options {
     const char *const *names; /* at least one; the first is for requests without a name */
     size_t n_names;
     const char *root; /* "root" on /v1/models: path or name of the loaded model */
+    struct model_about about;
     const struct quire_text *text; /* outlives the front */
     struct quire_grammars *grammars; /* of this text; NULL: requests with a grammar are rejected; outlives the front */
     bool flexible_whitespace; /* JSON answers may have white space between tokens, unless a request says otherwise */

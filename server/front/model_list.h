@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "request/spec.h"
 #include "server/front/api/api_error.h"
+#include "server/front/model_about.h"
 #include "server/front/model_facts.h"
 #include "server/front/tools/notation.h"
 #include "text/quire_chat.h"
@@ -27,6 +28,7 @@ struct model_config {
     char **names; /* [n_names], the first is for requests without a name */
     size_t n_names;
     char *root;   /* path or name of the loaded model */
+    struct model_about about;
     const struct quire_text *text;
     struct quire_grammars *grammars; /* NULL: requests with a grammar are rejected */
     bool flexible_whitespace;        /* of JSON answers, by default */

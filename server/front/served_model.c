@@ -208,6 +208,7 @@ static int config_new(const struct front *f, const struct served_model_options *
     *out = c;
     if (!c || !copy_names(c, o))
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    c->about = o->about;
     c->text = o->text;
     c->grammars = o->grammars;
     c->flexible_whitespace = o->flexible_whitespace;

@@ -94,6 +94,9 @@ REPLIES = [
     ("/v1/responses", {"input": "Hello", "stop": "e"}, "ResponseReply"),
     ("/v1/messages", {"messages": CHAT, "max_tokens": 30, "stop_sequences": ["e"], "quire_trace": True}, "MessageReply"),
     ("/v1/messages/count_tokens", {"messages": CHAT}, "CountTokensReply"),
+    ("/api/chat", {"model": "demo", "messages": CHAT, "stream": False, "options": {"num_predict": 3}, "logprobs": True}, "OllamaChatReply"),
+    ("/api/generate", {"model": "demo", "prompt": "Hello", "stream": False, "options": {"num_predict": 3}}, "OllamaGenerateReply"),
+    ("/api/show", {"model": "demo"}, "OllamaShow"),
     ("/tokenize", {"prompt": "Hello", "return_token_strs": True}, "TokenizeReply"),
     ("/detokenize", {"tokens": [1, 2]}, "DetokenizeReply"),
     ("/v1/cache/pins", {"prompt": "Hello there " * 8}, "PinReply"),
@@ -123,10 +126,12 @@ def test_so_does_each_event_of_a_stream(guarded, path, body):
 
 
 def test_other_replies(guarded):
-    for path, schema in (("/health", "Health"), ("/version", "Version"), ("/v1/models", "ModelList"), ("/v1/models/demo", "ModelEntry")):
+    for path, schema in (("/health", "Health"), ("/version", "Version"), ("/v1/models", "ModelList"), ("/v1/models/demo", "ModelEntry"),
+                         ("/api/tags", "OllamaTags"), ("/api/ps", "OllamaPs"), ("/api/version", "Version")):
         check(schema, json.loads(request(guarded, "GET", path)[2]))
     check("Error", json.loads(request(guarded, "GET", "/v1/models/absent")[2]))
     check("MessagesError", json.loads(request(guarded, "POST", "/v1/messages", {})[2]))
+    check("OllamaError", json.loads(request(guarded, "POST", "/api/chat", {})[2]))
     check("UnpinReply", json.loads(request(guarded, "DELETE", "/v1/cache/pins")[2]))
 
 

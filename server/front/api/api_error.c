@@ -135,6 +135,18 @@ bool api_is_anthropic(const char *path)
     return strncmp(path, root, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
+void api_error_json_ollama(struct buffer *o, const struct api_error *e)
+{
+    json_out_raw(o, "{\"error\":");
+    json_out_text(o, e->why.text);
+    json_out_raw(o, "}");
+}
+
+bool api_is_ollama(const char *path)
+{
+    return strncmp(path, "/api/", 5) == 0;
+}
+
 void api_error_reply(struct http_exchange *x, const struct api_error *e)
 {
     struct buffer o = {0};
@@ -150,6 +162,8 @@ void api_error_reply(struct http_exchange *x, const struct api_error *e)
         http_add_header(x, "WWW-Authenticate", "Bearer");
     if (path && api_is_anthropic(path))
         api_error_json_anthropic(&o, e, http_request_id(x));
+    else if (path && api_is_ollama(path))
+        api_error_json_ollama(&o, e);
     else
         api_error_json(&o, e);
     http_reply(x, e->status, "application/json", o.failed ? "{}" : o.data, o.failed ? 2 : o.n);

@@ -1,5 +1,5 @@
 /* The errors that a client receives: an HTTP status and an OpenAI error object {"error":{message,type,param,code}}
- * with string codes, or Anthropic's object on its own routes.
+ * with string codes, or Anthropic's or Ollama's object on their own routes.
  *
  * The clients of both APIs retry 408, 409, 429 and 5xx. A request that would fail again gets another 4xx.
  */
@@ -42,6 +42,10 @@ void api_error_json(struct buffer *o, const struct api_error *e);
 void api_error_json_anthropic(struct buffer *o, const struct api_error *e, const char *request_id);
 /* Returns whether a path belongs to Anthropic's API: /v1/messages and the paths below it. */
 bool api_is_anthropic(const char *path);
+/* {"error":message} */
+void api_error_json_ollama(struct buffer *o, const struct api_error *e);
+/* Returns whether a path belongs to Ollama's API: those below /api/. */
+bool api_is_ollama(const char *path);
 /* Replies with e in the format of the request's API. Adds Retry-After if a time is set. */
 void api_error_reply(struct http_exchange *x, const struct api_error *e);
 

@@ -2,6 +2,7 @@
 
 #include "server/front/api/cors.h"
 #include "server/front/api/foreign.h"
+#include "server/front/ollama/ollama.h"
 #include "server/http/more_routes.h"
 
 #include <stdio.h>
@@ -245,6 +246,14 @@ static const struct route routes[] = {
     {"/v1/responses/{id}", "GET", response_get_start, false},
     {"/v1/responses/{id}", "DELETE", response_delete_start, false},
     {"/v1/responses/{id}/input_items", "GET", response_get_start, false},
+    {"/api/version", "GET", start_version, false},
+    {"/api/tags", "GET", ollama_tags_start, false},
+    {"/api/ps", "GET", ollama_ps_start, false},
+    {"/api/show", "POST", ollama_show_start, false},
+    {"/api/chat", "POST", ollama_chat_start, false},
+    {"/api/generate", "POST", ollama_generate_start, false},
+    {"/api/embed", "POST", ollama_embed_start, false},
+    {"/api/embeddings", "POST", ollama_embeddings_start, false},
     {"/v1/models/", "GET", start_model, false}, /* longer paths: a name may have slashes */
 };
 
@@ -376,7 +385,8 @@ static void on_head(void *context, struct http_exchange *x)
         refuse_method(x, allow);
         return;
     }
-    api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s", method, path);
+    api_fail(&e, 404, NULL, "unknown_url", "there is no route %.10s %.200s%s", method, path,
+             api_is_ollama(path) ? ": quire pull NAME downloads a model, and quire rm NAME removes one" : "");
     api_error_reply(x, &e);
 }
 
@@ -405,7 +415,8 @@ static void on_watcher_head(void *context, struct http_exchange *x)
 
 static bool is_of_vectors(const struct route *route)
 {
-    return route->start == embeddings_start || route->start == score_start || route->start == rerank_start;
+    return route->start == embeddings_start || route->start == score_start || route->start == rerank_start ||
+           route->start == ollama_embed_start || route->start == ollama_embeddings_start;
 }
 
 static void on_request(void *context, struct http_exchange *x)

@@ -18,7 +18,8 @@ struct wire_refuse;
 struct wire_stats;
 
 /* ---- reply_*.c: described in generation.h ---- */
-extern const struct api_dialect api_chat, api_completions, api_responses, api_messages;
+extern const struct api_dialect api_chat, api_completions, api_responses, api_messages, api_ollama_chat,
+    api_ollama_generate;
 
 /* ---- generation.c ---- */
 void generation_start(struct served_model *m, struct http_exchange *x, const struct api_dialect *dialect);

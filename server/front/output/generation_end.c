@@ -208,3 +208,12 @@ void reply_put_timing(struct buffer *o, const struct reply *r)
     json_out_raw(o, ",\"quire_trace\":");
     timing_json(o, &a->timing, a->tenant, a->admin, r->served->front->tenants, r->served->blockers);
 }
+
+struct reply_times reply_times(const struct reply *r)
+{
+    const struct timing *t = &r->account->timing;
+    const uint64_t first_us = t->first_token_us > 0 ? t->first_token_us : t->now_us;
+    return (struct reply_times){.total_us = facts_since(t->now_us, t->arrived_us),
+                                .prompt_us = facts_since(first_us, t->arrived_us),
+                                .answer_us = facts_since(t->now_us, first_us)};
+}

@@ -18,7 +18,7 @@ static void begin_stream(struct generation *g)
     generation_cache_say(g->served, g->x, &g->cache->report);
     http_add_header(g->x, "Cache-Control", "no-cache");
     http_add_header(g->x, "X-Accel-Buffering", "no");
-    http_stream_begin(g->x, 200, "text/event-stream");
+    http_stream_begin(g->x, 200, r->dialect->stream_type ? r->dialect->stream_type : "text/event-stream");
     /* The first events of all choices, in the order of their indices. Completions that show their prompt's logprobs
      * must wait for these. All are written in one piece with the earlier events: each may repeat a prompt, and
      * together they are not more than the client has had time to read. */
@@ -38,16 +38,21 @@ static void begin_stream(struct generation *g)
     buffer_free(&r->early);
 }
 
-static void open_stream(void *context)
+static void ping(void *context)
 {
-    begin_stream(context);
+    struct generation *g = context;
+    begin_stream(g);
+    if (g->reply->dialect->ping)
+        g->reply->dialect->ping(g->reply);
+    else /* a comment: an event without data would end the stream in some clients */
+        http_stream_write(g->x, ": ping\n\n", 8);
 }
 
 /* The request was accepted: from here on, a silent stream gets a ping after ping_ms. */
 static void await_tokens(struct generation *g)
 {
     const struct front *front = g->served->front;
-    g->ping = stream_ping_new(front->base, g->x, front->ping_ms, open_stream, g);
+    g->ping = stream_ping_new(front->base, front->ping_ms, ping, g);
     if (!g->ping)
         begin_stream(g);
 }

@@ -26,6 +26,7 @@ struct gen_piece {
 struct api_dialect {
     enum choice_form form; /* of its choices */
     const char *id_prefix; /* beginning of a reply's id, before the request's name */
+    const char *stream_type; /* media type of a stream; NULL: events */
     /* On the text pool: fills in the job from a request's body. */
     bool (*read)(struct generation_job *j, const struct quire_doc *body);
     /* Builds r->head, which events and replies share, from the job. */
@@ -38,6 +39,8 @@ struct api_dialect {
     /* The end of all choices, or the end of the stream by an error. */
     void (*end)(struct reply *r);
     void (*error)(struct reply *r, const struct api_error *e);
+    /* Emits something that says nothing into a silent stream. NULL: a comment. */
+    void (*ping)(struct reply *r);
     /* For a reply that is not streamed: collect() keeps a token, whole() writes the reply into o. */
     void (*collect)(struct reply *r, struct choice *c, const struct gen_piece *piece);
     void (*whole)(struct reply *r, struct buffer *o);
@@ -97,6 +100,12 @@ void reply_end_event(struct reply *r);
 
 /* ,"quire_trace":{...}. In generation_end.c, which knows the account. */
 void reply_put_timing(struct buffer *o, const struct reply *r);
+/* The times of a reply that ends: from the request's arrival, in the text work, the queue and the prompt until the first
+ * token, and from there on. Likewise. */
+struct reply_times {
+    uint64_t total_us, prompt_us, answer_us;
+};
+struct reply_times reply_times(const struct reply *r);
 
 /* Keeps a prompt token's logprob; NULL: the first token, which has no logprob. reply_choices.c. */
 void reply_prompt_logprob(struct reply *r, struct reply_prompt *p, const struct wire_token *token);

@@ -7,9 +7,8 @@
 
 struct stream_ping {
     struct event *timer;
-    struct http_exchange *x;
     uint64_t after_ms, last_write_us;
-    void (*open)(void *context);
+    void (*ping)(void *context);
     void *context;
 };
 
@@ -21,9 +20,7 @@ static void on_time(evutil_socket_t fd, short what, void *context)
     (void)fd;
     (void)what;
     if (silent_ms >= wait_ms) {
-        p->open(p->context);
-        /* A comment: an event without data would end the stream in some clients. */
-        http_stream_write(p->x, ": ping\n\n", 8);
+        p->ping(p->context);
         p->last_write_us = now;
     } else {
         wait_ms -= silent_ms;
@@ -32,17 +29,16 @@ static void on_time(evutil_socket_t fd, short what, void *context)
     event_add(p->timer, &tv);
 }
 
-struct stream_ping *stream_ping_new(struct event_base *base, struct http_exchange *x, uint64_t after_ms,
-                                    void (*open)(void *context), void *context)
+struct stream_ping *stream_ping_new(struct event_base *base, uint64_t after_ms, void (*ping)(void *context),
+                                    void *context)
 {
     struct stream_ping *p = malloc(sizeof *p);
     if (!p)
         return NULL;
     *p = (struct stream_ping){.timer = event_new(base, -1, 0, on_time, p),
-                              .x = x,
                               .after_ms = after_ms,
                               .last_write_us = quire_now_us(),
-                              .open = open,
+                              .ping = ping,
                               .context = context};
     if (!p->timer) {
         free(p);

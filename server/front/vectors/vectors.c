@@ -89,7 +89,7 @@ static void complete(void *owner)
     struct http_exchange *x = v->x;
     struct buffer *o = calloc(1, sizeof *o);
     if (o)
-        vectors_reply(v, o);
+        v->route->put(v, o);
     if (!o || o->failed) {
         if (o)
             on_reply_gone(o);
@@ -212,20 +212,15 @@ static bool may(const struct served_model *m, enum vectors_task task, struct api
     return true;
 }
 
-static void start(struct served_model *m, struct http_exchange *x, enum vectors_task task)
+void vectors_start(struct served_model *m, struct http_exchange *x, const struct vectors_route *route)
 {
-    static const struct request_job_calls calls[] = {
-        [VECTORS_EMBED] = {.n_bytes = sizeof(struct vectors_job), .read = embeddings_read},
-        [VECTORS_SCORE] = {.n_bytes = sizeof(struct vectors_job), .read = score_read},
-        [VECTORS_RERANK] = {.n_bytes = sizeof(struct vectors_job), .read = rerank_read},
-    };
     struct api_error e;
     struct tenant *tenant = front_begin(m, x);
     if (!tenant)
         return;
-    bool ok = may(m, task, &e);
+    bool ok = may(m, route->task, &e);
     struct vectors *v = ok ? calloc(1, sizeof *v) : NULL;
-    struct request_job *job = v ? request_job_new(m, x, tenant, &calls[task], on_text, v) : NULL;
+    struct request_job *job = v ? request_job_new(m, x, tenant, &route->calls, on_text, v) : NULL;
     if (!job) {
         free(v);
         if (ok)
@@ -233,7 +228,8 @@ static void start(struct served_model *m, struct http_exchange *x, enum vectors_
         front_refuse(m->front, x, tenant, &e);
         return;
     }
-    *v = (struct vectors){.served = m,
+    *v = (struct vectors){.route = route,
+                          .served = m,
                           .x = x,
                           .tenant = tenant,
                           .job = (struct vectors_job *)job,
@@ -246,15 +242,21 @@ static void start(struct served_model *m, struct http_exchange *x, enum vectors_
 
 void embeddings_start(struct served_model *m, struct http_exchange *x)
 {
-    start(m, x, VECTORS_EMBED);
+    static const struct vectors_route route = {
+        VECTORS_EMBED, {.n_bytes = sizeof(struct vectors_job), .read = embeddings_read}, vectors_put_embeddings};
+    vectors_start(m, x, &route);
 }
 
 void score_start(struct served_model *m, struct http_exchange *x)
 {
-    start(m, x, VECTORS_SCORE);
+    static const struct vectors_route route = {
+        VECTORS_SCORE, {.n_bytes = sizeof(struct vectors_job), .read = score_read}, vectors_put_scores};
+    vectors_start(m, x, &route);
 }
 
 void rerank_start(struct served_model *m, struct http_exchange *x)
 {
-    start(m, x, VECTORS_RERANK);
+    static const struct vectors_route route = {
+        VECTORS_RERANK, {.n_bytes = sizeof(struct vectors_job), .read = rerank_read}, vectors_put_ranking};
+    vectors_start(m, x, &route);
 }

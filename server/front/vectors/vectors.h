@@ -1,8 +1,8 @@
-/* Routes whose answers are vectors or scores: /v1/embeddings, /v1/score and /v1/rerank.
+/* Routes whose answers are vectors or scores: /v1/embeddings, /v1/score and /v1/rerank, and Ollama's.
  *
  * text pool (ids) → prompts → one SUBMIT each, in turns with other requests (turns.h) → vectors → one reply. An
  * embedding model gives each text a vector. A model that scores pairs gives each pair its numbers. Private to
- * server/front/vectors. Loop's thread, except the functions that read a body.
+ * server/front. Loop's thread, except the functions that read a body.
  */
 #ifndef QUIRE_FRONT_VECTORS_H
 #define QUIRE_FRONT_VECTORS_H
@@ -13,6 +13,13 @@
 struct vectors;
 
 enum vectors_task { VECTORS_EMBED, VECTORS_SCORE, VECTORS_RERANK };
+/* A route: how its body is read, and its reply is written. Static. */
+struct vectors_route {
+    enum vectors_task task;
+    struct request_job_calls calls; /* of a struct vectors_job */
+    void (*put)(const struct vectors *v, struct buffer *o); /* when all vectors have arrived */
+};
+void vectors_start(struct served_model *m, struct http_exchange *x, const struct vectors_route *route);
 /* The fields of a request for vectors, except its texts. */
 struct vectors_ask {
     enum vectors_task task;
@@ -40,6 +47,7 @@ struct vectors_prompt {
 
 struct vectors {
     TAILQ_ENTRY(vectors) link;
+    const struct vectors_route *route;
     struct served_model *served;
     struct http_exchange *x;
     struct tenant *tenant;
@@ -71,7 +79,11 @@ void vectors_spec(struct request_spec *s, const uint32_t *ids, size_t n_ids);
 float *vectors_numbers(const struct model_facts *facts, const struct wire_vector *vector);
 
 /* ---- vectors_reply.c ---- */
-/* Writes the reply, when all vectors have arrived. */
-void vectors_reply(const struct vectors *v, struct buffer *o);
+/* The replies of vLLM's routes. */
+void vectors_put_embeddings(const struct vectors *v, struct buffer *o);
+void vectors_put_scores(const struct vectors *v, struct buffer *o);
+void vectors_put_ranking(const struct vectors *v, struct buffer *o);
+/* Writes the numbers of an embedding as an array. */
+void vectors_put_numbers(const struct vectors *v, struct buffer *o, size_t i);
 
 #endif

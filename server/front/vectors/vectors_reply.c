@@ -64,25 +64,36 @@ static void put_base64(struct buffer *o, const float *values, uint32_t n)
         o->n += (size_t)EVP_EncodeBlock(to, (const unsigned char *)values, (int)(n * sizeof *values));
 }
 
-static void put_embedding(const struct vectors *v, struct buffer *o, size_t i)
+void vectors_put_numbers(const struct vectors *v, struct buffer *o, size_t i)
 {
     float *values = v->prompts[i].values;
     shorten(v, values);
-    json_out_raw(o, i ? ",{\"index\":" : "{\"index\":");
-    json_out_u64(o, i);
-    json_out_raw(o, ",\"object\":\"embedding\",\"embedding\":");
-    json_out_raw(o, v->job->ask.base64 ? "\"" : "[");
-    if (v->job->ask.base64)
-        put_base64(o, values, v->job->ask.dimensions);
-    for (uint32_t k = 0; k < v->job->ask.dimensions && !v->job->ask.base64; k++) {
+    json_out_raw(o, "[");
+    for (uint32_t k = 0; k < v->job->ask.dimensions; k++) {
         if (k > 0)
             json_out_raw(o, ",");
         put_number(o, values[k]);
     }
-    json_out_raw(o, v->job->ask.base64 ? "\"}" : "]}");
+    json_out_raw(o, "]");
 }
 
-static void put_embeddings(const struct vectors *v, struct buffer *o)
+static void put_embedding(const struct vectors *v, struct buffer *o, size_t i)
+{
+    json_out_raw(o, i ? ",{\"index\":" : "{\"index\":");
+    json_out_u64(o, i);
+    json_out_raw(o, ",\"object\":\"embedding\",\"embedding\":");
+    if (v->job->ask.base64) {
+        shorten(v, v->prompts[i].values);
+        json_out_raw(o, "\"");
+        put_base64(o, v->prompts[i].values, v->job->ask.dimensions);
+        json_out_raw(o, "\"");
+    } else {
+        vectors_put_numbers(v, o, i);
+    }
+    json_out_raw(o, "}");
+}
+
+void vectors_put_embeddings(const struct vectors *v, struct buffer *o)
 {
     begin(v, o, "embd-", "list");
     json_out_raw(o, ",\"data\":[");
@@ -125,7 +136,7 @@ static size_t n_pairs(const struct vectors *v)
     return v->job->job.served->facts->vector_is_scores ? v->n_prompts : v->n_prompts - v->job->ask.n_first;
 }
 
-static void put_scores(const struct vectors *v, struct buffer *o)
+void vectors_put_scores(const struct vectors *v, struct buffer *o)
 {
     begin(v, o, "score-", "list");
     json_out_raw(o, ",\"data\":[");
@@ -149,7 +160,7 @@ static int by_score(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-static void put_ranking(const struct vectors *v, struct buffer *o)
+void vectors_put_ranking(const struct vectors *v, struct buffer *o)
 {
     size_t n = n_pairs(v);
     struct ranked *ranks = malloc(n * sizeof *ranks);
@@ -178,13 +189,4 @@ static void put_ranking(const struct vectors *v, struct buffer *o)
     free(ranks);
     json_out_raw(o, "]");
     put_usage(v, o);
-}
-
-void vectors_reply(const struct vectors *v, struct buffer *o)
-{
-    switch (v->job->ask.task) {
-    case VECTORS_EMBED: put_embeddings(v, o); break;
-    case VECTORS_SCORE: put_scores(v, o); break;
-    case VECTORS_RERANK: put_ranking(v, o); break;
-    }
 }

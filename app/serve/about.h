@@ -1,0 +1,11 @@
+/* What a model is made of, for lists that people read. Main thread. */
+#ifndef QUIRE_APP_SERVE_ABOUT_H
+#define QUIRE_APP_SERVE_ABOUT_H
+
+struct model_about;
+struct model_config;
+
+/* path: a directory of a checkpoint or a GGUF file. A file that cannot be read counts as empty. */
+void serve_about(struct model_about *about, const char *path, const struct model_config *config);
+
+#endif

@@ -1,0 +1,41 @@
+/* Ollama's API: /api/chat, /api/generate, /api/embed and the lists of models. Private to server/front.
+ *
+ * Sampling defaults are this server's. Models are loaded by the server's start and stay: keep_alive is not read. */
+#ifndef QUIRE_FRONT_OLLAMA_H
+#define QUIRE_FRONT_OLLAMA_H
+
+#include "base/buffer.h"
+#include "server/front/api/api_error.h"
+#include "text/quire_json.h"
+
+#include <stdbool.h>
+
+struct generation_job;
+struct http_exchange;
+struct request_job;
+struct served_model;
+
+/* ---- ollama_read.c: on the pool, as the readers of request_readers.h ---- */
+bool ollama_chat_read(struct generation_job *g, const struct quire_doc *body);
+bool ollama_generate_read(struct generation_job *g, const struct quire_doc *body);
+
+/* ---- ollama_models.c: on the pool ---- */
+/* Appends ,"model": and its name without ":latest", unless a model is served under that name. The field must be a
+ * string. */
+bool ollama_put_model(struct buffer *o, const struct request_job *j, struct quire_value model, struct api_error *e);
+
+/* ---- routes, on the loop ---- */
+void ollama_chat_start(struct served_model *m, struct http_exchange *x);
+void ollama_generate_start(struct served_model *m, struct http_exchange *x);
+void ollama_tags_start(struct served_model *m, struct http_exchange *x);
+void ollama_ps_start(struct served_model *m, struct http_exchange *x);
+void ollama_show_start(struct served_model *m, struct http_exchange *x);
+/* ollama_embed.c */
+void ollama_embed_start(struct served_model *m, struct http_exchange *x);
+void ollama_embeddings_start(struct served_model *m, struct http_exchange *x);
+
+/* The time now as RFC 3339 with nanoseconds. */
+#define OLLAMA_TIME_BYTES 40
+void ollama_time(char out[OLLAMA_TIME_BYTES]);
+
+#endif
