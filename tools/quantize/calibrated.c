@@ -415,7 +415,7 @@ static int prepare_gptq(struct calibrated *c, struct site *s, struct quantizer_g
                                  .inverse = malloc(n * n * sizeof *g->inverse),
                                  .order = malloc(n * sizeof *g->order),
                                  .groups = malloc(n * sizeof *g->groups),
-                                 .clips = c->r->job->method->algorithm == ALGORITHM_AWQ};
+                                 .clips = true};
     if (!g->inverse || !g->order || !g->groups)
         return no_memory(c->err);
     int status = quantizer_gptq_prepare(g, s->statistics.square, c->r->job->choices->desc_act, c->r->job->choices->damp,

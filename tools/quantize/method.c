@@ -25,7 +25,7 @@ static const struct quantizer_method methods[] = {
     {"gptq",
      LAYOUT_GPTQ,
      ALGORITHM_GPTQ,
-     {4, 128, false, K_F16},
+     {4, 128, true, K_F16},
      K_E4M3,
      NULL,
      128,

@@ -17,7 +17,8 @@ struct quantizer_gptq {
     float *inverse;   /* [n_cols, n_cols]: u of dense_inverse_factor(), in the order of rounding */
     uint32_t *order;  /* [n_cols]: the column that is rounded i-th */
     uint32_t *groups; /* [n_cols]: the group of each column */
-    /* A group's grid spans part of its range, from all of it down to half: the part whose compensated error is least. */
+    /* A group's grid spans part of its range, from all of it down to half: the part whose compensated error is least.
+     * False: all of it, as published. */
     bool clips;
 };
 
