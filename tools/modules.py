@@ -136,7 +136,7 @@ MODULES = {
     "tools/eval/": "* !app/ app/command/ app/models/",
     "tools/cache/": "* !app/ app/command/ app/models/ app/warm/",
     # Numbers alone: no files, no model.
-    "tools/quantize/methods/": "base/ kernels/",
+    "tools/quantize/methods/": "base/ kernels/ engine/model/quantization/row_threads.h",
     "tools/quantize/writer/": "base/ kernels/ tools/quantize/methods/",
     "tools/quantize/": "* !app/ app/command/ app/models/",
     "tools/hub/": "base/ app/command/ app/models/",

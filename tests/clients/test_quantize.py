@@ -80,6 +80,17 @@ def test_a_checkpoint_is_loaded(method, quantization, tmp_path, text):
     assert hash_of(out) == hash_of(again)
 
 
+@pytest.mark.parametrize("option,form", [(None, "gptq"), ("--sym", "gptq"), ("--no-sym", "gptq_v2")])
+def test_gptq_without_and_with_zero_points(option, form, tmp_path, text):
+    """gptqmodel reads zero points of gptq_v2 only, and vLLM symmetric files only: docs/guides/quantizing.md."""
+    out = quantize(MODEL, tmp_path / "out", "gptq", *([option] if option else []), *calibration(text))
+    config = json.loads((out / "config.json").read_text())["quantization_config"]
+    assert (config["sym"], config["checkpoint_format"]) == (form == "gptq", form)
+    zeros = tensors_of(out / "model.safetensors")["model.layers.0.mlp.up_proj.qzeros"][2]
+    assert (set(zeros) == {0x77}) == (form == "gptq")
+    assert divergence(MODEL, out, text) < 0.7 * divergence(MODEL, quantize(MODEL, tmp_path / "rounded", "int4-block", option or "--sym"), text)
+
+
 @pytest.mark.parametrize("method", FILES)
 def test_a_directory_becomes_a_gguf_file(method, tmp_path):
     out = quantize(MODEL, tmp_path / "out.gguf", f"gguf-{method}")
@@ -429,7 +440,7 @@ def divergence(reference, model, text):
 def test_experts_are_calibrated_by_the_tokens_that_they_see(tmp_path, text):
     model = write_mixture(tmp_path / "model", 6)
     options = ("--calibration", text, "--calibration-samples", 8, "--calibration-length", 256, "--group-size", 32)
-    rounded = quantize(model, tmp_path / "rounded", "int4-block", "--no-sym", "--group-size", 32)
+    rounded = quantize(model, tmp_path / "rounded", "int4-block", "--group-size", 32)
     run = quire("quantize", model, tmp_path / "gptq", "--method", "gptq", *options)
     assert run.returncode == 0 and "too few tokens" not in run.stdout, run
     assert "50 matrices as gptq" in run.stdout  # of each layer 4 of attention, 18 of experts, 3 of the shared one
@@ -447,5 +458,5 @@ def test_experts_that_see_too_little_are_rounded(tmp_path, text):
     assert run.returncode == 0, run.stderr
     said = re.search(r"^(\d+) matrices belong to experts that saw too few tokens", run.stdout, re.MULTILINE)
     assert said and 0 < int(said[1]) <= 2 * 3 * 60
-    rounded = quantize(model, tmp_path / "rounded", "int4-block", "--no-sym", "--group-size", 32)
+    rounded = quantize(model, tmp_path / "rounded", "int4-block", "--group-size", 32)
     assert divergence(model, tmp_path / "out", text) < 2 * divergence(model, rounded, text)

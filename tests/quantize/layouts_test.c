@@ -164,19 +164,19 @@ static void the_engine_reads_each_layout(void **state)
         const uint32_t bits = c & 1 ? 8 : 4, group = c & 2 ? 32 : 0;
         const bool symmetric = c & 4;
         const enum k_dtype scale = c < 4 ? K_F32 : c < 8 ? K_F16 : K_BF16;
-        check_layout(LAYOUT_PACKED, (struct quantizer_integers){bits, group, symmetric, scale, false}, K_E4M3, false);
-        check_layout(LAYOUT_GPTQ, (struct quantizer_integers){bits, group, symmetric, K_F16, true}, K_E4M3, false);
-        check_layout(LAYOUT_INTS, (struct quantizer_integers){8, 0, true, scale, false}, K_E4M3, false);
+        check_layout(LAYOUT_PACKED, (struct quantizer_integers){bits, group, symmetric, scale}, K_E4M3, false);
+        check_layout(LAYOUT_GPTQ, (struct quantizer_integers){bits, group, symmetric, K_F16}, K_E4M3, false);
+        check_layout(LAYOUT_INTS, (struct quantizer_integers){8, 0, true, scale}, K_E4M3, false);
     }
-    check_layout(LAYOUT_GPTQ, (struct quantizer_integers){4, 32, false, K_F16, true}, K_E4M3, true);
-    check_layout(LAYOUT_AWQ, (struct quantizer_integers){4, 64, false, K_F16, false}, K_E4M3, false);
-    check_layout(LAYOUT_FP8, (struct quantizer_integers){8, 0, true, K_F32, false}, K_E4M3, false);
-    check_layout(LAYOUT_FP8, (struct quantizer_integers){8, 0, true, K_F32, false}, K_E5M2, false);
+    check_layout(LAYOUT_GPTQ, (struct quantizer_integers){4, 32, false, K_F16}, K_E4M3, true);
+    check_layout(LAYOUT_AWQ, (struct quantizer_integers){4, 64, false, K_F16}, K_E4M3, false);
+    check_layout(LAYOUT_FP8, (struct quantizer_integers){8, 0, true, K_F32}, K_E4M3, false);
+    check_layout(LAYOUT_FP8, (struct quantizer_integers){8, 0, true, K_F32}, K_E5M2, false);
 }
 
 static void shapes_that_do_not_fit_are_refused(void **state)
 {
-    const struct quantizer_integers how = {4, 128, true, K_F16, false};
+    const struct quantizer_integers how = {4, 128, true, K_F16};
     struct quantizer_matrix_shape m = {LAYOUT_PACKED, K_E4M3, &how, 48, 192};
     (void)state;
     assert_non_null(strstr(quantizer_layout_refuses(&m), "--group-size"));

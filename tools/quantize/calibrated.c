@@ -415,11 +415,11 @@ static int prepare_gptq(struct calibrated *c, struct site *s, struct quantizer_g
                                  .inverse = malloc(n * n * sizeof *g->inverse),
                                  .order = malloc(n * sizeof *g->order),
                                  .groups = malloc(n * sizeof *g->groups),
-                                 .clips = c->r->job->method->algorithm == ALGORITHM_AWQ};
+                                 .clips = true};
     if (!g->inverse || !g->order || !g->groups)
         return no_memory(c->err);
     int status = quantizer_gptq_prepare(g, s->statistics.square, c->r->job->choices->desc_act, c->r->job->choices->damp,
-                                        c->err);
+                                        c->r->job->n_threads, c->err);
     if (status != QUIRE_OK)
         quire_error_prefix(c->err, "layer %u: %s", c->layer, s->matrices[0].tensor.name);
     return status;

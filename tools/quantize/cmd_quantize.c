@@ -98,7 +98,7 @@ static size_t method_options(struct quantizer_choices *choices, struct cli_optio
          .target = &choices->symmetric,
          .given = &choices->is_set.symmetric,
          .common = true,
-         .help = "int4-block and gptq: store no zero points. Default for int4-block; --no-sym stores zero points."},
+         .help = "int4-block and gptq: store no zero points, the default; --no-sym stores zero points."},
         {.names = "bits",
          .kind = CLI_U32,
          .target = &choices->bits,

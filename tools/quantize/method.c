@@ -14,42 +14,25 @@ static const struct quantizer_gguf_mix q8_0 = {7, K_PACKING_Q8_0, K_PACKING_Q8_0
                                        mxfp4 = {38, K_PACKING_MXFP4, K_PACKING_Q8_0, false, true};
 
 #define CALIBRATED " calibration calibration-samples calibration-length "
-#define GGUF(name, mix, options) \
-    {name, LAYOUT_GGUF, ALGORITHM_ROUND, {8, 32, true, K_F16, false}, K_E4M3, &mix, 0, 0, options}
+#define GGUF(name, mix, options) {name, LAYOUT_GGUF, ALGORITHM_ROUND, {8, 32, true, K_F16}, K_E4M3, &mix, 0, 0, options}
 static const struct quantizer_method methods[] = {
-    {"absmax-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, 0, 0, " group-size "},
-    {"zeropoint-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, false, K_F32, false}, K_E4M3, NULL, 0, 0, " group-size "},
-    {"int4-block",
-     LAYOUT_PACKED,
-     ALGORITHM_ROUND,
-     {4, 128, true, K_F32, false},
-     K_E4M3,
-     NULL,
-     0,
-     0,
-     " group-size sym "},
-    {"fp8-e4m3", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E4M3, NULL, 0, 0, " "},
-    {"fp8-e5m2", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32, false}, K_E5M2, NULL, 0, 0, " "},
-    {"mxfp4", LAYOUT_MXFP4, ALGORITHM_ROUND, {4, 32, true, K_F32, false}, K_E4M3, NULL, 0, 0, " "},
+    {"absmax-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, true, K_F32}, K_E4M3, NULL, 0, 0, " group-size "},
+    {"zeropoint-int8", LAYOUT_PACKED, ALGORITHM_ROUND, {8, 0, false, K_F32}, K_E4M3, NULL, 0, 0, " group-size "},
+    {"int4-block", LAYOUT_PACKED, ALGORITHM_ROUND, {4, 128, true, K_F32}, K_E4M3, NULL, 0, 0, " group-size sym "},
+    {"fp8-e4m3", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32}, K_E4M3, NULL, 0, 0, " "},
+    {"fp8-e5m2", LAYOUT_FP8, ALGORITHM_ROUND, {8, 0, true, K_F32}, K_E5M2, NULL, 0, 0, " "},
+    {"mxfp4", LAYOUT_MXFP4, ALGORITHM_ROUND, {4, 32, true, K_F32}, K_E4M3, NULL, 0, 0, " "},
     {"gptq",
      LAYOUT_GPTQ,
      ALGORITHM_GPTQ,
-     {4, 128, false, K_F16, true},
+     {4, 128, true, K_F16},
      K_E4M3,
      NULL,
      128,
      2048,
      " bits group-size sym desc-act damp" CALIBRATED},
-    {"awq", LAYOUT_AWQ, ALGORITHM_AWQ, {4, 128, false, K_F16, false}, K_E4M3, NULL, 512, 512, " group-size" CALIBRATED},
-    {"smoothquant-w8a8",
-     LAYOUT_INTS,
-     ALGORITHM_SMOOTHQUANT,
-     {8, 0, true, K_F32, false},
-     K_E4M3,
-     NULL,
-     512,
-     512,
-     CALIBRATED},
+    {"awq", LAYOUT_AWQ, ALGORITHM_AWQ, {4, 128, false, K_F16}, K_E4M3, NULL, 512, 512, " group-size" CALIBRATED},
+    {"smoothquant-w8a8", LAYOUT_INTS, ALGORITHM_SMOOTHQUANT, {8, 0, true, K_F32}, K_E4M3, NULL, 512, 512, CALIBRATED},
     GGUF("gguf-q8_0", q8_0, " "),
     GGUF("gguf-q4_0", q4_0, " "),
     GGUF("gguf-q4_1", q4_1, " "),
@@ -59,7 +42,7 @@ static const struct quantizer_method methods[] = {
     GGUF("gguf-q5_k_m", q5_k_m, " imatrix "),
     GGUF("gguf-q6_k", q6_k, " imatrix "),
     GGUF("gguf-mxfp4", mxfp4, " "),
-    {"imatrix", LAYOUT_GGUF, ALGORITHM_IMATRIX, {8, 32, true, K_F16, false}, K_E4M3, NULL, 128, 512, CALIBRATED},
+    {"imatrix", LAYOUT_GGUF, ALGORITHM_IMATRIX, {8, 32, true, K_F16}, K_E4M3, NULL, 128, 512, CALIBRATED},
 };
 #define N_METHODS (sizeof methods / sizeof *methods)
 

@@ -1,39 +1,58 @@
 #include "tools/quantize/methods/dense.h"
 
+#include "engine/model/quantization/row_threads.h"
+
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 typedef float lanes __attribute__((vector_size(64), aligned(4)));
 #define LANES 16u
-#define ROWS 4u /* of a tile of c; with COLUMNS, 8 sums stay in registers */
+#define ROWS 8u /* of a tile of c */
 #define COLUMNS (2 * LANES)
 #define DEPTH 256u /* terms of a sum before it is added to c: packed pieces of a and b stay in the cache */
+#define INVERSE_COLUMNS 128u /* of an inverse: a thread's unit */
 
 /* The best instructions that the machine has. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define HAS_32_REGISTERS __builtin_cpu_supports("avx512f")
 #else
 #define CLONES
+#define HAS_32_REGISTERS false
 #endif
 
-/* c += factor · a^T b for a tile of ROWS rows and COLUMNS columns. a: [depth, ROWS], b: [depth, COLUMNS], packed. */
-CLONES static void tile(const float *a, const lanes *b, uint32_t depth, float factor, float *c, uint64_t c_stride)
+/* Rows [first, first + n) of a tile. */
+static inline __attribute__((always_inline)) void tile_rows(const float *a, const lanes *b, uint32_t depth,
+                                                            float factor, float *c, uint64_t c_stride, uint32_t first,
+                                                            const uint32_t n)
 {
     lanes sums[ROWS][2] = {{{0}}};
     for (uint32_t t = 0; t < depth; t++, a += ROWS, b += 2) {
         const lanes b0 = b[0], b1 = b[1];
-#pragma GCC unroll 4
-        for (uint32_t r = 0; r < ROWS; r++) {
-            sums[r][0] += a[r] * b0;
-            sums[r][1] += a[r] * b1;
+#pragma GCC unroll 8
+        for (uint32_t r = 0; r < n; r++) {
+            sums[r][0] += a[first + r] * b0;
+            sums[r][1] += a[first + r] * b1;
         }
     }
-#pragma GCC unroll 4
-    for (uint32_t r = 0; r < ROWS; r++) {
-        lanes *row = (lanes *)(void *)(c + r * c_stride);
+#pragma GCC unroll 8
+    for (uint32_t r = 0; r < n; r++) {
+        lanes *row = (lanes *)(void *)(c + (first + r) * c_stride);
         row[0] += factor * sums[r][0];
         row[1] += factor * sums[r][1];
     }
+}
+
+/* c += factor · a^T b for a tile of ROWS rows and COLUMNS columns. a: [depth, ROWS], b: [depth, COLUMNS], packed. As
+ * many sums as have registers are computed at once: 16 of 64 bytes, or 8 of 32 bytes. */
+CLONES static void tile(const float *a, const lanes *b, uint32_t depth, float factor, float *c, uint64_t c_stride)
+{
+    if (HAS_32_REGISTERS)
+        tile_rows(a, b, depth, factor, c, c_stride, 0, ROWS);
+    else
+        for (uint32_t r = 0; r < ROWS; r += 2)
+            tile_rows(a, b, depth, factor, c, c_stride, r, 2);
 }
 
 /* Columns [first, first + width) of rows [t, t + depth) of x, each piece of `width` behind the one before. */
@@ -98,68 +117,131 @@ void dense_mirror(float *c, uint32_t n)
 
 /* ---- Cholesky ----------------------------------------------------------------------------------------------------- */
 
-/* Factors the diagonal block of m rows at `at` of a = r^T r, and the rows to its right. */
-static int factor_panel(float *a, uint32_t n, uint32_t at, uint32_t m, struct quire_error *err)
+/* A factorization, shared by threads. */
+struct factorization {
+    float *a; /* [n, n]: the matrix, then r */
+    float *inverse; /* [n, n] */
+    uint32_t n, n_threads;
+    uint32_t at, m; /* the panel: rows [at, at + m) */
+};
+
+/* Columns [first, end) of row i: minus the panel's rows above, times their elements of column i. */
+CLONES static void eliminate(const struct factorization *f, uint32_t i, uint32_t first, uint32_t end)
 {
-    for (uint32_t i = at; i < at + m; i++) {
-        float *row = a + (uint64_t)i * n;
-        for (uint32_t k = at; k < i; k++) {
-            const float *above = a + (uint64_t)k * n, factor = above[i];
-            for (uint32_t j = i; j < n; j++)
-                row[j] -= factor * above[j];
-        }
+    float *row = f->a + (uint64_t)i * f->n;
+    for (uint32_t k = f->at; k < i; k++) {
+        const float *above = f->a + (uint64_t)k * f->n, factor = above[i];
+        for (uint32_t j = first; j < end; j++)
+            row[j] -= factor * above[j];
+    }
+}
+
+/* The panel's diagonal block. */
+static int factor_diagonal(const struct factorization *f, struct quire_error *err)
+{
+    for (uint32_t i = f->at; i < f->at + f->m; i++) {
+        float *row = f->a + (uint64_t)i * f->n;
+        eliminate(f, i, i, f->at + f->m);
         if (!(row[i] > 0) || !isfinite(row[i]))
             return quire_fail(err, QUIRE_INVALID,
                               "the Hessian of the calibration's activations is singular at column "
                               "%u: raise --damp, or calibrate with more text",
                               i);
         const float inverse = 1 / sqrtf(row[i]);
-        for (uint32_t j = i; j < n; j++)
+        for (uint32_t j = i; j < f->at + f->m; j++)
             row[j] *= inverse;
     }
     return QUIRE_OK;
 }
 
-/* a = r^T r; r replaces the upper triangle. */
-static int cholesky(float *a, uint32_t n, struct quire_error *err)
+/* Columns [first, end) to the right of the panel's diagonal block. */
+static void factor_right(void *context, uint32_t share, uint32_t first, uint32_t end)
 {
-    int status = QUIRE_OK;
-    for (uint32_t at = 0; status == QUIRE_OK && at < n; at += DENSE_BLOCK) {
-        const uint32_t m = n - at < DENSE_BLOCK ? n - at : DENSE_BLOCK;
-        status = factor_panel(a, n, at, m, err);
-        for (uint32_t i = at + m; status == QUIRE_OK && i < n; i += DENSE_BLOCK) {
-            const float *right = a + (uint64_t)at * n + i;
-            const struct dense_product p = {
-                right, right, a + (uint64_t)i * n + i, n, n, n, n - i < DENSE_BLOCK ? n - i : DENSE_BLOCK, n - i,
-                m,     -1};
+    const struct factorization *f = context;
+    (void)share;
+    for (uint32_t i = f->at; i < f->at + f->m; i++) {
+        float *row = f->a + (uint64_t)i * f->n;
+        const uint32_t right = f->at + f->m;
+        eliminate(f, i, right + first, right + end);
+        const float inverse = 1 / row[i];
+        for (uint32_t j = right + first; j < right + end; j++)
+            row[j] *= inverse;
+    }
+}
+
+/* The rows below the panel: each thread has every n-th block, since the first blocks are the longest. */
+static void update_below(void *context, uint32_t share, uint32_t first, uint32_t end)
+{
+    const struct factorization *f = context;
+    const uint64_t n = f->n;
+    (void)share;
+    for (uint32_t thread = first; thread < end; thread++)
+        for (uint64_t i = f->at + f->m + thread * DENSE_BLOCK; i < n; i += f->n_threads * DENSE_BLOCK) {
+            const float *right = f->a + f->at * n + i;
+            const uint32_t m = (uint32_t)(n - i < DENSE_BLOCK ? n - i : DENSE_BLOCK);
+            const struct dense_product p = {right, right, f->a + i * n + i, n, n, n, m, (uint32_t)(n - i), f->m, -1};
             dense_add_product(&p);
         }
+}
+
+/* a = r^T r; r replaces the upper triangle. */
+static int cholesky(struct factorization *f, struct quire_error *err)
+{
+    int status = QUIRE_OK;
+    for (f->at = 0; status == QUIRE_OK && f->at < f->n; f->at += DENSE_BLOCK) {
+        f->m = f->n - f->at < DENSE_BLOCK ? f->n - f->at : DENSE_BLOCK;
+        status = factor_diagonal(f, err);
+        if (status != QUIRE_OK || f->at + f->m == f->n)
+            continue;
+        row_threads_run(f->n - f->at - f->m, LANES, UINT64_MAX / 2, f->n_threads, factor_right, f);
+        row_threads_run(f->n_threads, 1, UINT64_MAX / 2, f->n_threads, update_below, f);
     }
     return status;
 }
 
-/* The inverse of the lower triangular l = r^T, whose upper r is given: row block by row block, out = l^-1. */
-static void invert(const float *r, uint32_t n, float *out)
+/* Rows [at, at + m) of columns [first, first + width), whose products with the rows above are subtracted. */
+CLONES static void solve_rows(const struct factorization *f, uint32_t at, uint32_t m, uint32_t first, uint32_t width)
 {
-    memset(out, 0, (uint64_t)n * n * sizeof *out);
-    for (uint32_t at = 0; at < n; at += DENSE_BLOCK) {
-        const uint32_t m = n - at < DENSE_BLOCK ? n - at : DENSE_BLOCK;
-        /* Rows at to at + m: minus l[.., 0 to at] times the rows above. */
-        const struct dense_product p = {r + at, out, out + (uint64_t)at * n, n, n, n, m, at, at, -1};
-        dense_add_product(&p);
-        for (uint32_t i = at; i < at + m; i++) {
-            float *row = out + (uint64_t)i * n;
-            row[i] = 1;
-            for (uint32_t k = at; k < i; k++) {
-                const float *above = out + (uint64_t)k * n, factor = r[(uint64_t)k * n + i];
-                for (uint32_t j = 0; j <= k; j++)
-                    row[j] -= factor * above[j];
-            }
-            const float inverse = 1 / r[(uint64_t)i * n + i];
-            for (uint32_t j = 0; j <= i; j++)
-                row[j] *= inverse;
+    for (uint32_t i = at; i < at + m; i++) {
+        float *row = f->inverse + (uint64_t)i * f->n + first;
+        if (i >= first && i - first < width)
+            row[i - first] = 1;
+        for (uint32_t k = at; k < i; k++) {
+            const float *above = f->inverse + (uint64_t)k * f->n + first, factor = f->a[(uint64_t)k * f->n + i];
+            for (uint32_t j = 0; j < width; j++)
+                row[j] -= factor * above[j];
         }
+        const float inverse = 1 / f->a[(uint64_t)i * f->n + i];
+        for (uint32_t j = 0; j < width; j++)
+            row[j] *= inverse;
     }
+}
+
+/* The inverse of the lower triangular r^T: columns do not depend on each other, and have zeros above the diagonal. */
+static void invert_columns(void *context, uint32_t share, uint32_t first_thread, uint32_t end_thread)
+{
+    const struct factorization *f = context;
+    const uint64_t n = f->n;
+    (void)share;
+    for (uint32_t thread = first_thread; thread < end_thread; thread++)
+        for (uint32_t first = thread * INVERSE_COLUMNS; first < n; first += f->n_threads * INVERSE_COLUMNS) {
+            const uint32_t width = (uint32_t)(n - first < INVERSE_COLUMNS ? n - first : INVERSE_COLUMNS);
+            for (uint32_t at = first; at < n; at += DENSE_BLOCK) {
+                const uint32_t m = (uint32_t)(n - at < DENSE_BLOCK ? n - at : DENSE_BLOCK);
+                const struct dense_product p = {f->a + first * n + at,
+                                                f->inverse + first * n + first,
+                                                f->inverse + at * n + first,
+                                                n,
+                                                n,
+                                                n,
+                                                m,
+                                                width,
+                                                at - first,
+                                                -1};
+                dense_add_product(&p);
+                solve_rows(f, at, m, first, width);
+            }
+        }
 }
 
 /* Element (i, j) and element (n − 1 − i, n − 1 − j) change places. */
@@ -173,13 +255,16 @@ static void reverse(float *a, uint32_t n)
 }
 
 /* With J reversing the order, J h J = r^T r gives h^-1 = u^T u for u = J r^-T J, which is upper triangular. */
-int dense_inverse_factor(float *h, uint32_t n, float *scratch, struct quire_error *err)
+int dense_inverse_factor(float *h, uint32_t n, float *scratch, uint32_t n_threads, struct quire_error *err)
 {
+    struct factorization f = {.a = h, .inverse = scratch, .n = n};
+    f.n_threads = n_threads < ROW_THREADS_MAX ? n_threads : ROW_THREADS_MAX;
     reverse(h, n);
-    int status = cholesky(h, n, err);
+    int status = cholesky(&f, err);
     if (status != QUIRE_OK)
         return status;
-    invert(h, n, scratch);
+    memset(scratch, 0, (uint64_t)n * n * sizeof *scratch);
+    row_threads_run(f.n_threads, 1, UINT64_MAX / 2, f.n_threads, invert_columns, &f);
     reverse(scratch, n);
     memcpy(h, scratch, (uint64_t)n * n * sizeof *h);
     return QUIRE_OK;

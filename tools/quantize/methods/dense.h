@@ -26,7 +26,7 @@ void dense_add_square(const float *x, uint32_t k, uint32_t n, float *c, uint32_t
 void dense_mirror(float *c, uint32_t n);
 
 /* Replaces the symmetric positive definite h [n, n] by the upper triangular u with h^-1 = u^T u; the lower triangle
- * becomes 0. QUIRE_INVALID: h is not positive definite. scratch: [n, n] */
-int dense_inverse_factor(float *h, uint32_t n, float *scratch, struct quire_error *err);
+ * becomes 0. The bits do not depend on n_threads. QUIRE_INVALID: h is not positive definite. scratch: [n, n] */
+int dense_inverse_factor(float *h, uint32_t n, float *scratch, uint32_t n_threads, struct quire_error *err);
 
 #endif

@@ -43,7 +43,7 @@ static int choose_order(struct quantizer_gptq *g, const float *hessian, bool des
     return QUIRE_OK;
 }
 
-int quantizer_gptq_prepare(struct quantizer_gptq *g, float *hessian, bool desc_act, double damp,
+int quantizer_gptq_prepare(struct quantizer_gptq *g, float *hessian, bool desc_act, double damp, uint32_t n_threads,
                            struct quire_error *err)
 {
     const uint32_t n = g->n_cols;
@@ -60,7 +60,7 @@ int quantizer_gptq_prepare(struct quantizer_gptq *g, float *hessian, bool desc_a
     for (uint32_t i = 0; i < n; i++)
         for (uint32_t j = 0; j < n; j++)
             g->inverse[(uint64_t)i * n + j] = hessian[(uint64_t)g->order[i] * n + g->order[j]] + (i == j ? more : 0);
-    return dense_inverse_factor(g->inverse, n, hessian, err);
+    return dense_inverse_factor(g->inverse, n, hessian, n_threads, err);
 }
 
 /* ---- rows --------------------------------------------------------------------------------------------------------- */

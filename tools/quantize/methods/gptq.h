@@ -17,14 +17,15 @@ struct quantizer_gptq {
     float *inverse;   /* [n_cols, n_cols]: u of dense_inverse_factor(), in the order of rounding */
     uint32_t *order;  /* [n_cols]: the column that is rounded i-th */
     uint32_t *groups; /* [n_cols]: the group of each column */
-    /* A group's grid spans part of its range, from all of it down to half: the part whose compensated error is least. */
+    /* A group's grid spans part of its range, from all of it down to half: the part whose compensated error is least.
+     * False: all of it, as published. */
     bool clips;
 };
 
 /* Orders the columns (by falling activation if desc_act), adds damp times the mean diagonal to the diagonal, and factors
  * the Hessian. hessian: [n_cols, n_cols], symmetric; undefined afterwards. g->inverse is filled from it. A column without
- * activations gets the diagonal 1: it is rounded alone. */
-int quantizer_gptq_prepare(struct quantizer_gptq *g, float *hessian, bool desc_act, double damp,
+ * activations gets the diagonal 1: it is rounded alone. The bits do not depend on n_threads. */
+int quantizer_gptq_prepare(struct quantizer_gptq *g, float *hessian, bool desc_act, double damp, uint32_t n_threads,
                            struct quire_error *err);
 
 #define QUANTIZER_GPTQ_ROWS 64u

@@ -25,7 +25,7 @@ float quantizer_stored(float x, enum k_dtype dtype)
 struct quantizer_grid quantizer_grid_of(const struct quantizer_integers *how, float least, float most)
 {
     const int32_t top = (1 << how->bits) - 1, middle = 1 << (how->bits - 1);
-    struct quantizer_grid grid = {1, how->symmetric || how->zero_from_1 ? middle : 0};
+    struct quantizer_grid grid = {1, how->symmetric ? middle : 0};
     if (least == 0 && most == 0)
         return grid;
     if (how->symmetric) {
@@ -34,10 +34,6 @@ struct quantizer_grid quantizer_grid_of(const struct quantizer_integers *how, fl
     }
     grid.scale = quantizer_stored((most - least) / (float)top, how->scale);
     grid.zero = (int32_t)rintf(fminf(-least / grid.scale, (float)top));
-    if (grid.zero == 0 && how->zero_from_1) {
-        grid.scale = quantizer_stored(most / (float)(top - 1), how->scale);
-        grid.zero = 1;
-    }
     return grid;
 }
 

@@ -19,8 +19,6 @@ struct quantizer_integers {
     uint32_t group; /* columns that share a scale; 0: the whole row. The last group may be short */
     bool symmetric; /* absmax; otherwise zero point */
     enum k_dtype scale; /* F32, F16 or BF16: as stored */
-    /* Zero points 1 to 2^bits − 1 only: GPTQ's files store them minus 1, and some readers add 1 without a carry. */
-    bool zero_from_1;
 };
 
 struct quantizer_grid {

@@ -49,8 +49,8 @@ json_t *quantizer_config_json(const struct quantizer_config *c)
     case LAYOUT_GPTQ:
         return json_pack("{s:s, s:i, s:i, s:b, s:b, s:f, s:b, s:s, s:b}", "quant_method", "gptq", "bits",
                          (int)c->how->bits, "group_size", group, "desc_act", c->desc_act, "sym", c->how->symmetric,
-                         "damp_percent", c->damp, "true_sequential", false, "checkpoint_format", "gptq", "lm_head",
-                         false);
+                         "damp_percent", c->damp, "true_sequential", false, "checkpoint_format",
+                         quantizer_gptq_is_v2(c->how) ? "gptq_v2" : "gptq", "lm_head", false);
     case LAYOUT_AWQ:
         return json_pack("{s:s, s:i, s:i, s:b, s:s, s:n}", "quant_method", "awq", "bits", 4, "group_size", group,
                          "zero_point", true, "version", "gemm", "modules_to_not_convert");

@@ -158,12 +158,19 @@ static void pack_gptq(const struct quantizer_codes *c, uint32_t bits, uint8_t *o
                      c->codes[(uint64_t)r * c->n_cols + k]);
 }
 
-static void pack_gptq_zeros(const struct quantizer_codes *c, uint32_t bits, uint8_t *out)
+/* gptq stores zero points minus 1, modulo 2^bits; gptq_v2 stores them as they are. */
+static uint32_t gptq_zero_is_less(const struct quantizer_matrix_shape *m)
 {
+    return quantizer_gptq_is_v2(m->how) ? 0 : 1;
+}
+
+static void pack_gptq_zeros(const struct quantizer_matrix_shape *m, const struct quantizer_codes *c, uint8_t *out)
+{
+    const uint32_t bits = m->how->bits, less = gptq_zero_is_less(m);
     for (uint32_t r = 0; r < c->n_rows; r++)
         for (uint32_t g = 0; g < c->n_groups; g++)
             put_bits(out + (uint64_t)g * c->n_rows * bits / 8, r, bits,
-                     (uint32_t)(c->zeros[(uint64_t)r * c->n_groups + g] - 1) & ((1u << bits) - 1));
+                     (c->zeros[(uint64_t)r * c->n_groups + g] - less) & ((1u << bits) - 1));
 }
 
 /* Rows become columns of words; planes is [n_rows, n_planes]. */
@@ -234,7 +241,7 @@ void quantizer_layout_write(const struct quantizer_matrix_shape *m, const struct
         ends_with(item->name, ".qweight") ? pack_awq(c->codes, c->n_rows, c->n_cols, out)
                                           : pack_awq(c->zeros, c->n_rows, c->n_groups, out);
     else
-        ends_with(item->name, ".qweight") ? pack_gptq(c, bits, out) : pack_gptq_zeros(c, bits, out);
+        ends_with(item->name, ".qweight") ? pack_gptq(c, bits, out) : pack_gptq_zeros(m, c, out);
 }
 
 /* ---- the reverse -------------------------------------------------------------------------------------------------- */
@@ -248,12 +255,12 @@ static uint32_t take_bits(const uint8_t *words, uint64_t element, uint32_t bits)
 static void read_planes(const struct quantizer_matrix_shape *m, const uint8_t *zeros, const uint8_t *scales,
                         struct quantizer_codes *c)
 {
-    const uint32_t bits = m->how->bits;
+    const uint32_t bits = m->how->bits, less = gptq_zero_is_less(m);
     for (uint32_t g = 0; g < c->n_groups; g++)
         for (uint32_t r = 0; r < c->n_rows; r++) {
             const uint64_t plane = (uint64_t)r * c->n_groups + g;
             if (zeros)
-                c->zeros[plane] = (uint8_t)(take_bits(zeros + (uint64_t)g * c->n_rows * bits / 8, r, bits) + 1);
+                c->zeros[plane] = (uint8_t)(take_bits(zeros + (uint64_t)g * c->n_rows * bits / 8, r, bits) + less);
             if (scales)
                 c->scales[plane] = k_f32_from_f16(le_load_u16(scales + ((uint64_t)g * c->n_rows + r) * 2));
         }

@@ -8,7 +8,8 @@
  *   FP8     weight [N, K] F8_E4M3 or F8_E5M2, weight_scale [1]
  *   MXFP4   compressed-tensors' mxfp4-pack-quantized: weight_packed [N, K / 2] U8, two elements a byte, the low half
  *           first; weight_scale [N, K / 32] U8, the exponent + 127
- *   GPTQ    qweight [K / p, N] I32, qzeros [groups, N / p] I32 (minus 1), scales [groups, N] F16, g_idx [K] I32
+ *   GPTQ    qweight [K / p, N] I32, qzeros [groups, N / p] I32, scales [groups, N] F16, g_idx [K] I32; zero points
+ *           minus 1 if symmetric (gptq), otherwise as they are (gptq_v2)
  *   AWQ     qweight [K, N / 8] I32, qzeros [groups, N / 8] I32, scales [groups, N] F16; in words the columns 0, 2, 4,
  *           6, 1, 3, 5, 7 from the low bits on */
 #ifndef QUIRE_TOOLS_QUANTIZE_LAYOUTS_H
@@ -31,6 +32,13 @@ struct quantizer_matrix_shape {
     const struct quantizer_integers *how;
     uint32_t n_rows, n_cols;
 };
+
+/* Returns whether LAYOUT_GPTQ is gptq_v2. In gptq a zero point of 0 is stored as a minus 1 modulo 2^bits, which some readers
+ * add 1 to with a carry; gptqmodel rejects gptq with zero points. All symmetric zero points are 2^(bits - 1). */
+static inline bool quantizer_gptq_is_v2(const struct quantizer_integers *how)
+{
+    return !how->symmetric;
+}
 
 /* Appends the matrix's tensors. `name` has no ".weight". */
 void quantizer_layout_add(const struct quantizer_matrix_shape *m, const char *name, struct tensor_list *list);
