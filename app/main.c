@@ -17,7 +17,7 @@ static const struct {
     const char *about;
 } commands[] = {
     {"run", command_run, "chat with a model on this terminal; downloads it first if it is missing"},
-    {"serve", command_serve, "serve a model over the OpenAI API"},
+    {"serve", command_serve, "serve a model over the OpenAI and Anthropic APIs"},
     {"engine", command_engine, "serve a model over Quire's socket protocol only"},
     {"generate", command_generate, "answer a prompt, or chat, on this terminal"},
     {"batch", command_batch, "run a file of requests on a model, without a server"},
@@ -54,7 +54,7 @@ static void print_help(void)
     puts("\nBegin with\n"
          "  quire run Qwen/Qwen2.5-1.5B-Instruct          download a model and chat\n"
          "  quire doctor Qwen/Qwen2.5-1.5B-Instruct       check whether it runs here\n"
-         "  quire generate ./model \"Tell me a story\"     one answer on this terminal\n"
+         "  quire generate ./model \"Tell me a story\"      one answer on this terminal\n"
          "  quire serve ./model                           an OpenAI server on http://127.0.0.1:8000/v1\n"
          "\nquire COMMAND --help shows the common options, quire COMMAND --help all shows all of them.");
 }

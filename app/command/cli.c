@@ -197,20 +197,29 @@ static const char *take_value(struct reading *r, const char *name, size_t n, con
     return NULL;
 }
 
+/* Returns whether the option at argv[i] stands without a value that it may have. */
+static bool is_bare(const struct reading *r, const struct cli_foreign *f)
+{
+    const char *next = r->i + 1 < r->argc ? r->argv[r->i + 1] : "";
+    return f->accepts[0] == ',' && (!*next || !has_name(f->accepts, next, strlen(next)));
+}
+
 /* An option of another engine. If it requests Quire's normal behaviour, it is accepted and logged. */
 static int read_foreign(struct reading *r, const struct cli_foreign *f, const char *name, size_t n,
                         struct quire_error *err)
 {
+    const char *typed = r->argv[r->i];
+    const int n_typed = (int)(name + n - typed);
     bool is_flag = f->accepts && !*f->accepts;
     bool is_negated = strncmp(name, "no-", 3) == 0 && !has_name(f->names, name, n);
     if (!f->accepts || (is_flag && (is_negated || name[n] == '=')))
-        return quire_fail(err, QUIRE_INVALID, "%s%.*s: %s", dashes(n), (int)n, name, f->says);
-    if (!is_flag) {
+        return quire_fail(err, QUIRE_INVALID, "%.*s: %s", n_typed, typed, f->says);
+    if (!is_flag && (name[n] == '=' || !is_bare(r, f))) {
         const char *value = take_value(r, name, n, f->accepts, err);
         if (!value)
             return QUIRE_INVALID;
         if (!has_name(f->accepts, value, strlen(value)))
-            return quire_fail(err, QUIRE_INVALID, "%s%.*s %.60s: %s", dashes(n), (int)n, name, value, f->says);
+            return quire_fail(err, QUIRE_INVALID, "%.*s %.60s: %s", n_typed, typed, value, f->says);
     }
     if (r->n_taken < CLI_MAX_TAKEN)
         r->taken[r->n_taken++] = f;

@@ -57,18 +57,19 @@ struct cli_option {
 /* An option of other engines that the command does not have. */
 struct cli_foreign {
     const char *names;   /* as in cli_option */
-    const char
-        *accepts; /* NULL: always an error. "": a flag that changes nothing. "1,auto": values that change nothing */
-    const char *says;    /* the reason, or what to write instead: "here --max-model-len" */
+    const char *
+        accepts; /* NULL: always an error. "": a flag that changes nothing. "1,auto": values that change nothing. ",on":
+                     a flag that changes nothing, also with one of these values */
+    const char *says; /* the reason, or what to write instead: "use --max-model-len" */
 };
 
 struct cli_command {
     const char *name;
-    const char *usage;       /* "quire serve MODEL [options]" */
-    const char *about;       /* paragraphs before the options */
-    const char *examples;    /* after the options: "examples:" and one per line; the short help shows the first */
+    const char *usage; /* "quire serve MODEL [options]" */
+    const char *about; /* paragraphs before the options */
+    const char *examples; /* after the options: "examples:" and one per line; the short help shows the first */
     const struct cli_option *options; /* ends with names = NULL */
-    const char **positionals[4];      /* ends with NULL; those after the first may stay NULL */
+    const char **positionals[4]; /* ends with NULL; those after the first may stay NULL */
     struct cli_list *arguments; /* takes all arguments without a name, instead of positionals; NULL: positionals does */
     const char *first_names; /* options that may replace the first positional: "model,m"; NULL: no such option */
     const struct cli_foreign *foreign; /* ends with names = NULL; an accepted one is logged. May be NULL */

@@ -27,9 +27,9 @@ static size_t model_flags(struct engine_options *o, struct cli_option *out)
     const struct cli_option rows[] = {
         {.names = "Model and device:", .kind = CLI_GROUP},
         {.names = "device", .kind = CLI_STRING, .target = &o->device, .value = "NAME",
-         .common = true, .help = "auto, ref, cpu, cuda or cuda:N. auto selects the best device of this machine and logs why. With "
-                 "several processes, each takes the next free GPU of its host, starting at N. quire plan also "
-                 "accepts the name of an absent GPU, such as h200. Default auto."},
+         .common = true, .help = "auto, ref, cpu, cuda or cuda:N; with quire plan also the name of an absent GPU, such as h200, or list. "
+                 "auto selects the best device of this machine and logs why. With several processes, each takes the "
+                 "next free GPU of its host, starting at N. Default auto."},
         {.names = "gpu-memory-utilization", .kind = CLI_F64, .target = &o->gpu_memory_utilization, .min = 0.05, .max = 1,
          .value = "SHARE",
          .common = true,

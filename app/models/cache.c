@@ -331,21 +331,47 @@ bool hub_is_gguf(const char *path)
     return n > strlen(GGUF) && strcasecmp(path + n - strlen(GGUF), GGUF) == 0;
 }
 
+/* Returns whether a regular file begins as GGUF does. Other programs' stores name their files by digests. */
+static bool begins_as_gguf(const char *path)
+{
+    char magic[4] = "";
+    FILE *file = fopen(path, "rbe");
+    const bool is_read = file && fread(magic, 1, sizeof magic, file) == sizeof magic;
+    if (file)
+        fclose(file);
+    return is_read && memcmp(magic, "GGUF", sizeof magic) == 0;
+}
+
+/* An existing file or directory. */
+static int find_path(const char *given, mode_t mode, struct hub_model *out, struct quire_error *err)
+{
+    directory_name(given, out->name);
+    if (S_ISDIR(mode) && !is_gguf_snapshot(given))
+        return put_path(out->dir, err, "%s", given);
+    if (S_ISDIR(mode)) {
+        struct quire_error many = {.text = ""};
+        const int status = hub_snapshot_quant(given, "", out->dir, &many);
+        if (status == QUIRE_OK)
+            return QUIRE_OK;
+        return quire_fail(err, status, "%.300s: MODEL must be one GGUF file of this directory, with all its parts",
+                          given);
+    }
+    if (hub_is_gguf(given))
+        out->name[strlen(out->name) - strlen(GGUF)] = 0;
+    else if (!S_ISREG(mode) || !begins_as_gguf(given))
+        return quire_fail(err, QUIRE_INVALID,
+                          "%.300s is a file, but not a GGUF file; MODEL must be the directory of a checkpoint, a GGUF "
+                          "file, or a name on the hub",
+                          given);
+    return put_path(out->dir, err, "%s", given);
+}
+
 int hub_model_find(const char *given, bool without_weights, struct hub_model *out, struct quire_error *err)
 {
     struct hub_name name;
     struct stat info;
-    if (stat(given, &info) == 0) {
-        if (!S_ISDIR(info.st_mode) && !hub_is_gguf(given))
-            return quire_fail(err, QUIRE_INVALID,
-                              "%.300s is a file; MODEL must be the directory of a checkpoint, a GGUF file, or a name "
-                              "on the hub",
-                              given);
-        directory_name(given, out->name);
-        if (!S_ISDIR(info.st_mode))
-            out->name[strlen(out->name) - strlen(GGUF)] = 0;
-        return put_path(out->dir, err, "%s", given);
-    }
+    if (stat(given, &info) == 0)
+        return find_path(given, info.st_mode, out, err);
     if (hub_url_is(given) && hub_name_parse(given, &name, err) != QUIRE_OK)
         return QUIRE_INVALID;
     if (hub_name_parse(given, &name, NULL) != QUIRE_OK || hub_is_gguf(given))

@@ -45,8 +45,8 @@ int hub_snapshot_quant(const char *dir, const char *quant, char out[HUB_PATH_BYT
 /* Returns whether a path ends in .gguf, in any case. */
 bool hub_is_gguf(const char *path);
 
-/* Resolves MODEL. An existing directory, or a file *.gguf, is used directly. Anything else is a name in the cache; if
- * it is missing, the error says what to do. without_weights: the tokenizer and the configuration are enough. */
+/* Resolves MODEL. An existing directory or GGUF file is used directly; a directory with one GGUF file and no
+ * config.json stands for that file. Anything else is a name in the cache; if it is missing, the error says what to do. without_weights: the tokenizer and the configuration are enough. */
 int hub_model_find(const char *given, bool without_weights, struct hub_model *out, struct quire_error *err);
 
 /* Finds the snapshot of ORG/NAME[@REVISION] that has config.json, whatever else it lacks. QUIRE_NOT_FOUND: the cache has

@@ -17,7 +17,8 @@ static const struct cli_command description = {
     .name = "serve",
     .usage = "quire serve MODEL [options]",
     .about =
-        "Serves MODEL over the OpenAI API (docs/reference/http-api.md), with a web page for chat and charts at /ui.\n"
+        "Serves MODEL over the OpenAI and Anthropic APIs (docs/reference/http-api.md), with a web page for chat and\n"
+        "charts at /ui.\n"
         "MODEL is a Hugging Face checkpoint directory or the name of a downloaded model (quire pull;\n"
         "docs/start/models.md). SIGTERM finishes running requests (--shutdown-timeout) and ends the server; a\n"
         "second SIGTERM ends it at once.",

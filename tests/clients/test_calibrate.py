@@ -41,6 +41,8 @@ def test_calibrate(tiny, tmp_path):
     assert asked.returncode == 0 and json.loads(asked.stdout) == result
     table = calibrate(pairs, "--embedding-model", tiny)
     assert table.returncode == 0 and "with guards: --semantic-threshold" in table.stdout
+    assert "too few answers to be sure: a precision of 0.99 takes 299 answers and none of them wrong (95 %)\n" in table.stdout
+    assert "too few" not in calibrate(pairs, "--embedding-model", tiny, "--precision", "0.3").stdout
     assert re.search(r"\n  numbers +0 +1\n  polarity +0 +1\n\n", table.stdout), table.stdout
     # A paraphrase whose words a guard does not know, and nothing else: its line, its guard, and no precision of no answers.
     pairs.write_text("\n" + json.dumps({"a": "what is the capital of france", "b": "which town rules france", "same": True}) + "\n" + json.dumps({"a": "on", "b": "off", "same": False}) + "\n")

@@ -156,7 +156,7 @@ def test_other_engines_options_are_named():
     ours, served = set(options_in(shown)), set(options_in(quire("serve", "--help", "all").stdout))
     seen = set()
     for names, accepts, _, text in FOREIGN:
-        for name in re.findall(r"here --([a-z0-9-]+)", text):
+        for name in re.findall(r"use --([a-z0-9-]+)", text):
             assert name.removeprefix("no-") in ours, (names, text)
         for name in names.split(","):
             assert name not in served and name not in seen, name
@@ -190,11 +190,12 @@ def test_inspect_says_what_is_in_a_checkpoint():
     (["--enable-lora"], "--enable-lora: not supported yet"),
     (["--speculative-config", "{}"], "--speculative-config: JSON: method: is missing"),
     (["--speculative-config", '{"method": "eagle3"}'], "is not supported; supported methods: ngram, suffix, draft_model"),
-    (["--num-speculative-tokens", "5"], "here --speculative-config"),
-    (["-md", "draft.gguf"], "here --speculative-config"),
-    (["-ngl", "3"], "-ngl 3: not supported: all layers of a model are on devices of one kind; here --device"),
+    (["--num-speculative-tokens", "5"], "use --speculative-config"),
+    (["-md", "draft.gguf"], "-md: use --speculative-config"),
+    (["-ngl", "3"], "quire: -ngl 3: not supported: all layers of a model are on devices of one kind, which --device selects"),
     (["-q"], "-q needs a value"),
-    (["--mem-fraction-static", "0.8"], "here --gpu-memory-utilization"),
+    (["--mem-fraction-static", "0.8"], "use --gpu-memory-utilization"),
+    (["-fa=maybe"], "-fa maybe: not supported: each device has one set of kernels"),
     (["--no-enable-chunked-prefill"], "--no-enable-chunked-prefill: prompts are always computed in chunks"),
     (["--load-format", "gguf"], "--load-format gguf: not supported"),
     (["--model", "x", "--model", "y"], "is already set"),
@@ -213,6 +214,9 @@ def test_what_is_so_anyway_is_taken():
     assert got.returncode == 0 and got.stdout == quire("plan", MODEL, "--max-model-len", "512").stdout
     assert "--trust-remote-code changes nothing: Quire never runs code of a model" in got.stderr and got.stderr.count("changes nothing") == 5
     assert "--load-format changes nothing: checkpoints are safetensors or GGUF files" in got.stderr and "not supported" not in got.stderr
+    for with_value in (["-fa", "on"], ["--flash-attn", "auto"], ["-fa"], ["-fa", "-c", "512"]):
+        got = quire("plan", "-m", MODEL, *with_value)
+        assert got.returncode == 0 and "--flash-attn changes nothing: each device has one set of kernels" in got.stderr, got
     answer = quire("generate", "What is 12 plus 30?", "--temperature", "0", "-m", MODEL)
     for zero in ("0", "1e-300"):
         assert quire("generate", "What is 12 plus 30?", "--top-p", zero, "-m", MODEL).stdout == answer.stdout

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import struct
 
 import rig
@@ -305,6 +306,21 @@ def test_a_file_of_16_bits_is_gguf_and_can_be_quantized(tmp_path):
         assert told.returncode == 0 and json.loads(told.stdout)["weight_dtype"] == weights, told
     got = quire("plan", model, "--quantization", "gptq")
     assert got.returncode == 1 and "the checkpoint is not quantized" in got.stderr and got.stderr.count("\n") == 1
+
+
+def test_names_of_files(tmp_path):
+    """A store names a file by its digest, and a directory may hold one file."""
+    blob = demo(tmp_path / "sha256-0a1b")
+    (tmp_path / "one").mkdir()
+    shutil.copy(blob, tmp_path / "one" / "demo.gguf")
+    said = [quire("generate", path, "What is 27 plus 48?", "--temperature", "0").stdout for path in (blob, tmp_path / "one", tmp_path / "one" / "demo.gguf")]
+    assert "75" in said[0] and said[0] == said[1] == said[2]
+    shown = quire("show", blob)
+    assert shown.stdout.startswith("sha256-0a1b\n") and "yes, without tools" in shown.stdout, shown
+    shutil.copy(blob, tmp_path / "one" / "other.gguf")
+    for path, says in (tmp_path / "one", "MODEL must be one GGUF file of this directory"), (ROOT / "README.md", "README.md is a file, but not a GGUF file"):
+        got = quire("show", path)
+        assert got.returncode == 1 and says in got.stderr and got.stderr.count("\n") == 1, got
 
 
 # ---- not a GGUF file -------------------------------------------------------------------------------------------------

@@ -72,6 +72,8 @@ static void the_lowest_threshold_that_is_right_often_enough_is_named(void **stat
     assert_int_equal(calibration_threshold(&c, false, 0), 500);
     calibrate(pairs, 1, &c);
     assert_int_equal(calibration_threshold(&c, false, 0.5), -1);
+    assert_int_equal(calibration_answers_needed(0.99), 299); /* 0.99^299 < 0.05 < 0.99^298 */
+    assert_int_equal(calibration_answers_needed(0.5), 5);
 }
 
 int main(void)

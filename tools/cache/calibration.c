@@ -1,5 +1,6 @@
 #include "tools/cache/calibration.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The highest threshold that the pair reaches, with the same comparison as in the cache; -1: none. */
@@ -57,4 +58,9 @@ int calibration_threshold(const struct calibration *c, bool guarded, double prec
     while (step < CALIBRATION_STEPS && p[step + 1].n_answered == p[step].n_answered)
         step++;
     return step;
+}
+
+size_t calibration_answers_needed(double precision)
+{
+    return precision > 0 ? (size_t)ceil(log(0.05) / log(precision)) : 0;
 }

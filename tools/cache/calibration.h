@@ -34,4 +34,7 @@ double calibration_recall(const struct calibration *c, const struct calibration_
  * highest threshold that serves as many, as a margin for other questions. -1: no threshold qualifies. */
 int calibration_threshold(const struct calibration *c, bool guarded, double precision);
 
+/* Number of answers, none of them wrong, that shows a precision of at least this (below 1) with 95 % confidence. */
+size_t calibration_answers_needed(double precision);
+
 #endif

@@ -235,7 +235,7 @@ int command_cache(int argc, char **argv)
         "  quire cache warm http://127.0.0.1:8000 --answers day.rec --budget-seconds 600\n"
         "  quire cache unpin http://127.0.0.1:8000\n"
         "  quire cache stats http://127.0.0.1:8000\n"
-        "  quire cache calibrate pairs.jsonl --embedding-model all-MiniLM-L6-v2\n\n"
+        "  quire cache calibrate pairs.jsonl --embedding-model sentence-transformers/all-MiniLM-L6-v2\n\n"
         "quire cache ACTION --help lists the options.");
     return help ? 0 : 2;
 }

@@ -159,6 +159,9 @@ static void print_named(const struct calibrate_command *c, bool guarded)
     printf("%s: --semantic-threshold %.3f gives a precision of %.4f and a recall of %.3f (%zu answered, %zu wrong)\n",
            how, step / (double)CALIBRATION_STEPS, calibration_precision(p), calibration_recall(&c->result, p),
            p->n_answered, p->n_wrong);
+    if (c->precision < 1 && p->n_answered < calibration_answers_needed(c->precision))
+        printf("  too few answers to be sure: a precision of %g takes %zu answers and none of them wrong (95 %%)\n",
+               c->precision, calibration_answers_needed(c->precision));
 }
 
 /* How many pairs each guard rejects, and where the paraphrases among them are. */
@@ -344,7 +347,7 @@ int cache_calibrate(int argc, char **argv)
             "without guards (docs/guides/caching.md). Each line of PAIRS.jsonl has two questions and whether they have\n"
             "the same answer: {\"a\": TEXT, \"b\": TEXT, \"same\": true or false}.",
         .examples =
-            "examples:\n  quire cache calibrate pairs.jsonl --embedding-model all-MiniLM-L6-v2 --picture pairs.svg\n"
+            "examples:\n  quire cache calibrate pairs.jsonl --embedding-model sentence-transformers/all-MiniLM-L6-v2 --picture pairs.svg\n"
             "  quire cache calibrate pairs.jsonl --url http://127.0.0.1:8000 --model minilm --precision 0.999",
         .options = rows,
         .positionals = {&c.file}};

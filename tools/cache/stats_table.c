@@ -77,10 +77,54 @@ static void print_layers(json_t *layers)
     json_decref(seen);
 }
 
+/* One row for each object of a list, with the members of the first as columns. */
+static void print_list(const char *name, const json_t *list)
+{
+    const char *column;
+    json_t *row, *value;
+    size_t i;
+    char cell[CELL_BYTES];
+    printf("\n  %s\n", name);
+    json_object_foreach(json_array_get(list, 0), column, value)
+    {
+        write_name(column, cell);
+        printf("  %16s", cell);
+    }
+    putchar('\n');
+    json_array_foreach((json_t *)(uintptr_t)list, i, row)
+    {
+        json_object_foreach(row, column, value)
+        {
+            write_cell(column, value, cell);
+            printf("  %16s", cell);
+        }
+        putchar('\n');
+    }
+}
+
+/* The members of an object under its name; inner objects and lists follow its plain members. */
+static void print_object(const char *name, const json_t *object)
+{
+    const char *part;
+    json_t *inner;
+    printf("\n  %s\n", name);
+    json_object_foreach((json_t *)(uintptr_t)object, part, inner) if (!json_is_object(inner) && !json_is_array(inner))
+        print_row(part, inner);
+    json_object_foreach((json_t *)(uintptr_t)object, part, inner)
+    {
+        char title[2 * CELL_BYTES];
+        snprintf(title, sizeof title, "%.30s: %.40s", name, part);
+        if (json_is_object(inner))
+            print_object(title, inner);
+        else if (json_is_array(inner))
+            print_list(title, inner);
+    }
+}
+
 void stats_table_print(const json_t *stats)
 {
-    const char *name, *part;
-    json_t *value, *inner;
+    const char *name;
+    json_t *value;
     json_object_foreach((json_t *)(uintptr_t)stats, name, value)
     {
         if (strcmp(name, "object") == 0)
@@ -88,8 +132,7 @@ void stats_table_print(const json_t *stats)
         if (strcmp(name, "layers") == 0) {
             print_layers(value);
         } else if (json_is_object(value)) {
-            printf("\n  %s\n", name);
-            json_object_foreach(value, part, inner) print_row(part, inner);
+            print_object(name, value);
         } else {
             print_row(name, value);
         }

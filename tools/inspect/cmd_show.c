@@ -21,7 +21,7 @@ struct shown {
     struct hub_model model;
     struct model_config *config;
     struct sampling_defaults sampling;
-    bool has_chat, is_gguf;
+    bool has_chat, has_tools, is_gguf;
     uint64_t bytes;
 };
 
@@ -77,12 +77,12 @@ static double top_p_of(const struct shown *s)
 static json_t *shown_json(const struct shown *s)
 {
     const struct model_config *c = s->config;
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:b, s:f, s:f, s:i}", "model", s->model.name,
-                     "path", s->model.dir, "architecture", c->architecture, "format", format_of(s), "quantization",
-                     quantization_name(c->quantization), "bytes", (json_int_t)s->bytes, "layers", (int)c->n_layers,
-                     "hidden_size", (int)c->hidden_size, "vocabulary", (int)c->vocab_size, "context_tokens",
-                     (int)c->max_position, "chat_template", s->has_chat, "temperature", temperature_of(s), "top_p",
-                     top_p_of(s), "top_k", (int)s->sampling.top_k);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:i, s:i, s:i, s:i, s:b, s:b, s:f, s:f, s:i}", "model",
+                     s->model.name, "path", s->model.dir, "architecture", c->architecture, "format", format_of(s),
+                     "quantization", quantization_name(c->quantization), "bytes", (json_int_t)s->bytes, "layers",
+                     (int)c->n_layers, "hidden_size", (int)c->hidden_size, "vocabulary", (int)c->vocab_size,
+                     "context_tokens", (int)c->max_position, "chat_template", s->has_chat, "chat_tools", s->has_tools,
+                     "temperature", temperature_of(s), "top_p", top_p_of(s), "top_k", (int)s->sampling.top_k);
 }
 
 static void print_text(const struct shown *s)
@@ -99,7 +99,10 @@ static void print_text(const struct shown *s)
     if (c->encoder)
         printf("  %-14s vectors of texts (POST /v1/embeddings)\n", "returns");
     else
-        printf("  %-14s %s\n", "chat template", s->has_chat ? "yes" : "no: the model completes raw text");
+        printf("  %-14s %s\n", "chat template",
+               s->has_tools  ? "yes, with tools"
+               : s->has_chat ? "yes, without tools: it ignores the tools of requests"
+                             : "no: the model completes raw text");
     if (!c->encoder)
         printf("  %-14s temperature %g, top_p %g, top_k %d\n", "sampling", temperature_of(s), top_p_of(s),
                (int)s->sampling.top_k);
@@ -119,6 +122,7 @@ static int read_model(struct shown *s, struct quire_error *err)
         return status;
     s->is_gguf = model_is_gguf(s->model.dir);
     s->has_chat = quire_text_has_chat(text);
+    s->has_tools = quire_text_chat_mentions(text, "tools");
     s->bytes = count_bytes(s);
     quire_text_close(text);
     return QUIRE_OK;

@@ -3,6 +3,7 @@ whatever was requested before."""
 
 import json
 import random
+import re
 import shutil
 import subprocess
 
@@ -84,6 +85,9 @@ def test_all_layers_on_equals_all_off(servers):
         assert got == ask(off, {**body, "stream": True})[0] and headers["x-quire-cache"] in ("draft", "miss")
     drafts = stats(on)["semantic"]["drafts"]
     assert sum(d["tokens_tried"] for d in drafts) > sum(d["tokens_right"] for d in drafts) > 0
+    table = subprocess.run([QUIRE, "cache", "stats", on.url], capture_output=True, text=True, check=True).stdout
+    assert re.search(r"^  semantic: guarded\n  numbers +[0-9]+$", table, re.M), table
+    assert re.search(r"^  semantic: drafts\n +similarity below +drafts +tokens tried +tokens right\n +0.85 +[0-9]+ +[0-9]+ +[0-9]+$", table, re.M), table
     assert stats(on)["layers"]["semantic"]["hits"] >= said.count("draft")
 
 
