@@ -100,6 +100,51 @@ def test_a_streamed_text_ends_as_a_whole_one(page):
     assert wrong == []
 
 
+LONG = {
+    "one line": ["word *b* `c` ", "[x](https://example.com/a) ", "\U0001f600", "**open ", "`", "a|b ", "https://example.com/?", "x"],
+    "paragraph": ["word *b*\n", "`c\n", "1. not a list\n", "a | b\n", "---\n", "and more text ", "> "],
+    "code": ["x = 1 # y\n", "\n", "  indented\n", "``", "y" * 900, "\U0001f600" * 700],
+    "table": ["| a | *b* |\n", "| `c|d` | e |\n", "| f\n"],
+    "list": ["- item **b**\n", "  - inner\n", "  more\n", "\n"],
+    "quote": ["> text\n", "> - item\n", ">\n"],
+}
+
+
+@pytest.mark.parametrize("kind", LONG)
+def test_a_long_block_grows_by_parts(page, kind):
+    """It ends as the whole text does, nothing is lost, and an event's work does not grow with the text."""
+    draw = random.Random(kind)
+    begin = {"code": "```python\n", "table": "| a | b |\n|---|---|\n"}.get(kind, "")
+    for _ in range(4):
+        weights = [draw.choice([0, 1, 3]) for _ in LONG[kind]]
+        pieces = draw.choices(LONG[kind], [*weights[:-1], weights[-1] or 1], k=9000 if kind != "code" else 400)
+        text = begin + "".join(pieces)[:60000] + "\n\nThe end."
+        step = draw.choice([97, 400, 4000])
+        same, most = page.js("""const plain = make, [text, step] = arguments;
+            let made = 0, most = 0;
+            window.make = (...all) => { made++; return plain(...all); };
+            const into = plain("div"), view = new MarkdownView(into);
+            for (let n = step; ; n += step) { made = 0; view.show(text.slice(0, n)); most = Math.max(most, made); if (n >= text.length) break; }
+            window.make = plain;
+            return [into.innerHTML === shown(text).innerHTML, most]""", text, step)
+        assert same, (step, text[:300])
+        assert most < 6000
+        if kind == "code" and "```" not in text[10:]:
+            assert page.js("return shown(arguments[0]).querySelector('code').textContent", text) == text[len(begin):]
+
+
+def test_a_long_line_is_cut_at_spaces(page):
+    sentence = "A **bold text** with `some code` and [a link](https://example.com/). "
+    text = sentence * 1000
+    parts = page.js("return [...shown(arguments[0]).querySelectorAll('p > .part')].map(node => node.textContent)", text)
+    plain = "A bold text with some code and a link. "
+    assert len(parts) > 5 and "".join(part.strip() + " " for part in parts) == plain * 1000
+    assert page.js("return shown(arguments[0]).querySelectorAll('strong, code, a').length", text) == 3000
+    assert page.js("return shown(arguments[0]).querySelectorAll('.part').length", sentence * 100) == 0
+    word = "x\U0001f600" * 100000
+    assert page.js("return shown(arguments[0]).textContent === arguments[0]", word)
+
+
 def test_links_go_only_to_the_web(page):
     bad = ["javascript:window.struck=1", "JaVaScRiPt:1", "java\tscript:1", " javascript:1", "data:text/html,x", "vbscript:x", "file:///etc/passwd", "blob:x", "//x.example",
            "x", "&#106;avascript:1", "https:\\\\", "javascript://example.com/%0a1"]

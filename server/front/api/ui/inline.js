@@ -40,6 +40,8 @@ class Inline {
     this.text = text;
     this.open = [{mark: "", nodes: []}]; /* marks that wait for their end, and what follows them */
     this.ticks = null;
+    this.free = 0;        /* the place after the last space outside all marks */
+    this.isTicked = false; /* a code without an end began: no space after it is outside */
   }
 
   get top() { return this.open[this.open.length - 1]; }
@@ -122,6 +124,7 @@ class Inline {
     this.ticks ||= new Ticks(this.text);
     const end = this.ticks.after(at, n);
     if (end < 0) {
+      this.isTicked = true;
       this.put(this.text.slice(at, at + n));
       return at + n;
     }
@@ -174,7 +177,9 @@ class Inline {
     while (at < this.text.length) {
       SPECIAL.lastIndex = at;
       const match = SPECIAL.exec(this.text);
-      this.put(this.text.slice(at, match ? match.index : this.text.length));
+      const plain = this.text.slice(at, match ? match.index : this.text.length);
+      if (this.open.length === 1 && !this.isTicked && plain.includes(" ")) this.free = at + plain.lastIndexOf(" ") + 1;
+      this.put(plain);
       at = match ? this.takeSpecial(match.index) : this.text.length;
     }
     this.drop(1);
