@@ -71,6 +71,39 @@ static void check_answer(const struct golden *g, const struct answer *a, double 
     }
 }
 
+/* With attention sinks: models of which transformers' attention was changed to the definition of numerics.md §10. Chunks
+ * of 64 tokens, prompts and answers behind the window, and behind the models' positions. */
+static void check_streaming(const char *name, const char *device, const char *form)
+{
+    char path[512], dir[512];
+    struct golden g;
+    struct quire_error err;
+    snprintf(path, sizeof path, GOLDENS "streaming/%s/golden.txt", name);
+    if (golden_read(path, &g, &err) != QUIRE_OK)
+        fail_msg("%s", err.text);
+    snprintf(dir, sizeof dir, GOLDENS "models/%s", g.name);
+    print_message("%s, %s, %s\n", name, device, form);
+
+    struct engine_options options;
+    engine_options_default(&options);
+    options.device = device;
+    options.n_threads = 1;
+    options.num_kv_blocks = 100;
+    options.max_num_batched_tokens = 64;
+    options.max_model_len = g.n_prompt + g.n_greedy;
+    options.attention_sinks = g.attention_sinks;
+    options.attention_window = g.attention_window;
+    options.gemm_form = form;
+    struct client *c = client_open(dir, &options);
+    struct request_spec r = client_request(g.prompt, g.n_prompt, g.n_greedy);
+    r.n_logprobs = r.n_prompt_logprobs = GOLDEN_TOP;
+    r.ignore_eos = true;
+    assert_true(g.attention_window > 0 && g.tolerance <= CAP);
+    check_answer(&g, client_ask(c, &r), strcmp(form, "lane") != 0 ? CAP : g.tolerance);
+    client_close(c);
+    golden_free(&g);
+}
+
 static const char *kept_rows; /* NULL, or --repack-cache */
 
 /* form NULL: the only one that activations in float32 have. */
@@ -179,6 +212,41 @@ TILE(gpt_oss)
 TILE(glm4_moe)
 #endif
 
+static const char *const streaming[] = {"qwen2", "llama3",       "llama_bias", "no_sinks",
+                                        "qwen3", "qwen2_window", "smollm3",    "gpt_oss"};
+
+#ifdef TEST_DEVICE
+static void lane_streaming(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof streaming / sizeof streaming[0]; i++)
+        check_streaming(streaming[i], "auto", "lane");
+}
+
+static void mma_streaming(void **state)
+{
+    (void)state;
+    check_streaming("llama3", "auto", "mma");
+    check_streaming("qwen3", "auto", "mma");
+}
+#else
+static void lane_streaming(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof streaming / sizeof streaming[0]; i++) {
+        check_streaming(streaming[i], "ref", "lane");
+        check_streaming(streaming[i], "cpu", "lane");
+    }
+}
+
+static void tile_streaming(void **state)
+{
+    (void)state;
+    check_streaming("llama3", "cpu", "tile");
+    check_streaming("qwen2_window", "cpu", "tile");
+}
+#endif
+
 #ifndef TEST_DEVICE
 static const char *const quantized[] = {
     "gptq_4_32",        "gptq_4_64_zeros",
@@ -254,6 +322,7 @@ int main(void)
         cmocka_unit_test(lane_olmoe),        cmocka_unit_test(lane_qwen2_moe),
         cmocka_unit_test(lane_gpt_oss),      cmocka_unit_test(lane_granite_moe),
         cmocka_unit_test(lane_glm4_moe),     cmocka_unit_test(lane_granite_moe_shared),
+        cmocka_unit_test(lane_streaming),
 #ifdef TEST_DEVICE
         cmocka_unit_test(mma_llama2),        cmocka_unit_test(mma_llama3),
         cmocka_unit_test(mma_mistral),       cmocka_unit_test(mma_qwen2_yarn),
@@ -262,6 +331,7 @@ int main(void)
         cmocka_unit_test(mma_granite),       cmocka_unit_test(mma_gemma2),
         cmocka_unit_test(mma_gemma3),        cmocka_unit_test(mma_mixtral),
         cmocka_unit_test(mma_qwen3_moe),     cmocka_unit_test(mma_qwen2_moe),
+        cmocka_unit_test(mma_streaming),
 #else
         cmocka_unit_test(tile_llama3),       cmocka_unit_test(tile_qwen2_window),
         cmocka_unit_test(tile_qwen3),        cmocka_unit_test(tile_qwen3_f16),
@@ -269,11 +339,12 @@ int main(void)
         cmocka_unit_test(tile_qwen3_moe),    cmocka_unit_test(lane_quantized),
         cmocka_unit_test(lane_gguf),         cmocka_unit_test(tile_gpt_oss),
         cmocka_unit_test(tile_glm4_moe),     cmocka_unit_test(lane_gemma3_vision),
+        cmocka_unit_test(tile_streaming),
 #endif
     };
 #ifdef TEST_DEVICE
     const struct CMUnitTest off[] = {
-                                      /* a model of each 16-bit dtype: an emulator is slow */
+        /* a model of each 16-bit dtype: an emulator is slow */
         cmocka_unit_test(mma_llama3),
         cmocka_unit_test(mma_qwen3_f16),
     };

@@ -95,7 +95,10 @@ static void read_line(struct reader *r, const char *key, struct golden *g)
         g->fp32_noise = number(r);
     else if (strcmp(key, "tolerance") == 0)
         g->tolerance = number(r);
-    else if (strcmp(key, "prompt") == 0)
+    else if (strcmp(key, "streaming") == 0) {
+        g->attention_sinks = whole(r, MAX_COUNT);
+        g->attention_window = whole(r, MAX_COUNT);
+    } else if (strcmp(key, "prompt") == 0)
         g->prompt = read_ids(r, &g->n_prompt, g->prompt);
     else if (strcmp(key, "next") == 0)
         g->next_logprob = read_numbers(r, g->n_prompt - 1, g->next_logprob);

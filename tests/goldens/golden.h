@@ -21,6 +21,7 @@ struct golden {
     double naive_error; /* largest error of the naive computation in our dtypes, nats */
     double fp32_noise;  /* largest difference that fp32 rounding makes, nats */
     double tolerance;   /* largest difference of a logprob, nats */
+    uint32_t attention_sinks, attention_window; /* 0 without streaming */
     uint32_t n_prompt;
     uint32_t *prompt;
     double *next_logprob; /* [n_prompt - 1]: entry i is prompt[i + 1]'s, given prompt[0 .. i] */

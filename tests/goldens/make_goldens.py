@@ -358,13 +358,19 @@ def log_softmax(logits):
     return torch.log_softmax(logits.double(), dim=-1)
 
 
-def golden(name, directory, n_prompt, generator, source=None, kv_dtype=None):
-    """source: where the weights are read from, if not from `directory`; kv_dtype: Quire's, where they do not show it."""
+def golden(name, directory, n_prompt, generator, source=None, kv_dtype=None, streaming=None):
+    """source: where the weights are read from, if not from `directory`; kv_dtype: Quire's, where they do not show it;
+    streaming: a changed attention, see make_streaming.py."""
     source = source or directory
     model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32,
                                                  attn_implementation="eager", experts_implementation="eager").eval()
     vocab = model.config.vocab_size
     assert (model.dtype, model.config.architectures) == (torch.float32, [type(model).__name__])
+    ours = naive.Model(source)
+    if streaming:
+        streaming.install(model)
+        ours.streaming = (streaming.sinks, streaming.window)
+    ours.kv_dtype = kv_dtype or ours.kv_dtype
     prompt = torch.randint(0, vocab, (n_prompt,), generator=generator).tolist()
 
     ids, margins = list(prompt), []
@@ -381,8 +387,6 @@ def golden(name, directory, n_prompt, generator, source=None, kv_dtype=None):
     spread = logits.std(dim=-1).mean().item()
     assert 1.5 < spread < 4.0, spread
     reference = log_softmax(logits)
-    ours = naive.Model(source)
-    ours.kv_dtype = kv_dtype or ours.kv_dtype
     rounded = log_softmax(ours.forward(ids, torch.float32))
     exact = log_softmax(ours.forward(ids, torch.float64, kv_dtype=torch.float64))
 
@@ -419,6 +423,7 @@ def golden(name, directory, n_prompt, generator, source=None, kv_dtype=None):
         f"naive_error {naive_error:.3g}",
         f"fp32_noise {noise:.3g}",
         f"tolerance {tolerance:.3g}",
+        *([f"streaming {streaming.sinks} {streaming.window}"] if streaming else []),
         f"prompt {n_prompt} " + " ".join(map(str, prompt)),
         f"next {n_prompt - 1} " + numbers(reference[i, prompt[i + 1]].item()
                                           for i in range(n_prompt - 1)),

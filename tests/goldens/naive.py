@@ -129,6 +129,7 @@ class Model:
         self.norms_follow = kind in ("Olmo2ForCausalLM", "Olmo3ForCausalLM")
         self.norms_all_heads = self.norms_follow or kind == "OlmoeForCausalLM"
         self.route_margins, self.route_error = [], ROUTE_ERROR
+        self.streaming = None  # or the number of attention sinks, and the window behind them
         self.gemma = kind.startswith("Gemma")
         self.norms_around = kind in ("Gemma2ForCausalLM", "Gemma3ForCausalLM")
         if self.norms_around:
@@ -202,7 +203,8 @@ class Model:
         turned = int(self.head_dim * self.config.get("partial_rotary_factor", 1.0))
         frequencies, factor = inverse_frequencies(turned, rope)
         frequencies = torch.tensor(frequencies, dtype=torch.float64).to(torch.float32)
-        angle = torch.arange(n, dtype=torch.float32)[:, None] * frequencies
+        exact = torch.float64 if self.streaming else torch.float32
+        angle = torch.arange(n, dtype=exact)[:, None] * frequencies.to(exact)
         return [(f(angle.double()).to(self.dtype) * factor)[:, None, :] for f in (torch.cos, torch.sin)]
 
     @staticmethod
@@ -225,16 +227,24 @@ class Model:
         if prefix + "q_norm.weight" in self.weights and not self.norms_all_heads:
             q = self.norm(q, prefix + "q_norm.weight")
             k = self.norm(k, prefix + "k_norm.weight")
-        q, k = self.rotate(q, cos, sin), self.rotate(k, cos, sin)
+        unrotated, q, k = q, self.rotate(q, cos, sin), self.rotate(k, cos, sin)
         k, v = k.to(kv_dtype).to(self.dtype), v.to(kv_dtype).to(self.dtype)
         p, j = torch.arange(n)[:, None], torch.arange(n)[None, :]
         readable = j <= p
         if window:
             readable &= j > p - window
+        streaming = None if window else self.streaming
+        if streaming:
+            n_sinks, width = streaming
+            readable &= (j < n_sinks) | (j > p - width)
+            at = torch.arange(n).clamp(max=n_sinks + width - 1)
+            second = self.rotate(unrotated, cos[at], sin[at])
         out = torch.empty_like(q)
         for h in range(self.n_q):
             g = h // (self.n_q // self.n_kv)
             scores = (q[:, h] @ k[:, g].T) * self.scale
+            if streaming:
+                scores = torch.where(j < n_sinks, (second[:, h] @ k[:, g].T) * self.scale, scores)
             scores = self.capped(scores, self.config.get("attn_logit_softcapping"))
             scores = scores.masked_fill(~readable, MASKED)
             if prefix + "sinks" in self.weights: # a logit without a value
