@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/front/fields/field_shape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,9 @@ static void start(struct served_model *m, struct http_exchange *x, enum vectors_
         [VECTORS_SCORE] = {.n_bytes = sizeof(struct vectors_job), .read = score_read},
         [VECTORS_RERANK] = {.n_bytes = sizeof(struct vectors_job), .read = rerank_read},
     };
+    static const struct field_shape *const shapes[] = {[VECTORS_EMBED] = &field_shape_embeddings,
+                                                       [VECTORS_SCORE] = &field_shape_score,
+                                                       [VECTORS_RERANK] = &field_shape_rerank};
     struct api_error e;
     struct tenant *tenant = front_begin(m, x);
     if (!tenant)
@@ -239,6 +243,7 @@ static void start(struct served_model *m, struct http_exchange *x, enum vectors_
                           .job = (struct vectors_job *)job,
                           .in_pool = true,
                           .arrived_us = quire_now_us()};
+    job->shape = shapes[task];
     TAILQ_INSERT_TAIL(&m->vectors, v, link);
     http_on_gone(x, on_gone, v);
     text_pool_submit(m->front->pool, &job->job);
