@@ -1,7 +1,7 @@
 /* The program quire: selects the command. */
 #include "app/command/command.h"
 #include "app/command/commands.h"
-#include "app/command/suggest.h"
+#include "app/command/unknown.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/engine.h"

@@ -41,5 +41,8 @@ bool quire_text_has_chat(const struct quire_text *text);
 /* Whether these words (UTF-8) appear in the text of a chat template, which shows the formats that a model was
  * trained to write. */
 bool quire_text_chat_mentions(const struct quire_text *text, const char *words);
+/* Whether this name (n_bytes of UTF-8) appears there, other than as a part of a longer one: a template that uses a
+ * member of messages names it. */
+bool quire_text_chat_uses(const struct quire_text *text, const char *name, size_t n_bytes);
 
 #endif

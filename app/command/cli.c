@@ -1,7 +1,7 @@
 #include "app/command/cli.h"
 
-#include "app/command/suggest.h"
 #include "base/encoding/number.h"
+#include "base/encoding/suggest.h"
 #include "base/log.h"
 
 #include <ctype.h>

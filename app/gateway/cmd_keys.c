@@ -1,7 +1,7 @@
 /* quire keys: issues, rotates, revokes and lists the keys of a running gateway by its admin API. */
 #include "app/command/command.h"
 #include "app/command/commands.h"
-#include "app/command/suggest.h"
+#include "app/command/unknown.h"
 #include "app/warm/client.h"
 
 #include <stdio.h>

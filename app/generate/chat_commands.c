@@ -1,8 +1,8 @@
 #include "app/generate/chat_commands.h"
 
-#include "app/command/suggest.h"
 #include "app/generate/chat.h"
 #include "base/encoding/number.h"
+#include "base/encoding/suggest.h"
 #include "engine/info.h"
 
 #include <ctype.h>

@@ -100,6 +100,10 @@ static size_t model_flags(struct serve_flags *f, struct cli_option *out)
         {.names = "special-tokens-in-messages", .kind = CLI_PARSED, .parse = serve_parse_specials, .target = &f->says->specials_in_messages, .value = "text|encode|refuse",
          .help = "How to treat special tokens such as <|im_end|> in messages: as text, as tokens (encode), or reply "
                  "400 (refuse). Default text."},
+        {.names = "strict-fields", .kind = CLI_FLAG, .target = &f->says->strict_fields,
+         .help = "Reject a request with a field that the server does not know, a role that the API does not have, or tools "
+                 "that the chat template cannot show: 400, with the field. Default: a header x-quire-warning and a line of the "
+                 "log."},
         {.names = "keep-billing-header", .kind = CLI_FLAG, .target = &f->says->keeps_billing_header,
          .help = "Keep the line \"x-anthropic-billing-header: ...\" in system prompts of /v1/messages. It changes with each "
                  "request and defeats the prefix cache. Default: the line is removed."},

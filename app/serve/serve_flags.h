@@ -33,7 +33,8 @@ struct serve_settings {
     const char *models_file; /* --models: another command serves it */
     const char *otlp_endpoint, *remote, *key_file, *tenants_file, *warm_file, *tool_call_parser, *reasoning_parser;
     enum quire_specials specials_in_messages;
-    bool keeps_billing_header, flexible_whitespace, tenant_metrics, log_requests, disable_log_stats, pulls, verbose;
+    bool keeps_billing_header, flexible_whitespace, strict_fields, tenant_metrics, log_requests, disable_log_stats,
+        pulls, verbose;
     struct cli_list api_keys, names, listen;
     char *environment_keys; /* holds the keys of api_keys if they come from the environment */
     uint32_t shutdown_timeout_s;

@@ -37,6 +37,8 @@ static int copy_options(struct front *f, const struct front_options *o)
     f->more = o->more;
     f->tenant_metrics = o->tenant_metrics;
     f->log_requests = o->log_requests;
+    f->strict_fields = o->strict_fields;
+    field_log_init(&f->field_log);
     f->ping_ms = o->ping_ms ? o->ping_ms : 15000;
     f->max_choices = o->max_choices ? o->max_choices : 4096;
     f->created = (int64_t)time(NULL);

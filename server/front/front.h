@@ -68,6 +68,7 @@ struct front_options {
     struct tenants *tenants; /* never NULL; outlives the front; belongs to the loop's thread */
     bool tenant_metrics; /* /metrics also counts by tenant */
     bool log_requests; /* logs a line for each generating request */
+    bool strict_fields; /* rejects fields that the server does not know, instead of a warning */
     const char *otlp_endpoint; /* NULL, or the collector of their spans (server/front/observe/otlp.h) */
     const char *version; /* for /version and system_fingerprint */
     size_t max_body_bytes; /* 0 = 16 MiB */

@@ -10,6 +10,7 @@
 #include "server/front/api/starts.h"
 #include "server/front/body/params.h"
 #include "server/front/body/request_job.h"
+#include "server/front/fields/field_report.h"
 #include "server/front/front.h"
 #include "server/front/model_list.h"
 #include "server/front/observe/metrics.h"
@@ -56,7 +57,8 @@ struct front {
     const char *const *allowed_origins, *const *allowed_hosts;
     size_t n_allowed_origins, n_allowed_hosts;
     struct tenants *tenants;
-    bool tenant_metrics, log_requests;
+    bool tenant_metrics, log_requests, strict_fields;
+    struct field_log field_log;
     const struct more_routes *more; /* NULL: none */
     bool is_private; /* its clients are in this process, and have checked keys */
     struct otlp *otlp; /* NULL: no spans */

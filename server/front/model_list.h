@@ -39,6 +39,8 @@ struct model_config {
     struct special_tags tool_tags, reasoning_tags; /* of these formats */
     bool keeps_billing_header;
     bool chat_tells_time;          /* the chat template uses the time: the same words give another prompt later */
+    bool shows_tools;              /* the chat template shows tools to the model */
+    bool strict_fields;            /* of the server: unknown fields are errors */
     bool compares_questions;       /* the response cache compares them with answered questions */
     bool for_vectors;              /* if another model generates, it answers the routes for vectors and scores */
     uint32_t max_choices;          /* of a request */

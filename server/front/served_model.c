@@ -215,9 +215,11 @@ static int config_new(const struct front *f, const struct served_model_options *
     c->specials_in_messages = o->specials_in_messages;
     c->keeps_billing_header = o->keeps_billing_header;
     c->compares_questions = o->compares;
+    c->strict_fields = f->strict_fields;
     c->for_vectors = o->for_vectors;
     c->max_choices = f->max_choices;
     c->responses = f->responses;
+    c->shows_tools = notation_shows_tools(o->text);
     c->chat_tells_time = quire_text_chat_mentions(o->text, "strftime_now");
     int status = choose_formats(c, o, err);
     c->prompt_identity = prompt_identity(o->text, &o->sampling, o->specials_in_messages, (int)c->tool_format,

@@ -170,7 +170,8 @@ static bool check_route(const struct http_exchange *x, const char **allow, struc
         (is_relayed && strcmp(method, "POST") == 0))
         return true;
     if (!is_own && !is_relayed && !service)
-        return api_fail(e, 404, NULL, "unknown_url", "there is no route %.10s %.200s: this is a gateway, with the "
+        return api_fail(e, 404, NULL, "unknown_url",
+                        "there is no route %.10s %.200s: this is a gateway, with the "
                         "routes of OpenAI's and Anthropic's APIs; quire serve MODEL has those of other tools, too",
                         method, path);
     *allow = is_own ? "GET, HEAD" : service ? service : "POST";

@@ -239,6 +239,7 @@ static const struct option names[] = {
     {"response-store-ttl", required_argument, NULL, '4'},
     {"vectors", required_argument, NULL, 'v'},
     {"scores", required_argument, NULL, 'X'},
+    {"strict-fields", no_argument, NULL, '5'},
     {NULL, 0, NULL, 0},
 };
 
@@ -322,6 +323,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct served_
             f->vector_is_scores = true;
             break;
         case 'T': o->tenant_metrics = true; break;
+        case '5': o->strict_fields = true; break;
         case 'r': f->refuse_below_us = UINT64_C(1000) * number; break;
         case 'b': o->max_body_bytes = number; break;
         case 'c': o->max_connections = number; break;

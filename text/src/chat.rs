@@ -176,6 +176,16 @@ impl Templates {
         self.sources.contains(words)
     }
 
+    /// Whether it is there as a name, and not only as a part of a longer one.
+    pub fn use_name(&self, name: &str) -> bool {
+        let is_part = |c: char| c.is_alphanumeric() || c == '_';
+        !name.is_empty()
+            && self.sources.match_indices(name).any(|(at, _)| {
+                !self.sources[..at].ends_with(is_part)
+                    && !self.sources[at + name.len()..].starts_with(is_part)
+            })
+    }
+
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }

@@ -648,6 +648,21 @@ pub unsafe extern "C" fn quire_text_chat_mentions(
 }
 
 /// # Safety
+/// See quire_text_open; name has n_bytes.
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_chat_uses(
+    text: *const QuireText,
+    name: *const c_char,
+    n_bytes: usize,
+) -> bool {
+    if name.is_null() {
+        return false;
+    }
+    let name = std::str::from_utf8(std::slice::from_raw_parts(name.cast(), n_bytes));
+    text_ref(text).is_ok_and(|t| name.is_ok_and(|n| t.templates.use_name(n)))
+}
+
+/// # Safety
 /// See quire_text_open; sha256 has 32 bytes.
 #[no_mangle]
 pub unsafe extern "C" fn quire_text_digest(text: *const QuireText, sha256: *mut u8) {

@@ -3,7 +3,7 @@
 #include "app/command/cli.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
-#include "app/command/suggest.h"
+#include "app/command/unknown.h"
 #include "tools/cache/answers.h"
 #include "tools/cache/cmd_calibrate.h"
 #include "tools/cache/cmd_warm.h"

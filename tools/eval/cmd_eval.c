@@ -3,7 +3,7 @@
 
 #include "app/command/command.h"
 #include "app/command/commands.h"
-#include "app/command/suggest.h"
+#include "app/command/unknown.h"
 
 #include <stdio.h>
 #include <string.h>

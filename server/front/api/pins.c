@@ -2,6 +2,7 @@
  * computes them. */
 #include "base/clock.h"
 #include "server/front/batch/prompt_batch.h"
+#include "server/front/fields/field_shape.h"
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -219,6 +220,7 @@ void pin_start(struct served_model *m, struct http_exchange *x)
         return;
     }
     *p = (struct pin){.served = m, .x = x, .tenant = tenant, .job = (struct pin_job *)job, .in_pool = true};
+    job->shape = &field_shape_pins;
     TAILQ_INSERT_TAIL(&m->pins, p, link);
     http_on_gone(x, on_gone, p);
     text_pool_submit(m->front->pool, &job->job);

@@ -1,5 +1,6 @@
 /* Routes that need the tokenizer and no engine: /tokenize, /detokenize, and counting for /v1/messages/count_tokens. */
 #include "base/clock.h"
+#include "server/front/fields/field_shape.h"
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>
@@ -191,6 +192,7 @@ void utility_start(struct served_model *m, struct http_exchange *x, const struct
     }
     *u = (struct utility){.served = m, .x = x, .tenant = tenant, .job = (struct utility_job *)job};
     u->job->calls = calls;
+    job->shape = calls->shape;
     TAILQ_INSERT_TAIL(&m->front->utilities, u, link);
     http_on_gone(x, on_gone, u);
     text_pool_submit(m->front->pool, &job->job);
@@ -198,12 +200,12 @@ void utility_start(struct served_model *m, struct http_exchange *x, const struct
 
 void tokenize_start(struct served_model *m, struct http_exchange *x)
 {
-    static const struct utility_calls calls = {tokenize_read, put_tokens, false};
+    static const struct utility_calls calls = {tokenize_read, put_tokens, false, &field_shape_tokenize};
     utility_start(m, x, &calls);
 }
 
 void detokenize_start(struct served_model *m, struct http_exchange *x)
 {
-    static const struct utility_calls calls = {detokenize_read, put_text, false};
+    static const struct utility_calls calls = {detokenize_read, put_text, false, &field_shape_detokenize};
     utility_start(m, x, &calls);
 }

@@ -1,8 +1,8 @@
 /* The fields of a request that control generation: checked, with defaults filled in.
  *
  * This reads the fields that routes have in common. chat.c and completions.c read messages and prompts. An unsupported
- * field that would change the answer is rejected with an error that names it. Unknown fields are ignored; null is the
- * same as absent.
+ * field that would change the answer is rejected with an error that names it. null is the same as absent. Unknown fields
+ * are ignored here: server/front/fields/ finds them, and its tables have the names of all others.
  */
 #ifndef QUIRE_FRONT_PARAMS_H
 #define QUIRE_FRONT_PARAMS_H

@@ -1,6 +1,7 @@
 #include "server/front/body/request_job.h"
 
 #include "base/clock.h"
+#include "server/front/fields/field_check.h"
 #include "server/front/front_internal.h"
 
 #include <stdlib.h>
@@ -37,10 +38,34 @@ static bool waits(const struct request_job *j)
     return j->job.needs_bytes > j->job.n_bytes;
 }
 
+/* Returns whether the request may go on: notes are errors with --strict-fields. */
+static bool may_ignore(struct request_job *j)
+{
+    return !j->notes || !j->served->config->strict_fields || field_notes_fail(j->notes, &j->error);
+}
+
+static bool check_fields(struct request_job *j, const struct quire_doc *body)
+{
+    free(j->notes); /* the second time */
+    j->notes = NULL;
+    if (j->shape)
+        field_check(j->shape, quire_doc_root(body), j->served->config->text, &j->notes);
+    return may_ignore(j);
+}
+
+/* After read(). */
+static bool check_tools(struct request_job *j)
+{
+    if (j->shape && j->text->chat.tools && !j->served->config->shows_tools)
+        field_notes_add(&j->notes, "tools", "the model does not see them: its chat template shows no tools");
+    return may_ignore(j);
+}
+
 static bool read_body(struct request_job *j)
 {
     struct quire_doc *body = NULL;
-    bool ok = request_body_parse(j->body, j->n_body, &body, &j->error) && j->calls->read(j, body);
+    bool ok = request_body_parse(j->body, j->n_body, &body, &j->error) && check_fields(j, body) &&
+              j->calls->read(j, body) && check_tools(j);
     quire_doc_close(body);
     if (waits(j))
         return true;
@@ -89,6 +114,10 @@ static bool work(struct text_job *job)
 static void done(struct text_job *job)
 {
     struct request_job *j = (struct request_job *)job;
+    if (j->notes) {
+        field_report(&j->asked->front->field_log, j->x, j->notes);
+        j->asked->counts->n_unknown_fields += j->notes->n;
+    }
     j->finished(j->owner, j);
 }
 
@@ -125,6 +154,8 @@ struct request_job *request_job_new(const struct served_model *m, struct http_ex
     j->body = http_take_body(x, &j->n_body);
     j->job = (struct text_job){
         .work = work, .done = done, .release = release, .tenant = tenant->index, .n_bytes = j->n_body};
+    j->asked = m;
+    j->x = x;
     j->finished = finished;
     j->owner = owner;
     return j;
@@ -140,5 +171,6 @@ void request_job_free(struct request_job *j)
     free(j->text);
     model_list_release(j->models);
     free(j->body);
+    free(j->notes);
     free(j);
 }

@@ -20,6 +20,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct field_notes;
+struct field_shape;
 struct http_exchange;
 struct request_job;
 struct served_model;
@@ -48,11 +50,15 @@ struct request_job {
     const struct request_job_calls *calls;
     const struct model_list *models; /* holds a reference */
     const struct model_view *served; /* the requested model; points into models */
+    const struct served_model *asked; /* the route's model; loop's thread */
+    struct http_exchange *x; /* likewise */
     void (*finished)(void *owner, struct request_job *job); /* the job belongs to the owner again */
     void *owner;
     enum request_job_step step;
     char *body; /* malloc'd; freed when it has been read */
     size_t n_body;
+    const struct field_shape *shape; /* of the body; NULL, unless the owner sets it: its fields are not checked */
+    struct field_notes *notes; /* owned; NULL: the body asks for nothing in vain */
     struct key256 cache_domain; /* the API key's; read() adds a salt */
 
     const char *model; /* set by read(): the served name; owned by the configuration */

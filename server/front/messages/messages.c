@@ -2,6 +2,7 @@
 #include "server/front/body/generation_job.h"
 #include "server/front/body/session.h"
 #include "server/front/body/system_prompt.h"
+#include "server/front/fields/field_shape.h"
 #include "server/front/front_internal.h"
 #include "server/front/messages/messages_read.h"
 
@@ -197,6 +198,6 @@ static void put_count(struct buffer *o, const struct request_job *j)
 
 void messages_count_start(struct served_model *m, struct http_exchange *x)
 {
-    static const struct utility_calls calls = {messages_count_read, put_count, true};
+    static const struct utility_calls calls = {messages_count_read, put_count, true, &field_shape_messages};
     utility_start(m, x, &calls);
 }

@@ -186,6 +186,7 @@ const struct api_dialect api_messages = {
     .form = CHOICE_MESSAGE,
     .id_prefix = "msg_",
     .read = messages_read,
+    .shape = &field_shape_messages,
     .begin = begin,
     .open = open_choice,
     .token = put_token,

@@ -572,6 +572,8 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
         put_sample(&w, "vllm:request_success_total", "", reasons[i], (double)m->finished[i]);
     put_background(&w, about->background, reasons);
     put_counter_of_both(&w, "quire:requests_refused_total", "Requests answered with 429.", m->n_refused, b->n_refused);
+    put_counter(&w, "quire:unknown_fields_total", "Fields of requests that the server does not know or cannot use.",
+                m->n_unknown_fields);
     if (about->otlp) {
         put_counter(&w, "quire:otlp_spans_exported_total", "Spans that the collector took.", about->otlp->n_exported);
         put_counter(&w, "quire:otlp_spans_dropped_total", "Spans that it did not take.", about->otlp->n_dropped);

@@ -50,6 +50,7 @@ struct metrics {
     uint64_t finished[METRICS_N_FINISHES]; /* choices */
     uint64_t n_refused;                    /* requests that got 429 */
     uint64_t n_vectors;                    /* texts or pairs in replies */
+    uint64_t n_unknown_fields;             /* that bodies had */
     struct grammar_counts grammars;
     struct answer_counts answers;
     METRICS_HISTOGRAMS(METRICS_HISTOGRAM_MEMBER)

@@ -2,6 +2,7 @@
 #include "server/front/ollama/ollama.h"
 
 #include "base/clock.h"
+#include "server/front/fields/field_shape.h"
 #include "server/front/ollama/ollama_read.h"
 #include "server/front/vectors/vectors.h"
 
@@ -63,14 +64,18 @@ static void put_one(const struct vectors *v, struct buffer *o)
 
 void ollama_embed_start(struct served_model *m, struct http_exchange *x)
 {
-    static const struct vectors_route route = {
-        VECTORS_EMBED, {.n_bytes = sizeof(struct vectors_job), .read = embed_read}, put_embed};
+    static const struct vectors_route route = {VECTORS_EMBED,
+                                               {.n_bytes = sizeof(struct vectors_job), .read = embed_read},
+                                               &field_shape_ollama_embed,
+                                               put_embed};
     vectors_start(m, x, &route);
 }
 
 void ollama_embeddings_start(struct served_model *m, struct http_exchange *x)
 {
-    static const struct vectors_route route = {
-        VECTORS_EMBED, {.n_bytes = sizeof(struct vectors_job), .read = embeddings_read_one}, put_one};
+    static const struct vectors_route route = {VECTORS_EMBED,
+                                               {.n_bytes = sizeof(struct vectors_job), .read = embeddings_read_one},
+                                               &field_shape_ollama_embeddings,
+                                               put_one};
     vectors_start(m, x, &route);
 }

@@ -8,8 +8,7 @@
 #include <string.h>
 
 /* Begins a body with the fields that both routes have. */
-static bool put_common(struct buffer *o, const struct request_job *j, const struct quire_doc *body,
-                       struct api_error *e)
+static bool put_common(struct buffer *o, const struct request_job *j, const struct quire_doc *body, struct api_error *e)
 {
     const struct quire_value stream = json_field_get(body, "stream"), options = json_field_get(body, "options");
     bool streams = true;
@@ -39,7 +38,8 @@ static bool read_as(struct generation_job *g, struct buffer *o,
 static void put_logprobs(struct buffer *o, const struct quire_doc *body)
 {
     ollama_put_field(o, "logprobs", json_field_get(body, "logprobs"));
-    if (quire_value_kind(json_field_get(body, "logprobs")) == QUIRE_BOOL && json_field_get(body, "logprobs").text[0] == 't')
+    if (quire_value_kind(json_field_get(body, "logprobs")) == QUIRE_BOOL &&
+        json_field_get(body, "logprobs").text[0] == 't')
         ollama_put_field(o, "top_logprobs", json_field_get(body, "top_logprobs"));
 }
 
@@ -81,8 +81,9 @@ static bool refuse_not_built(const struct quire_doc *body, struct api_error *e)
     if (suffix.n && !quire_value_is(suffix, ""))
         return api_unsupported(e, "suffix", "is not supported: the model continues a prompt");
     if (template.n && !quire_value_is(template, ""))
-        return api_unsupported(e, "template", "is not supported: the server has the model's own chat template; with "
-                                              "\"raw\": true the prompt is taken as it is");
+        return api_unsupported(e, "template",
+                               "is not supported: the server has the model's own chat template; with "
+                               "\"raw\": true the prompt is taken as it is");
     if (context.n && (!json_is(context, QUIRE_ARRAY) || quire_value_count(context) > 0))
         return api_unsupported(e, "context", "is not supported: send the earlier messages to /api/chat");
     return ollama_no_images(json_field_get(body, "images"), "", e);

@@ -69,7 +69,8 @@ static bool put_call(struct turns *t, struct quire_value call)
     const struct quire_value name = json_field_member(function, "name");
     const struct quire_value arguments = json_field_member(function, "arguments");
     if (!json_is(name, QUIRE_STRING))
-        return api_bad(t->e, path_of(t, ".tool_calls"), "a call must be {\"function\":{\"name\":...,\"arguments\":{...}}}");
+        return api_bad(t->e, path_of(t, ".tool_calls"),
+                       "a call must be {\"function\":{\"name\":...,\"arguments\":{...}}}");
     if (!open_call(t, name))
         return false;
     json_out_raw(t->o, "{\"id\":");

@@ -286,12 +286,21 @@ static void whole(struct reply *r, struct buffer *o)
 
 /* ---- the dialects --------------------------------------------------------------------------- */
 
-#define OLLAMA_DIALECT(READ) \
-    { \
-        .form = CHOICE_CHAT, .id_prefix = "ollama-", .stream_type = "application/x-ndjson", .read = READ, \
-        .begin = begin, .open = open_choice, .token = put_token, .finish = finish, .end = end, .error = error, \
-        .ping = ping, .collect = collect, .whole = whole \
-    }
+#define OLLAMA_DIALECT(READ, SHAPE) \
+    {.form = CHOICE_CHAT, \
+     .id_prefix = "ollama-", \
+     .stream_type = "application/x-ndjson", \
+     .read = READ, \
+     .shape = SHAPE, \
+     .begin = begin, \
+     .open = open_choice, \
+     .token = put_token, \
+     .finish = finish, \
+     .end = end, \
+     .error = error, \
+     .ping = ping, \
+     .collect = collect, \
+     .whole = whole}
 
-const struct api_dialect api_ollama_chat = OLLAMA_DIALECT(ollama_chat_read);
-const struct api_dialect api_ollama_generate = OLLAMA_DIALECT(ollama_generate_read);
+const struct api_dialect api_ollama_chat = OLLAMA_DIALECT(ollama_chat_read, &field_shape_ollama_chat);
+const struct api_dialect api_ollama_generate = OLLAMA_DIALECT(ollama_generate_read, &field_shape_ollama_generate);

@@ -67,6 +67,8 @@ static bool take_job(struct generation *g, struct generation_job *j, struct api_
         return false;
     }
     take_params(terms->params, j);
+    if (j->job.notes) /* a reply that is found by its alias has no warnings */
+        g->cache->has_alias = false;
     terms->cache_domain = j->job.cache_domain;
     generation_cache_begin(g->cache, m, terms->params, j);
     terms->rules = (struct choice_rules){m->config->text, terms->params, terms->facts->eos, terms->facts->n_eos};
@@ -251,6 +253,7 @@ void generation_start(struct served_model *m, struct http_exchange *x, const str
         front_refuse(m->front, x, tenant, &e);
         return;
     }
+    g->job->job.shape = dialect->shape;
     g->terms->facts = model_facts_hold(g->job->job.served->facts);
     TAILQ_INSERT_TAIL(&m->generations, g, link);
     http_on_gone(x, generation_gone, g);

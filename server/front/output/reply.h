@@ -8,6 +8,7 @@
 #define QUIRE_FRONT_REPLY_H
 
 #include "server/front/body/generation_job.h"
+#include "server/front/fields/field_shape.h"
 #include "server/front/front_internal.h"
 #include "server/front/output/choice.h"
 
@@ -29,6 +30,7 @@ struct api_dialect {
     const char *stream_type; /* media type of a stream; NULL: events */
     /* On the text pool: fills in the job from a request's body. */
     bool (*read)(struct generation_job *j, const struct quire_doc *body);
+    const struct field_shape *shape; /* of the body; NULL: its fields are not checked */
     /* Builds r->head, which events and replies share, from the job. */
     void (*begin)(struct reply *r, const struct generation_job *j);
     /* A stream's events for each choice: open() writes the events before its first token (a second call does nothing),

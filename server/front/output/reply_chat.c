@@ -290,6 +290,7 @@ const struct api_dialect api_chat = {
     .form = CHOICE_CHAT,
     .id_prefix = "chatcmpl-",
     .read = chat_read,
+    .shape = &field_shape_chat,
     .begin = begin,
     .open = open_choice,
     .token = put_token,

@@ -115,6 +115,7 @@ const struct api_dialect api_completions = {
     .form = CHOICE_COMPLETION,
     .id_prefix = "cmpl-",
     .read = completions_read,
+    .shape = &field_shape_completions,
     .begin = begin,
     .open = open_choice,
     .token = put_token,

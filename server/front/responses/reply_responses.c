@@ -193,6 +193,7 @@ const struct api_dialect api_responses = {
     .form = CHOICE_RESPONSE,
     .id_prefix = "resp_",
     .read = responses_read,
+    .shape = &field_shape_responses,
     .begin = begin,
     .open = open_choice,
     .token = put_token,

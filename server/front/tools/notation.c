@@ -75,6 +75,42 @@ int notation_reasoning(const struct quire_text *text, const char *name, enum rea
     return QUIRE_OK;
 }
 
+/* ---- tools in prompts ---- */
+
+static char *rendered(const struct quire_text *text, const char *messages, const char *tools)
+{
+    const struct quire_chat chat = {.messages_json = messages,
+                                    .tools_json = tools,
+                                    .add_generation_prompt = true,
+                                    .specials = QUIRE_SPECIALS_ENCODE};
+    char *out = NULL;
+    size_t n;
+    struct quire_error err;
+    return quire_text_chat(text, &chat, &out, &n, NULL, &err) == QUIRE_OK ? out : NULL;
+}
+
+bool notation_shows_tools(const struct quire_text *text)
+{
+    static const char tools[] =
+        "[{\"type\":\"function\",\"function\":{\"name\":\"look_up\",\"description\":\"Looks it up.\",\"parameters\":{"
+        "\"type\":\"object\",\"properties\":{\"word\":{\"type\":\"string\",\"description\":\"A word.\"}},"
+        "\"required\":[\"word\"]}}}]";
+    /* Some templates show tools only beside a system prompt, others only without one. */
+    static const char *const chats[] = {
+        "[{\"role\":\"user\",\"content\":\"Hello\"}]",
+        "[{\"role\":\"system\",\"content\":\"Help.\"},{\"role\":\"user\",\"content\":\"Hello\"}]"};
+    bool differs = !quire_text_has_chat(text);
+    bool any = false;
+    for (size_t i = 0; i < sizeof chats / sizeof *chats && !differs; i++) {
+        char *without = rendered(text, chats[i], NULL), *with = without ? rendered(text, chats[i], tools) : NULL;
+        any |= without != NULL;
+        differs = without && (!with || strcmp(without, with) != 0);
+        free(without);
+        free(with);
+    }
+    return differs || !any;
+}
+
 /* The end of a prompt that shows whether it opened the reasoning: a tag and blanks. */
 #define TAG_TOKENS 16
 

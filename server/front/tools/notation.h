@@ -12,6 +12,10 @@ int notation_tools(const struct quire_text *text, const char *name, enum tool_fo
 int notation_reasoning(const struct quire_text *text, const char *name, enum reasoning_format *out,
                        struct quire_error *err);
 
+/* Whether the chat template shows a request's tools to the model: a prompt with a tool differs from the one without. Also
+ * true without a template, and if it cannot be found out. Renders two short chats, each twice. */
+bool notation_shows_tools(const struct quire_text *text);
+
 /* Where the answer to a prompt begins. */
 int notation_reasoning_place(const struct quire_text *text, enum reasoning_format format, const uint32_t *prompt,
                              size_t n, enum reasoning_place *out, struct quire_error *err);

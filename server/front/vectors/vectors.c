@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "server/front/fields/field_shape.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -235,6 +236,7 @@ void vectors_start(struct served_model *m, struct http_exchange *x, const struct
                           .job = (struct vectors_job *)job,
                           .in_pool = true,
                           .arrived_us = quire_now_us()};
+    job->shape = route->shape;
     TAILQ_INSERT_TAIL(&m->vectors, v, link);
     http_on_gone(x, on_gone, v);
     text_pool_submit(m->front->pool, &job->job);
@@ -242,21 +244,27 @@ void vectors_start(struct served_model *m, struct http_exchange *x, const struct
 
 void embeddings_start(struct served_model *m, struct http_exchange *x)
 {
-    static const struct vectors_route route = {
-        VECTORS_EMBED, {.n_bytes = sizeof(struct vectors_job), .read = embeddings_read}, vectors_put_embeddings};
+    static const struct vectors_route route = {VECTORS_EMBED,
+                                               {.n_bytes = sizeof(struct vectors_job), .read = embeddings_read},
+                                               &field_shape_embeddings,
+                                               vectors_put_embeddings};
     vectors_start(m, x, &route);
 }
 
 void score_start(struct served_model *m, struct http_exchange *x)
 {
-    static const struct vectors_route route = {
-        VECTORS_SCORE, {.n_bytes = sizeof(struct vectors_job), .read = score_read}, vectors_put_scores};
+    static const struct vectors_route route = {VECTORS_SCORE,
+                                               {.n_bytes = sizeof(struct vectors_job), .read = score_read},
+                                               &field_shape_score,
+                                               vectors_put_scores};
     vectors_start(m, x, &route);
 }
 
 void rerank_start(struct served_model *m, struct http_exchange *x)
 {
-    static const struct vectors_route route = {
-        VECTORS_RERANK, {.n_bytes = sizeof(struct vectors_job), .read = rerank_read}, vectors_put_ranking};
+    static const struct vectors_route route = {VECTORS_RERANK,
+                                               {.n_bytes = sizeof(struct vectors_job), .read = rerank_read},
+                                               &field_shape_rerank,
+                                               vectors_put_ranking};
     vectors_start(m, x, &route);
 }

@@ -17,6 +17,7 @@ enum vectors_task { VECTORS_EMBED, VECTORS_SCORE, VECTORS_RERANK };
 struct vectors_route {
     enum vectors_task task;
     struct request_job_calls calls; /* of a struct vectors_job */
+    const struct field_shape *shape; /* of its body */
     void (*put)(const struct vectors *v, struct buffer *o); /* when all vectors have arrived */
 };
 void vectors_start(struct served_model *m, struct http_exchange *x, const struct vectors_route *route);

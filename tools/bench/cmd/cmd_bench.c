@@ -2,7 +2,7 @@
 #include "tools/bench/cmd/cmd_bench.h"
 
 #include "app/command/commands.h"
-#include "app/command/suggest.h"
+#include "app/command/unknown.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-#include "app/command/suggest.h"
+#include "base/encoding/suggest.h"
 
 #include "base/encoding/distance.h"
 
-#include <stdio.h>
+#include <stdbool.h>
 #include <string.h>
 
 static unsigned most_edits(size_t n)
@@ -49,15 +49,4 @@ void suggest_try_list(struct suggest *s, const char *names)
         suggest_try(s, names, n);
         names += n + (names[n] == ',');
     }
-}
-
-int suggest_unknown(const struct suggest *s, const char *what, const char *prefix)
-{
-    fprintf(stderr, "quire: unknown %s \"%.40s%.*s\"; ", what, strcmp(prefix, "quire ") == 0 ? "" : prefix,
-            s->n_typed < 64 ? (int)s->n_typed : 64, s->typed);
-    if (s->best)
-        fprintf(stderr, "did you mean %s%.*s?\n", prefix, (int)s->n_best, s->best);
-    else
-        fprintf(stderr, "%s--help lists all of them\n", prefix);
-    return 2;
 }

@@ -1,9 +1,8 @@
 /* The name that a person probably meant: the nearest of a set by edit distance. Owns nothing; borrows the names. Any
  * thread. */
-#ifndef QUIRE_APP_COMMAND_SUGGEST_H
-#define QUIRE_APP_COMMAND_SUGGEST_H
+#ifndef QUIRE_BASE_ENCODING_SUGGEST_H
+#define QUIRE_BASE_ENCODING_SUGGEST_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 struct suggest {
@@ -20,9 +19,5 @@ struct suggest suggest_begin(const char *typed, size_t n);
 void suggest_try(struct suggest *s, const char *name, size_t n);
 /* Tries each name of a list like "port,p"; NULL is allowed. */
 void suggest_try_list(struct suggest *s, const char *names);
-
-/* One line on standard error for an unknown subcommand, with the suggestion if there is one. what: "command";
- * prefix: "quire bench ". Returns the exit status 2. */
-int suggest_unknown(const struct suggest *s, const char *what, const char *prefix);
 
 #endif
