@@ -9,12 +9,18 @@ static const struct field_shape schema_shape = {.tables = {&schema_table}};
 
 /* Also the members of a structural tag. */
 static const struct field_row format_rows[] = {
-    FIELD("type"),    FIELD_OF("json_schema", &schema_shape),
-    FIELD("schema"),  FIELD("name"),
-    FIELD("strict"),  FIELD("description"),
-    FIELD("grammar"), FIELD("syntax"),
-    FIELD("format"),  FIELD("structures"),
-    FIELD("triggers"), FIELD("at_least_one"),
+    FIELD("type"),
+    FIELD_OF("json_schema", &schema_shape),
+    FIELD("schema"),
+    FIELD("name"),
+    FIELD("strict"),
+    FIELD("description"),
+    FIELD("grammar"),
+    FIELD("syntax"),
+    FIELD("format"),
+    FIELD("structures"),
+    FIELD("triggers"),
+    FIELD("at_least_one"),
     FIELD("stop_after_first"),
 };
 static const struct field_table format_table = FIELD_TABLE(format_rows);
@@ -53,10 +59,11 @@ static const struct field_row generation_rows[] = {
 const struct field_table field_table_generation = FIELD_TABLE(generation_rows);
 
 static const struct field_row grammar_rows[] = {
-    FIELD("structured_outputs"), FIELD("guided_json"),        FIELD("guided_regex"),
-    FIELD("guided_choice"),      FIELD("guided_grammar"),     FIELD("guided_json_object"),
-    FIELD("structural_tag"),     FIELD("grammar"),            FIELD("json_schema"),
-    FIELD("guided_whitespace_pattern"),
+    FIELD("structured_outputs"), FIELD("guided_json"),
+    FIELD("guided_regex"),       FIELD("guided_choice"),
+    FIELD("guided_grammar"),     FIELD("guided_json_object"),
+    FIELD("structural_tag"),     FIELD("grammar"),
+    FIELD("json_schema"),        FIELD("guided_whitespace_pattern"),
 };
 const struct field_table field_table_grammar = FIELD_TABLE(grammar_rows);
 

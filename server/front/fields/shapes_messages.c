@@ -62,7 +62,9 @@ static const struct field_table thinking_table = FIELD_TABLE(thinking_rows);
 static const struct field_shape thinking_shape = {.tables = {&thinking_table}};
 
 static const struct field_row output_rows[] = {
-    FIELD("effort"), FIELD_OF("format", &field_shape_format), FIELD("task_budget"),
+    FIELD("effort"),
+    FIELD_OF("format", &field_shape_format),
+    FIELD("task_budget"),
 };
 static const struct field_table output_table = FIELD_TABLE(output_rows);
 static const struct field_shape output_shape = {.tables = {&output_table}};
@@ -84,18 +86,9 @@ static const struct field_table table = FIELD_TABLE(rows);
 
 /* mcp_servers and container are rejected by name; the others have no effect. */
 static const struct field_row quiet_rows[] = {
-    FIELD("context_management"),
-    FIELD("mcp_servers"),
-    FIELD("container"),
-    FIELD("betas"),
-    FIELD("inference_geo"),
-    FIELD("diagnostics"),
-    FIELD("speed"),
-    FIELD("user_profile_id"),
-    FIELD("workspace_id"),
-    FIELD("billing_policy"),
-    FIELD("fallbacks"),
-    FIELD("fallback_credit_token"),
+    FIELD("context_management"), FIELD("mcp_servers"),    FIELD("container"), FIELD("betas"),
+    FIELD("inference_geo"),      FIELD("diagnostics"),    FIELD("speed"),     FIELD("user_profile_id"),
+    FIELD("workspace_id"),       FIELD("billing_policy"), FIELD("fallbacks"), FIELD("fallback_credit_token"),
 };
 static const struct field_table quiet_table = FIELD_QUIET_TABLE(quiet_rows);
 

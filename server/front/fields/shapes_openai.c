@@ -18,8 +18,8 @@ static const struct field_table call_table = FIELD_TABLE(call_rows);
 static const struct field_shape call_shape = {.tables = {&call_table}, .is_of_template = true};
 
 static const struct field_row part_rows[] = {
-    FIELD("type"),          FIELD("text"),    FIELD("cache_control"), FIELD("prompt_cache_breakpoint"),
-    FIELD("refusal"),       FIELD("id"),      FIELD("index"),         FIELD("annotations"),
+    FIELD("type"),    FIELD("text"), FIELD("cache_control"), FIELD("prompt_cache_breakpoint"),
+    FIELD("refusal"), FIELD("id"),   FIELD("index"),         FIELD("annotations"),
 };
 static const struct field_table part_table = FIELD_TABLE(part_rows);
 static const struct field_shape part_shape = {.tables = {&part_table}};
@@ -45,21 +45,22 @@ static const struct field_row message_rows[] = {
     FIELD("provider_specific_fields"),
 };
 static const struct field_table message_table = FIELD_TABLE(message_rows);
-static const struct field_shape message_shape = {
-    .tables = {&message_table}, .is_of_template = true, .roles = roles};
+static const struct field_shape message_shape = {.tables = {&message_table}, .is_of_template = true, .roles = roles};
 
 /* ---- tools ---------------------------------------------------------------------------------- */
 
 /* "return" is of transformers' schemas. */
 static const struct field_row function_rows[] = {
-    FIELD("name"),   FIELD("description"),   FIELD("parameters"),
-    FIELD("strict"), FIELD("defer_loading"), FIELD("return"),
+    FIELD("name"), FIELD("description"), FIELD("parameters"), FIELD("strict"), FIELD("defer_loading"), FIELD("return"),
 };
 static const struct field_table function_table = FIELD_TABLE(function_rows);
 static const struct field_shape function_shape = {.tables = {&function_table}, .is_of_template = true};
 
 static const struct field_row tool_rows[] = {
-    FIELD("type"), FIELD_OF("function", &function_shape), FIELD("cache_control"), FIELD("defer_loading"),
+    FIELD("type"),
+    FIELD_OF("function", &function_shape),
+    FIELD("cache_control"),
+    FIELD("defer_loading"),
 };
 static const struct field_table tool_table = FIELD_TABLE(tool_rows);
 static const struct field_shape tool_shape = {.tables = {&tool_table}, .is_of_template = true};
@@ -77,20 +78,25 @@ static const struct field_shape choice_shape = {.tables = {&choice_table}};
 
 /* What the template sees. Also of /tokenize and pins. */
 static const struct field_row prompt_rows[] = {
-    FIELD_OF("messages", &message_shape), FIELD_OF("tools", &tool_shape), FIELD_OF("tool_choice", &choice_shape),
+    FIELD_OF("messages", &message_shape), FIELD_OF("tools", &tool_shape),  FIELD_OF("tool_choice", &choice_shape),
     FIELD("add_generation_prompt"),       FIELD("continue_final_message"), FIELD("add_special_tokens"),
 };
 static const struct field_table prompt_table = FIELD_TABLE(prompt_rows);
 
 static const struct field_row variable_rows[] = {
-    FIELD("model"), FIELD("chat_template_kwargs"), FIELD("reasoning_effort"), FIELD("enable_thinking"),
+    FIELD("model"),
+    FIELD("chat_template_kwargs"),
+    FIELD("reasoning_effort"),
+    FIELD("enable_thinking"),
 };
 static const struct field_table variable_table = FIELD_TABLE(variable_rows);
 
 /* ---- both generating routes ----------------------------------------------------------------- */
 
 static const struct field_row stream_rows[] = {
-    FIELD("include_usage"), FIELD("continuous_usage_stats"), FIELD("include_obfuscation"),
+    FIELD("include_usage"),
+    FIELD("continuous_usage_stats"),
+    FIELD("include_obfuscation"),
 };
 static const struct field_table stream_table = FIELD_TABLE(stream_rows);
 static const struct field_shape stream_shape = {.tables = {&stream_table}};
@@ -153,7 +159,10 @@ const struct field_shape field_shape_completions = {
 /* ---- routes of prompts ---------------------------------------------------------------------- */
 
 static const struct field_row tokenize_rows[] = {
-    FIELD("prompt"), FIELD("content"), FIELD("add_special"), FIELD("return_token_strs"),
+    FIELD("prompt"),
+    FIELD("content"),
+    FIELD("add_special"),
+    FIELD("return_token_strs"),
 };
 static const struct field_table tokenize_table = FIELD_TABLE(tokenize_rows);
 const struct field_shape field_shape_tokenize = {.tables = {&tokenize_table, &prompt_table, &variable_table}};
@@ -163,7 +172,10 @@ static const struct field_table detokenize_table = FIELD_TABLE(detokenize_rows);
 const struct field_shape field_shape_detokenize = {.tables = {&detokenize_table}};
 
 static const struct field_row pin_rows[] = {
-    FIELD("prompt"), FIELD("ttl_seconds"), FIELD("background"), FIELD("cache_salt"),
+    FIELD("prompt"),
+    FIELD("ttl_seconds"),
+    FIELD("background"),
+    FIELD("cache_salt"),
 };
 static const struct field_table pin_table = FIELD_TABLE(pin_rows);
 const struct field_shape field_shape_pins = {.tables = {&pin_table, &prompt_table, &variable_table}};

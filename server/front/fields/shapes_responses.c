@@ -35,9 +35,9 @@ static const struct field_shape item_shape = {.tables = {&item_table}};
 /* ---- tools ---------------------------------------------------------------------------------- */
 
 static const struct field_row tool_rows[] = {
-    FIELD("type"),          FIELD("name"),           FIELD("description"), FIELD("parameters"),
-    FIELD("strict"),        FIELD("allowed_callers"), FIELD("async"),      FIELD("defer_loading"),
-    FIELD("output_schema"),
+    FIELD("type"),       FIELD("name"),          FIELD("description"),
+    FIELD("parameters"), FIELD("strict"),        FIELD("allowed_callers"),
+    FIELD("async"),      FIELD("defer_loading"), FIELD("output_schema"),
 };
 static const struct field_table tool_table = FIELD_TABLE(tool_rows);
 static const struct field_shape tool_shape = {.tables = {&tool_table}};
@@ -83,7 +83,10 @@ static const struct field_row response_rows[] = {
 static const struct field_table response_table = FIELD_TABLE(response_rows);
 
 static const struct field_row quiet_rows[] = {
-    FIELD_OF("stream_options", &stream_shape), FIELD("conversation"), FIELD("prompt"), FIELD("context_management"),
+    FIELD_OF("stream_options", &stream_shape),
+    FIELD("conversation"),
+    FIELD("prompt"),
+    FIELD("context_management"),
     FIELD("access_programs"),
 };
 static const struct field_table quiet_table = FIELD_QUIET_TABLE(quiet_rows);

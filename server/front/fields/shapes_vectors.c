@@ -3,7 +3,10 @@
 #include "server/front/fields/field_shape.h"
 
 static const struct field_row common_rows[] = {
-    FIELD("model"), FIELD("user"), FIELD("truncate_prompt_tokens"), FIELD("add_special_tokens"),
+    FIELD("model"),
+    FIELD("user"),
+    FIELD("truncate_prompt_tokens"),
+    FIELD("add_special_tokens"),
 };
 static const struct field_table common_table = FIELD_TABLE(common_rows);
 
@@ -46,7 +49,10 @@ static const struct field_row quiet_rows[] = {
 static const struct field_table quiet_table = FIELD_QUIET_TABLE(quiet_rows);
 
 static const struct field_row embedding_rows[] = {
-    FIELD("input"), FIELD("encoding_format"), FIELD("dimensions"), FIELD("normalize"),
+    FIELD("input"),
+    FIELD("encoding_format"),
+    FIELD("dimensions"),
+    FIELD("normalize"),
 };
 static const struct field_table embedding_table = FIELD_TABLE(embedding_rows);
 const struct field_shape field_shape_embeddings = {.tables = {&embedding_table, &common_table, &quiet_table}};
