@@ -38,6 +38,9 @@ int quire_text_chat(const struct quire_text *text, const struct quire_chat *chat
 
 /* True when a chat template was found. */
 bool quire_text_has_chat(const struct quire_text *text);
+/* What the model directory says about its tokenizer: tokenizer_config.json as a JSON object, with the special tokens as
+ * strings and the default chat template as "chat_template". */
+int quire_text_about(const struct quire_text *text, char **out, size_t *n_bytes, struct quire_error *err);
 /* Whether these words (UTF-8) appear in the text of a chat template, which shows the formats that a model was
  * trained to write. */
 bool quire_text_chat_mentions(const struct quire_text *text, const char *words);

@@ -28,6 +28,7 @@ const struct model_facts *model_facts_of(const struct wire_hello *hello)
         facts->eos[i] = wire_u32(hello->eos, i);
     facts->vocab_size = hello->vocab_size;
     facts->max_model_len = hello->max_model_len;
+    facts->max_num_seqs = hello->max_num_seqs;
     facts->vector_size = hello->vector_size;
     facts->vector_is_scores = hello->vector_is_scores;
     if (hello->n_arithmetic > 0)

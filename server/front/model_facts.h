@@ -14,7 +14,7 @@
 
 struct model_facts {
     _Atomic uint32_t n_holders;  /* private to model_facts.c */
-    uint32_t vocab_size, max_model_len;
+    uint32_t vocab_size, max_model_len, max_num_seqs;
     uint32_t vector_size;        /* numbers of a text's vector; 0: the model generates */
     bool vector_is_scores;       /* they are a classifier's scores for a pair of texts */
     char arithmetic[65];         /* the engine's identity_arithmetic in hex; empty: unknown */

@@ -48,6 +48,7 @@ bool responses_read(struct generation_job *g, const struct quire_doc *body);
 bool chat_use_tools(struct generation_job *g, struct quire_value tools, struct quire_value choice, bool parallel);
 /* How reasoning is found in the answer. A grammar holds behind it. */
 void chat_choose_reasoning(struct generation_job *g);
+bool llama_cpp_read(struct generation_job *g, const struct quire_doc *body);
 bool messages_read(struct generation_job *g, const struct quire_doc *body);
 /* Reads only the fields of the prompt. */
 bool messages_count_read(struct request_job *j, const struct quire_doc *body);

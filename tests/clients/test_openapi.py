@@ -99,6 +99,8 @@ REPLIES = [
     ("/api/show", {"model": "demo"}, "OllamaShow"),
     ("/tokenize", {"prompt": "Hello", "return_token_strs": True}, "TokenizeReply"),
     ("/detokenize", {"tokens": [1, 2]}, "DetokenizeReply"),
+    ("/completion", {"prompt": "Once upon", "n_predict": 4, "n_probs": 2, "return_tokens": True, "quire_trace": True}, "LlamaCppEvent"),
+    ("/apply-template", {"messages": CHAT}, "ApplyTemplateReply"),
     ("/v1/cache/pins", {"prompt": "Hello there " * 8}, "PinReply"),
     ("/v1/admin/scheduling-policy", {"policy": "fcfs"}, "PolicyReply"),
 ]
@@ -132,6 +134,9 @@ def test_other_replies(guarded):
     check("Error", json.loads(request(guarded, "GET", "/v1/models/absent")[2]))
     check("MessagesError", json.loads(request(guarded, "POST", "/v1/messages", {})[2]))
     check("OllamaError", json.loads(request(guarded, "POST", "/api/chat", {})[2]))
+    check("LlamaCppProps", json.loads(request(guarded, "GET", "/props")[2]))
+    check("LlamaCppSlots", json.loads(request(guarded, "GET", "/slots")[2]))
+    check("LlamaCppError", json.loads(request(guarded, "POST", "/completion", {})[2]))
     check("UnpinReply", json.loads(request(guarded, "DELETE", "/v1/cache/pins")[2]))
 
 

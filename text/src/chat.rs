@@ -72,6 +72,18 @@ impl TokenStrings {
         }
         Ok(TokenStrings(tokens))
     }
+
+    /// Writes them into a tokenizer_config.json, as strings.
+    pub fn describe(&self, config: &mut Map<String, Json>) {
+        for (name, content) in &self.0 {
+            config.insert(name.clone(), Json::String(content.clone()));
+        }
+    }
+}
+
+/// tokenizer_config.json as an object, empty without the file.
+pub fn config_object(config: Option<&str>) -> Result<Map<String, Json>> {
+    parse_object("tokenizer_config.json", config)
 }
 
 fn parse_object(file: &str, text: Option<&str>) -> Result<Map<String, Json>> {
@@ -125,6 +137,8 @@ pub struct Templates {
     names: BTreeMap<String, Option<String>>,
     /// The texts of all of them.
     sources: String,
+    /// The text of the one named default.
+    default: Option<String>,
     tokens: TokenStrings,
 }
 
@@ -155,8 +169,12 @@ impl Templates {
             jinja::environment().map_err(|e| Error::new(Status::Internal, one_line(&e)))?;
         let mut names = BTreeMap::new();
         let mut all = String::new();
+        let mut default = None;
         for (name, source) in sources {
             all.push_str(&source);
+            if name == "default" {
+                default = Some(source.clone());
+            }
             let compiled = jinja::prepare(&source).and_then(|source| {
                 environment
                     .add_template_owned(name.clone(), source)
@@ -168,8 +186,18 @@ impl Templates {
             environment,
             names,
             sources: all,
+            default,
             tokens,
         })
+    }
+
+    /// A tokenizer_config.json with the default template, as text.
+    pub fn describe(&self, mut config: Map<String, Json>) -> String {
+        config.remove("chat_template");
+        if let Some(source) = &self.default {
+            config.insert("chat_template".to_owned(), Json::String(source.clone()));
+        }
+        Json::Object(config).to_string()
     }
 
     pub fn mention(&self, words: &str) -> bool {

@@ -634,6 +634,18 @@ pub unsafe extern "C" fn quire_text_has_chat(text: *const QuireText) -> bool {
 }
 
 /// # Safety
+/// See quire_text_open.
+#[no_mangle]
+pub unsafe extern "C" fn quire_text_about(
+    text: *const QuireText,
+    out: *mut *mut c_char,
+    n_bytes: *mut usize,
+    err: *mut QuireError,
+) -> c_int {
+    boundary(err, || put_text(&text_ref(text)?.about, out, n_bytes))
+}
+
+/// # Safety
 /// See quire_text_open; words is NUL-terminated.
 #[no_mangle]
 pub unsafe extern "C" fn quire_text_chat_mentions(

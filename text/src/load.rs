@@ -8,7 +8,7 @@ use std::path::Path;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::chat::{Templates, TokenStrings};
+use crate::chat::{config_object, Templates, TokenStrings};
 use crate::error::{Error, Result, Status};
 use crate::prefix;
 use crate::python_json::mended;
@@ -28,6 +28,8 @@ const MAX_NAMED_TEMPLATES: usize = 64;
 pub struct Text {
     pub vocabulary: Vocabulary,
     pub templates: Templates,
+    /// tokenizer_config.json as a JSON object, with the special tokens as strings and the default chat template.
+    pub about: String,
     /// Of the files as they were read: two texts with the same digest tokenize and render alike.
     pub digest: [u8; 32],
 }
@@ -191,6 +193,8 @@ impl Text {
         let vocabulary = files.vocabulary();
         let splits_special = splits_special(files.config.as_deref());
         let tokens = TokenStrings::parse(files.config.as_deref(), files.special_tokens.as_deref())?;
+        let mut about = config_object(files.config.as_deref())?;
+        tokens.describe(&mut about);
         let templates = Templates::load(
             files.config.as_deref(),
             files.template,
@@ -203,6 +207,7 @@ impl Text {
             .set_encode_special_tokens(splits_special);
         Ok(Text {
             vocabulary,
+            about: templates.describe(about),
             templates,
             digest,
         })

@@ -147,6 +147,46 @@ bool api_is_ollama(const char *path)
     return strncmp(path, "/api/", 5) == 0;
 }
 
+static const char *llama_cpp_type_of(const struct api_error *e)
+{
+    if (e->code && strcmp(e->code, "context_length_exceeded") == 0)
+        return "exceed_context_size_error";
+    switch (e->status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 429: return "rate_limit_error";
+    case 501: return "not_supported_error";
+    case 503: return "unavailable_error";
+    }
+    return e->status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+void api_error_json_llama_cpp(struct buffer *o, const struct api_error *e)
+{
+    json_out_raw(o, "{\"error\":{\"code\":");
+    json_out_i64(o, e->status);
+    json_out_raw(o, ",\"message\":");
+    json_out_text(o, e->why.text);
+    json_out_raw(o, ",\"type\":");
+    json_out_text(o, llama_cpp_type_of(e));
+    json_out_raw(o, ",\"param\":");
+    json_out_text_or_null(o, e->param[0] ? e->param : NULL);
+    json_out_raw(o, "}}");
+}
+
+bool api_is_llama_cpp(const char *path)
+{
+    static const char *const own[] = {"/completion", "/completions", "/props", "/slots", "/apply-template"};
+    size_t n = strlen(path);
+    if (n > 1 && path[n - 1] == '/')
+        n--;
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (strlen(own[i]) == n && memcmp(own[i], path, n) == 0)
+            return true;
+    return false;
+}
+
 void api_error_reply(struct http_exchange *x, const struct api_error *e)
 {
     struct buffer o = {0};
@@ -164,6 +204,8 @@ void api_error_reply(struct http_exchange *x, const struct api_error *e)
         api_error_json_anthropic(&o, e, http_request_id(x));
     else if (path && api_is_ollama(path))
         api_error_json_ollama(&o, e);
+    else if (path && api_is_llama_cpp(path))
+        api_error_json_llama_cpp(&o, e);
     else
         api_error_json(&o, e);
     http_reply(x, e->status, "application/json", o.failed ? "{}" : o.data, o.failed ? 2 : o.n);

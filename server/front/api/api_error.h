@@ -1,5 +1,5 @@
 /* The errors that a client receives: an HTTP status and an OpenAI error object {"error":{message,type,param,code}}
- * with string codes, or Anthropic's or Ollama's object on their own routes.
+ * with string codes, or the object of Anthropic, Ollama or llama.cpp on their own routes.
  *
  * The clients of both APIs retry 408, 409, 429 and 5xx. A request that would fail again gets another 4xx.
  */
@@ -40,6 +40,10 @@ bool api_fail_status(struct api_error *e, int status, const char *param);
 void api_error_json(struct buffer *o, const struct api_error *e);
 /* {"type":"error","error":{type,message},"request_id"} */
 void api_error_json_anthropic(struct buffer *o, const struct api_error *e, const char *request_id);
+/* {"error":{code,message,type,param}} with the status as code, as in llama.cpp's server */
+void api_error_json_llama_cpp(struct buffer *o, const struct api_error *e);
+/* Returns whether a path is one of llama.cpp's own routes. */
+bool api_is_llama_cpp(const char *path);
 /* Returns whether a path belongs to Anthropic's API: /v1/messages and the paths below it. */
 bool api_is_anthropic(const char *path);
 /* {"error":message} */

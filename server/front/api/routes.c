@@ -209,6 +209,11 @@ static void start_messages(struct served_model *m, struct http_exchange *x)
     generation_start(m, x, &api_messages);
 }
 
+static void start_llama_cpp(struct served_model *m, struct http_exchange *x)
+{
+    generation_start(m, x, &api_llama_cpp);
+}
+
 /* ---- dispatch ------------------------------------------------------------------------------- */
 
 #define N_OPEN_ROUTES 7 /* the first in the table: they need no key */
@@ -236,6 +241,13 @@ static const struct route routes[] = {
     {"/v1/messages/count_tokens", "POST", messages_count_start, false},
     {"/tokenize", "POST", tokenize_start, false},
     {"/detokenize", "POST", detokenize_start, false},
+    {"/tokenizer_info", "GET", tokenizer_info_start, false},
+    {"/completion", "POST", start_llama_cpp, false},
+    {"/completions", "POST", start_llama_cpp, false},
+    {"/apply-template", "POST", apply_template_start, false},
+    {"/props", "GET", props_start, false},
+    {"/props", "POST", props_set_start, false},
+    {"/slots", "GET", slots_start, false},
     {"/v1/cache/pins", "POST", pin_start, false},
     {"/v1/cache/pins", "DELETE", unpin_start, false},
     {"/cache/stats", "GET", cache_stats_start, false},

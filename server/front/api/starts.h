@@ -19,7 +19,7 @@ struct wire_refuse;
 struct wire_stats;
 
 /* ---- reply_*.c: described in generation.h ---- */
-extern const struct api_dialect api_chat, api_completions, api_responses, api_messages, api_ollama_chat,
+extern const struct api_dialect api_chat, api_completions, api_responses, api_messages, api_llama_cpp, api_ollama_chat,
     api_ollama_generate;
 
 /* ---- generation.c ---- */
@@ -40,6 +40,15 @@ struct utility_calls {
 void utility_start(struct served_model *m, struct http_exchange *x, const struct utility_calls *calls);
 /* Ends all of them with an error. */
 void utilities_end(struct front *f, const struct api_error *e);
+
+/* ---- tokenizer_info.c ---- */
+void tokenizer_info_start(struct served_model *m, struct http_exchange *x);
+
+/* ---- llama_cpp/llama_cpp_routes.c ---- */
+void props_start(struct served_model *m, struct http_exchange *x);
+void props_set_start(struct served_model *m, struct http_exchange *x);
+void slots_start(struct served_model *m, struct http_exchange *x);
+void apply_template_start(struct served_model *m, struct http_exchange *x);
 
 /* ---- messages.c ---- */
 void messages_count_start(struct served_model *m, struct http_exchange *x);

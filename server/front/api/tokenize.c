@@ -38,7 +38,18 @@ static void put_text(struct buffer *o, const struct request_job *j)
 {
     json_out_raw(o, "{\"prompt\":");
     json_out_string(o, j->text->items[0].text, j->text->items[0].n_text);
+    json_out_raw(o, ",\"content\":"); /* llama.cpp's name */
+    json_out_string(o, j->text->items[0].text, j->text->items[0].n_text);
     json_out_raw(o, "}");
+}
+
+static void put_ids(struct buffer *o, const struct request_item *item)
+{
+    for (size_t i = 0; i < item->n_ids; i++) {
+        if (i > 0)
+            json_out_raw(o, ",");
+        json_out_u64(o, item->ids[i]);
+    }
 }
 
 static void put_tokens(struct buffer *o, const struct request_job *j)
@@ -49,13 +60,12 @@ static void put_tokens(struct buffer *o, const struct request_job *j)
     json_out_raw(o, ",\"max_model_len\":");
     json_out_u64(o, j->served->facts->max_model_len);
     json_out_raw(o, ",\"tokens\":[");
-    for (size_t i = 0; i < item->n_ids; i++) {
-        if (i > 0)
-            json_out_raw(o, ",");
-        json_out_u64(o, item->ids[i]);
-    }
+    if (j->text->want_pieces)
+        buffer_append(o, j->text->token_strings, j->text->n_token_strings);
+    else
+        put_ids(o, item);
     json_out_raw(o, "],\"token_strs\":");
-    if (j->text->want_strings) {
+    if (j->text->want_strings && !j->text->want_pieces) {
         json_out_raw(o, "[");
         buffer_append(o, j->text->token_strings, j->text->n_token_strings);
         json_out_raw(o, "]");
@@ -127,6 +137,18 @@ static bool read_prompt(struct request_job *j, const struct quire_doc *body)
            json_value_text(text, name, &j->text->items[0].text, &j->text->items[0].n_text, &j->error);
 }
 
+/* llama.cpp's with_pieces and parse_special. */
+static bool read_pieces(struct request_job *j, const struct quire_doc *body)
+{
+    struct text_task *t = j->text;
+    bool parses = true;
+    if (!json_field_bool(body, "with_pieces", &t->want_pieces, &j->error) ||
+        !json_field_bool(body, "parse_special", &parses, &j->error))
+        return false;
+    t->want_strings |= t->want_pieces;
+    return parses || api_unsupported(&j->error, "parse_special", "only true is supported");
+}
+
 bool tokenize_read(struct request_job *j, const struct quire_doc *body)
 {
     if (!check_model(j, body))
@@ -134,7 +156,7 @@ bool tokenize_read(struct request_job *j, const struct quire_doc *body)
     bool ok = json_field_get(body, "messages").n ? chat_read_messages(j, body) : read_prompt(j, body);
     return ok && json_field_bool(body, "add_special", &j->text->add_special, &j->error) &&
            json_field_bool(body, "add_special_tokens", &j->text->add_special, &j->error) &&
-           json_field_bool(body, "return_token_strs", &j->text->want_strings, &j->error);
+           json_field_bool(body, "return_token_strs", &j->text->want_strings, &j->error) && read_pieces(j, body);
 }
 
 bool detokenize_read(struct request_job *j, const struct quire_doc *body)

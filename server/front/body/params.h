@@ -63,6 +63,7 @@ struct params {
     char *lead; /* chat: the beginning of a reply's content (echo); owned, or NULL */
     size_t n_lead;
     bool include_stop, skip_special, return_token_ids, tokens_as_ids, echo;
+    bool shows_prompt; /* the reply has the prompt's text beside the answer */
     int64_t truncate; /* 0: no; -1: to the context; otherwise the number of tokens */
     bool truncate_end; /* cuts the prompt's end instead of its beginning */
     char request_id[65]; /* "": not set */

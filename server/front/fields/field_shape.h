@@ -45,6 +45,7 @@ extern const struct field_shape field_shape_chat, field_shape_completions, field
     field_shape_pins;
 extern const struct field_shape field_shape_responses, field_shape_messages;
 extern const struct field_shape field_shape_embeddings, field_shape_score, field_shape_rerank;
+extern const struct field_shape field_shape_llama_cpp;
 extern const struct field_shape field_shape_ollama_chat, field_shape_ollama_generate, field_shape_ollama_embed,
     field_shape_ollama_embeddings;
 

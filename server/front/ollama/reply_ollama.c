@@ -107,7 +107,7 @@ static void put_ns(struct buffer *o, const char *name, uint64_t us)
 static void put_end(struct buffer *o, const struct reply *r)
 {
     const struct reply_usage u = reply_usage(r);
-    const struct reply_times times = reply_times(r);
+    const struct reply_times times = reply_times(r, &r->prompts[0].choices[0]);
     json_out_raw(o, ",\"done\":true,\"done_reason\":");
     json_out_raw(o, r->prompts[0].choices[0].finish == CHOICE_STOP ? "\"stop\"" : "\"length\"");
     put_ns(o, "total_duration", times.total_us);
@@ -117,7 +117,7 @@ static void put_end(struct buffer *o, const struct reply *r)
     put_ns(o, "prompt_eval_duration", times.prompt_us);
     json_out_raw(o, ",\"eval_count\":");
     json_out_u64(o, u.n_generated);
-    put_ns(o, "eval_duration", times.answer_us);
+    put_ns(o, "eval_duration", times.generated_us);
     if (r->params->wants_timing)
         reply_put_timing(o, r);
 }

@@ -29,7 +29,8 @@ static bool add_form(struct choice_parts *parts, uint32_t n, enum choice_form fo
     static const size_t bytes[] = {[CHOICE_CHAT] = sizeof *parts->chat,
                                    [CHOICE_COMPLETION] = sizeof *parts->arrays,
                                    [CHOICE_MESSAGE] = sizeof *parts->blocks,
-                                   [CHOICE_RESPONSE] = sizeof *parts->items};
+                                   [CHOICE_RESPONSE] = sizeof *parts->items,
+                                   [CHOICE_LLAMA_CPP] = sizeof *parts->llama_cpp};
     void *all = calloc(n, bytes[form]);
     for (uint32_t i = 0; all && i < n; i++) {
         void *own = (char *)all + i * bytes[form];
@@ -38,6 +39,7 @@ static bool add_form(struct choice_parts *parts, uint32_t n, enum choice_form fo
         case CHOICE_COMPLETION: parts[i].arrays = own; break;
         case CHOICE_MESSAGE: parts[i].blocks = own; break;
         case CHOICE_RESPONSE: parts[i].items = own; break;
+        case CHOICE_LLAMA_CPP: parts[i].llama_cpp = own; break;
         }
     }
     return all != NULL;
@@ -73,6 +75,7 @@ void choice_list_free(struct choice *choices, uint32_t n)
     free(choices->parts->arrays);
     free(choices->parts->blocks);
     free(choices->parts->items);
+    free(choices->parts->llama_cpp);
     free(choices->parts);
     free(choices);
 }
@@ -138,6 +141,8 @@ void choice_close(struct choice *c)
         reply_blocks_free(parts->blocks);
     if (parts->items)
         reply_items_free(parts->items);
+    if (parts->llama_cpp)
+        buffer_free(&parts->llama_cpp->probabilities);
 }
 
 uint64_t choice_bytes(const struct choice *c)
@@ -147,7 +152,8 @@ uint64_t choice_bytes(const struct choice *c)
            (parts->chat ? parts->chat->shown.n_bytes + parts->chat->logprobs.n : 0) +
            (parts->arrays ? logprobs_arrays_bytes(parts->arrays) : 0) +
            (parts->blocks ? reply_blocks_bytes(parts->blocks) : 0) +
-           (parts->items ? reply_items_bytes(parts->items) : 0);
+           (parts->items ? reply_items_bytes(parts->items) : 0) +
+           (parts->llama_cpp ? parts->llama_cpp->probabilities.n : 0);
 }
 
 static bool contains(const uint32_t *ids, uint32_t n, uint32_t id)

@@ -45,8 +45,14 @@ struct choice_chat {
     struct answer_parts shown; /* what the parser found */
 };
 
+/* What llama.cpp's completions collect of a choice. */
+struct choice_llama_cpp {
+    struct buffer probabilities; /* if the reply is not streamed */
+    bool has_new_line;
+};
+
 /* The form of a dialect's choices: the one part of a choice that belongs to that dialect alone. */
-enum choice_form { CHOICE_CHAT, CHOICE_COMPLETION, CHOICE_MESSAGE, CHOICE_RESPONSE };
+enum choice_form { CHOICE_CHAT, CHOICE_COMPLETION, CHOICE_MESSAGE, CHOICE_RESPONSE, CHOICE_LLAMA_CPP };
 
 /* What the reply's dialect collects of a choice: of a reply that is not streamed, or to repeat it at a stream's end. */
 struct choice_parts {
@@ -58,6 +64,7 @@ struct choice_parts {
     struct logprobs_arrays *arrays; /* of completions */
     struct reply_blocks *blocks; /* of Messages */
     struct reply_items *items; /* of Responses */
+    struct choice_llama_cpp *llama_cpp;
 };
 
 struct choice {

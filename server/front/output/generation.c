@@ -29,7 +29,7 @@ static void take_params(struct params *params, struct generation_job *j)
     params->wants_timing |= headers.wants_timing;
 }
 
-/* Moves the job's prompts to the reply, which shows them. The text is needed only for an echo. */
+/* Moves the job's prompts to the reply, which shows them. The text is needed only if it is shown. */
 static bool take_prompts(struct generation *g, struct text_task *text)
 {
     struct reply *r = g->reply;
@@ -44,7 +44,7 @@ static bool take_prompts(struct generation *g, struct text_task *text)
         text->items[i] = (struct request_item){0};
         g->prompts[i].g = g;
         g->prompts[i].reply = &r->prompts[i];
-        if (!r->params->echo) {
+        if (!r->params->echo && !r->params->shows_prompt) {
             free(item->text);
             item->text = NULL;
             item->n_text = 0;

@@ -202,18 +202,21 @@ void generation_fail(void *owner, const struct api_error *e)
     }
 }
 
+struct reply_times reply_times(const struct reply *r, const struct choice *c)
+{
+    const struct timing *t = &r->account->timing;
+    struct reply_times times = {.total_us = facts_since(t->now_us, t->arrived_us)};
+    if (c->first_token_us == 0)
+        return times;
+    const uint64_t queue_us = t->accounted ? timing_queue_us(&t->account) : 0;
+    times.prompt_us = facts_since(c->first_token_us, t->submitted_us + queue_us);
+    times.generated_us = c->last_token_us - c->first_token_us;
+    return times;
+}
+
 void reply_put_timing(struct buffer *o, const struct reply *r)
 {
     const struct generation_account *a = r->account;
     json_out_raw(o, ",\"quire_trace\":");
     timing_json(o, &a->timing, a->tenant, a->admin, r->served->front->tenants, r->served->blockers);
-}
-
-struct reply_times reply_times(const struct reply *r)
-{
-    const struct timing *t = &r->account->timing;
-    const uint64_t first_us = t->first_token_us > 0 ? t->first_token_us : t->now_us;
-    return (struct reply_times){.total_us = facts_since(t->now_us, t->arrived_us),
-                                .prompt_us = facts_since(first_us, t->arrived_us),
-                                .answer_us = facts_since(t->now_us, first_us)};
 }

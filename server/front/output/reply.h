@@ -100,14 +100,16 @@ void reply_emit(struct reply *r);
 void reply_begin_event(struct reply *r, const char *type);
 void reply_end_event(struct reply *r);
 
+/* How long a choice took: from the end of the queue to its first token, and from there to its last token so far; and the
+ * request from its arrival to its end, 0 before. In generation_end.c, which knows the account. The time in the queue is
+ * known when the engine's work is over. */
+struct reply_times {
+    uint64_t prompt_us, generated_us, total_us;
+};
+struct reply_times reply_times(const struct reply *r, const struct choice *c);
+
 /* ,"quire_trace":{...}. In generation_end.c, which knows the account. */
 void reply_put_timing(struct buffer *o, const struct reply *r);
-/* The times of a reply that ends: from the request's arrival, in the text work, the queue and the prompt until the first
- * token, and from there on. Likewise. */
-struct reply_times {
-    uint64_t total_us, prompt_us, answer_us;
-};
-struct reply_times reply_times(const struct reply *r);
 
 /* Keeps a prompt token's logprob; NULL: the first token, which has no logprob. reply_choices.c. */
 void reply_prompt_logprob(struct reply *r, struct reply_prompt *p, const struct wire_token *token);

@@ -52,6 +52,8 @@ static void add_prompt(struct sum *s, const struct reply *r, const struct reply_
     const bool arrays = params->echo && params->spec->n_logprobs >= 0;
     if (params->echo)
         add(s, "echo", n * json_out_string_bytes(p->item.text, p->item.n_text));
+    if (params->shows_prompt)
+        add(s, "prompt", n * json_out_string_bytes(p->item.text, p->item.n_text));
     if (params->return_token_ids)
         add(s, "return_token_ids", n * n_ids * ID_BYTES);
     if (arrays)

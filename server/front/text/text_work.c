@@ -3,6 +3,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/encoding/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -117,7 +118,7 @@ static bool render(struct text_work *w)
         .kwargs_json = c->kwargs,
         .add_generation_prompt = c->add_generation_prompt,
         .continue_final = c->continue_final,
-        .specials = c->specials,
+        .specials = w->task->shows_chat && c->specials == QUIRE_SPECIALS_TEXT ? QUIRE_SPECIALS_REFUSE : c->specials,
     };
     struct request_item *item = &w->task->items[0];
     int status = quire_text_chat(w->task->tokenizer, &chat, &item->text, &item->n_text, &w->mark, &w->error->why);
@@ -277,7 +278,8 @@ static bool encode(struct text_work *w, struct request_item *item, uint64_t unti
 
 static bool append_text(struct text_work *w, const char *piece, size_t n)
 {
-    w->n_reply_bytes += json_out_string_bytes(piece, n) - 2; /* the quotes are counted once, for the whole text */
+    /* The quotes are counted once, for the whole text. A reply has it under two names. */
+    w->n_reply_bytes += (w->task->is_reply ? 2 : 1) * (json_out_string_bytes(piece, n) - 2);
     if (w->n_reply_bytes > TEXT_MAX_REPLY_BYTES)
         return too_much(w);
     if (w->task->want_places)
@@ -318,6 +320,27 @@ static bool decode(struct text_work *w, struct request_item *item, uint64_t unti
 
 /* ---- contents of a reply ------------------------------------------------------------------- */
 
+static bool is_text(const uint8_t *bytes, size_t n)
+{
+    size_t length = 1, at = 0;
+    while (at < n && (length = utf8_character(bytes + at, n - at)) > 0)
+        at += length;
+    return at == n;
+}
+
+/* As in llama.cpp's /tokenize. */
+static void put_piece(struct buffer *o, uint32_t id, const uint8_t *bytes, size_t n)
+{
+    json_out_raw(o, "{\"id\":");
+    json_out_u64(o, id);
+    json_out_raw(o, ",\"piece\":");
+    if (is_text(bytes, n))
+        json_out_string(o, (const char *)bytes, n);
+    else
+        json_out_byte_array(o, bytes, n);
+    json_out_raw(o, "}");
+}
+
 static bool make_strings(struct text_work *w, uint64_t until_us)
 {
     const struct request_item *item = &w->task->items[0];
@@ -326,9 +349,13 @@ static bool make_strings(struct text_work *w, uint64_t until_us)
         size_t n;
         if (!checked(w, quire_text_token_bytes(w->task->tokenizer, item->ids[w->n_ids], &bytes, &n, &w->error->why)))
             return false;
-        if (w->n_ids++ > 0)
+        if (w->n_ids > 0)
             buffer_append(&w->text, ",", 1);
-        json_out_string(&w->text, (const char *)bytes, n);
+        if (w->task->want_pieces)
+            put_piece(&w->text, item->ids[w->n_ids], bytes, n);
+        else
+            json_out_string(&w->text, (const char *)bytes, n);
+        w->n_ids++;
         free(bytes);
         if (w->text.failed)
             return api_no_memory(w->error);

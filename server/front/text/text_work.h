@@ -50,6 +50,8 @@ struct text_task {
     bool want_text; /* decode items that have only ids */
     bool want_places; /* with want_text */
     bool want_strings; /* token_strings: tokens of items[0], JSON strings with commas between */
+    bool want_pieces; /* with want_strings: objects of an id and a piece, a string or the bytes of a part of one */
+    bool shows_chat; /* the rendered chat goes into a reply, where text has no marks: a message must not spell tokens */
     bool counts_only; /* only n_ids is needed of a text */
     bool is_reply; /* the items go into a reply; otherwise they are prompts, and must fit the model's context */
     bool truncates, truncate_end; /* prompts that do not fit will be truncated: at their end, or at their beginning */
