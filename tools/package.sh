@@ -100,9 +100,11 @@ make_tar() {
 
 make_image() {
     local tool archive=$out/quire-$version-oci.tar
-    for tool in podman docker buildah; do command -v $tool >/dev/null && break; done
-    command -v "$tool" >/dev/null || quire_die "an image needs podman, docker or buildah, and none is on PATH"
-    $tool build -f packaging/Containerfile --build-arg COMMIT="$(git rev-parse HEAD)" --build-arg EPOCH="$SOURCE_DATE_EPOCH" -t "quire:$version" . ||
+    # `info` fails where the program is there and cannot build: docker without its daemon.
+    for tool in podman docker buildah ""; do [ -z "$tool" ] || ! "$tool" info >/dev/null 2>&1 || break; done
+    [ -n "$tool" ] || quire_die "an image needs podman, docker or buildah, and 'info' of each failed: install one, or start docker's daemon"
+    $tool build -f packaging/Containerfile --build-arg VERSION="$version" --build-arg COMMIT="$(git rev-parse HEAD)" \
+        --build-arg EPOCH="$SOURCE_DATE_EPOCH" -t "quire:$version" . ||
         quire_die "$tool could not build the image"
     case $tool in
         podman) podman save -q --format oci-archive -o "$archive" "quire:$version" ;;
