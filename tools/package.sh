@@ -57,7 +57,7 @@ build_program() {
     local cargo_home=${CARGO_HOME:-$HOME/.cargo} maps log
     maps="-ffile-prefix-map=$PWD=. -ffile-prefix-map=$cargo_home=/cargo"
     log=$(mktemp)
-    quire_say "building into $build"
+    quire_say "building into $build, about 5 minutes of CPU time; progress: tail -f $log"
     env -u LDFLAGS -u CCACHE_BASEDIR CFLAGS="$maps" CXXFLAGS="$maps" \
         RUSTFLAGS="--remap-path-prefix=$cargo_home=/cargo --remap-path-prefix=$PWD=." bash -e -c '
         cmake -G Ninja -S . -B "$0" -DCMAKE_BUILD_TYPE=Release -DBUILD_TESTING=OFF -DQUIRE_COMMIT="${QUIRE_COMMIT:-}" \

@@ -161,8 +161,18 @@ def test_the_manifest_starts_a_server_and_its_probes_are_answered(start):
 
 # ---- the manual ----
 
+def test_pages_that_the_manual_and_the_readme_name_are_installed(tmp_path):
+    subprocess.run(["cmake", "--install", QUIRE.parent, "--prefix", tmp_path, "--component", "quire"], check=True, capture_output=True)
+    installed = tmp_path / "share" / "doc" / "quire"
+    manual = "".join(page.read_text() for page in (tmp_path / "share" / "man" / "man1").glob("*.1")).replace("\\-", "-")
+    named = set(re.findall(r"docs/[a-z/-]+\.md", manual)) | set(re.findall(r"(?:\]\(|src=\")(docs/[^)#\"]+)", (installed / "README.md").read_text()))
+    assert len(named) > 20 and {page for page in named if not (installed / page).is_file()} == set()
+
+
 def test_the_manual_has_every_option_and_no_warning():
     pages = sorted((QUIRE.parent / "man").glob("*.1"))
+    commands = re.findall(r"^  ([a-z-]+) +[a-z]", subprocess.run([QUIRE, "--help"], capture_output=True, text=True, check=True).stdout.partition("Begin with")[0], re.M)
+    assert "map-reduce" in commands and {f"quire-{name}.1" for name in commands} <= {p.name for p in pages}
     assert {"quire.1", "quire-serve.1", "quire-engine.1", "quire-sim.1", "quire-eval-ppl.1", "quire-cache-pin.1", "quire-version.1"} <= {p.name for p in pages}
     for page in pages:
         done = subprocess.run(["groff", "-man", "-ww", "-z", page], capture_output=True, text=True)

@@ -3,7 +3,7 @@
 # Source this file.
 quire_commands() {
     local quire=$1 command title action
-    "$quire" --help | sed -nE '/^Begin with/q; s/^  ([a-z]+) +(.*)/\1 \2/p' | while read -r command title; do
+    "$quire" --help | sed -nE '/^Begin with/q; s/^  ([a-z-]+) +(.*)/\1 \2/p' | while read -r command title; do
         printf '%s\t%s\n' "$command" "$title"
         # Either "  name   title", or "  quire COMMAND name ARGUMENTS [options]" without a title.
         "$quire" "$command" --help all 2>/dev/null | awk -v command="$command" '

@@ -12,7 +12,7 @@ quire_wheel() {
     cp -a "$1/lib" "$work/quire/lib"
     rm -rf "$work/quire/lib/systemd"
     cp -a "$1/share/quire/demo" "$work/quire/share/demo"
-    cp -a "$1/share/man" "$1/share/bash-completion" "$1/share/zsh" "$1/share/fish" "$work/quire_llm-$version.data/data/share/"
+    cp -a "$1/share/man" "$1/share/doc" "$1/share/bash-completion" "$1/share/zsh" "$1/share/fish" "$work/quire_llm-$version.data/data/share/"
     cat >"$work/quire/__init__.py" <<'END'
 """The program quire, an LLM inference server: `python -m quire`, or `quire` on the PATH."""
 

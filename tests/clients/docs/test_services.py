@@ -83,9 +83,23 @@ def test_the_guide_shows_the_file_of_nginx():
     assert block(GUIDE, "nginx") == (PACKAGING / "nginx.conf").read_text()
 
 
+def test_the_guide_installs_the_certificate_where_the_file_has_it(tmp_path):
+    lines = re.findall(r"^    (NAME=.*|sudo (?:install|sed) .*/etc/(?:ssl|nginx)/.*)$", GUIDE, re.M)
+    assert len(lines) == 5
+    (tmp_path / "etc" / "nginx" / "conf.d").mkdir(parents=True)
+    for name in "chain.pem", "key.pem":
+        (tmp_path / name).touch()
+    script = "\n".join(lines).replace("sudo ", "").replace("/etc/", f"{tmp_path}/etc/").replace(f"NAME={NAME}", "NAME=chat.test").replace("packaging/", f"{PACKAGING}/")
+    subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, check=True)
+    file = (tmp_path / "etc" / "nginx" / "conf.d" / "quire.conf").read_text()
+    names = re.findall(r"^ *ssl_certificate(?:_key)? +/(\S+);", file, re.M)
+    assert NAME not in file and len(names) == 2 and all((tmp_path / name).is_file() for name in names), file
+
+
 def test_nginx_passes_keys_on(nginx):
     assert through(nginx, "/v1/models")[0] == 200
     assert through(nginx, "/v1/models", headers={})[0] == 401
+    assert through(nginx, "/v1/models", headers={"Authorization": "Bearer wrong"})[0] == 401
     for path in "/v1/admin/scheduling-policy", "/admin/keys", "/cache/clear":
         status, text = through(nginx, path, "{}")
         assert status == 403 and "<html>" in text, (path, text)  # nginx's own, before Quire sees it
