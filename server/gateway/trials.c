@@ -242,7 +242,7 @@ void report_experiments(struct gateway *g, struct http_exchange *x)
             failed |= json_array_append_new(all, report_of(p->config, i, p->models[i].trial)) != 0;
     reply = json_pack("{s:s, s:o}", "object", "list", "data", all);
     if (reply && !failed)
-        text = json_dumps(reply, JSON_COMPACT);
+        text = json_dumps(reply, JSON_COMPACT | JSON_REAL_PRECISION(9));
     http_reply(x, text ? 200 : 503, "application/json", text, text ? strlen(text) : 0);
     free(text);
     json_decref(reply);
