@@ -84,6 +84,11 @@ def rows_of(page, at):
         return [...table.tBodies[0].rows].map(row => Object.fromEntries(texts(row).map((text, i) => [heads[i], text])))""", at)
 
 
+def plain(value):
+    """Three digits without an exponent."""
+    return f"{float(f'{value:.3g}'):.12f}".rstrip("0")
+
+
 @pytest.mark.parametrize("width", [360, 1024, 1600])
 def test_it_shows_experiments(browser, start, tmp_path, upstreams, width):
     cheap, dear = upstreams
@@ -112,8 +117,8 @@ def test_it_shows_experiments(browser, start, tmp_path, upstreams, width):
         assert [[(k, row[k], same[k]) for k in row if row[k] != same[k]] for row, same in rows if row != same] == []
         assert {k: (v, other[k]) for k, v in one.items() if v != other[k]} == {}
     row = next(row for row in served[0]["comparisons"] if row["is_chosen"])
-    assert decides["Difference"] == f"+${row['difference']:.3g} (+{100 * row['difference'] / row['control']['mean']:.3g} %)"
-    assert decides["Interval of it"] == f"+${row['low']:.3g} to +${row['high']:.3g}"
+    assert decides["Difference"] == f"+${plain(row['difference'])} (+{100 * row['difference'] / row['control']['mean']:.3g} %)"
+    assert decides["Interval of it"] == f"+${plain(row['low'])} to +${plain(row['high'])}"
     assert "Each user stays in one arm. 450 requests since" in page.text("#experiments .hint") and "at every look" in page.text("#experiments .hint")
     assert [node.text for node in page.all("#experiments h3")] == ["chat", "other"]
     assert page.js("return document.documentElement.scrollWidth") <= width
