@@ -1,9 +1,4 @@
-/* The report of `quire ab report`: each arm against the first one, metric by metric. Main thread.
- *
- * p values are corrected by Bonferroni: those of the metric that was chosen in advance for the number of its comparisons (arms
- * without the first), those of the other metrics for the number of all their comparisons. So the chance of a false alarm is at
- * most alpha for the chosen metric, and at most alpha for all others together, however often someone looks.
- */
+/* The report of `quire ab report`, as a table or JSON. Main thread. */
 #ifndef QUIRE_APP_GATEWAY_AB_REPORT_H
 #define QUIRE_APP_GATEWAY_AB_REPORT_H
 

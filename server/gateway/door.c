@@ -46,6 +46,7 @@ static const struct own_route own_routes[] = {
     {"/metrics", list_metrics, false, true},
     {"/gateway/targets", list_targets, false, false},
     {"/gateway/experiments", list_experiments, false, false},
+    {"/gateway/experiments/report", report_experiments, false, false},
     {"/v1/models/", list_model, false, false}, /* longer paths: a name may have slashes */
 };
 

@@ -3,8 +3,10 @@
 #include "base/log.h"
 #include "server/front/output/json_out.h"
 #include "server/gateway/account/ledger_state.h"
+#include "server/gateway/experiment/report.h"
 #include "server/gateway/experiment/trial_bytes.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- the log -------------------------------------------------------------------------------- */
@@ -191,4 +193,57 @@ void list_experiments(struct gateway *g, struct http_exchange *x)
     json_out_raw(&o, "]}");
     http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
     buffer_free(&o);
+}
+
+/* ---- GET /gateway/experiments/report -------------------------------------------------------- */
+
+static json_t *report_arms(const struct gateway_config *config, const struct gateway_experiment *e,
+                           const struct trial *t)
+{
+    json_t *arms = json_array();
+    for (uint32_t i = 0; i < e->n_arms; i++)
+        json_array_append_new(arms,
+                              json_pack("{s:s, s:s, s:I, s:I}", "arm", e->arms[i].name, "model",
+                                        config->models[e->arms[i].model].name, "weight", (json_int_t)e->arms[i].weight,
+                                        "requests", (json_int_t)t->arms[i].n_requests));
+    return arms;
+}
+
+static json_t *report_warnings(const struct gateway_config *config, uint32_t model)
+{
+    char warning[VARIABLES_WARNING_BYTES];
+    json_t *warnings = json_array();
+    for (uint32_t i = 1; i < config->models[model].route.experiment->n_arms; i++)
+        if (variables_warn(config, model, i, warning))
+            json_array_append_new(warnings, json_string(warning));
+    return warnings;
+}
+
+static json_t *report_of(const struct gateway_config *config, uint32_t model, const struct trial *t)
+{
+    const struct gateway_experiment *e = config->models[model].route.experiment;
+    const struct report_rule rule = {REPORT_ALPHA, e->has_metric ? &e->metric : NULL};
+    return json_pack("{s:s, s:s, s:s?, s:s, s:I, s:f, s:s, s:o, s:o, s:o}", "experiment", config->models[model].name,
+                     "by", e->by_request ? "request" : "user", "metric",
+                     e->has_metric ? gateway_metrics[e->metric].name : NULL, "run", t->run, "since",
+                     (json_int_t)t->since_s, "alpha", rule.alpha, "test", REPORT_TEST, "warnings",
+                     report_warnings(config, model), "arms", report_arms(config, e, t), "comparisons",
+                     report_comparisons_json(t, &rule));
+}
+
+void report_experiments(struct gateway *g, struct http_exchange *x)
+{
+    const struct pool *p = g->pool;
+    json_t *all = json_array(), *reply = NULL;
+    char *text = NULL;
+    bool failed = false;
+    for (uint32_t i = 0; i < p->config->n_models; i++)
+        if (p->models[i].trial)
+            failed |= json_array_append_new(all, report_of(p->config, i, p->models[i].trial)) != 0;
+    reply = json_pack("{s:s, s:o}", "object", "list", "data", all);
+    if (reply && !failed)
+        text = json_dumps(reply, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    http_reply(x, text ? 200 : 503, "application/json", text, text ? strlen(text) : 0);
+    free(text);
+    json_decref(reply);
 }

@@ -1,4 +1,4 @@
-/* The experiments of the gateway in its log, in its ledger and at GET /gateway/experiments. Loop's thread. */
+/* The experiments of the gateway in its log, in its ledger and at GET /gateway/experiments and /gateway/experiments/report. Loop's thread. */
 #ifndef QUIRE_GATEWAY_TRIALS_H
 #define QUIRE_GATEWAY_TRIALS_H
 
@@ -12,5 +12,7 @@ void trials_restore(struct gateway *g);
 /* Writes to the ledger the statistics that have changed. */
 void trials_save(struct gateway *g);
 void list_experiments(struct gateway *g, struct http_exchange *x);
+/* Replies what `quire ab report --json` prints for alpha 0.05: the comparisons of each experiment, without the statistics. */
+void report_experiments(struct gateway *g, struct http_exchange *x);
 
 #endif

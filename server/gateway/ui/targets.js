@@ -1,4 +1,4 @@
-/* The table of targets: reads /gateway/targets every two seconds while the page is visible. */
+/* The table of targets: reads /gateway/targets and the report of experiments every two seconds while the page is visible. */
 
 const POLL_MS = 2000;
 
@@ -73,6 +73,7 @@ async function poll() {
     const targets = parseTargets(await (await request("/gateway/targets")).text());
     const down = targets.filter(target => target.breaker !== "closed").length;
     showTargets(targets);
+    showExperiments((await (await request("/gateway/experiments/report")).json()).data);
     showState(down ? down + " of " + targets.length + " not healthy" : targets.length + " healthy", down ? "bad" : "good");
   } catch (error) {
     showState(error.status === 401 ? "needs an API key" : error.status === 0 ? "the server does not answer" : error.message, "bad");

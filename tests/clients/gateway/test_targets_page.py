@@ -1,9 +1,16 @@
 """The page of targets at /ui/targets, in a headless Chromium."""
 
+import json
+import subprocess
+
 import pytest
 import rig
+from conftest import QUIRE
+from selenium.webdriver.common.keys import Keys
+from test_experiments import lines, many
 from test_ui import Page
 from upstream import Upstream
+from upstreams import gateway
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +75,71 @@ def test_it_follows_a_target_that_fails(browser, start, tmp_path, upstreams):
     assert cell(page, 0, 4) == "open" and cell(page, 1, 3) == "up"
     assert page.text("#state") == "1 of 2 not healthy"
     assert page.js("return row === document.querySelector('#targets tbody').rows[0]"), "a row was made anew"
+
+
+def rows_of(page, at):
+    """The texts of a table's rows below "Experiments", each by its heads."""
+    return page.js("""const table = document.querySelectorAll("#experiments table")[arguments[0]], texts = row => [...row.cells].map(cell => cell.textContent);
+        const heads = texts(table.tHead.rows[0]);
+        return [...table.tBodies[0].rows].map(row => Object.fromEntries(texts(row).map((text, i) => [heads[i], text])))""", at)
+
+
+def plain(value):
+    """Three digits without an exponent."""
+    return f"{float(f'{value:.3g}'):.12f}".rstrip("0")
+
+
+@pytest.mark.parametrize("width", [360, 1024, 1600])
+def test_it_shows_experiments(browser, start, tmp_path, upstreams, width):
+    cheap, dear = upstreams
+    models = lines(cheap, dear, "metric: cost, ")
+    models[2] = models[2].replace("0.0006", "0.0012")
+    server = gateway(start, tmp_path, [*models, "other: {route: experiment, arms: {x: {model: a}, y: {model: b}}}"])
+    page = open_page(browser, server)
+    page.resize(width, 740)
+    page.wait("document.querySelectorAll('#experiments section').length === 2")
+    assert rows_of(page, 1)[0]["Verdict"] == "too few requests: each arm needs 100"
+    page.js("window.row = document.querySelectorAll('#experiments table')[1].tBodies[0].rows[0]")
+    many(server, 450, users=450)
+    page.wait("document.querySelector('#experiments .hint').textContent.includes(' 450 requests since')")
+    assert page.js("return row.isConnected"), "a row was made anew"
+    arms, comparisons = rows_of(page, 0), rows_of(page, 1)
+    assert [(arm["Arm"], arm["Model"], arm["Share"]) for arm in arms] == [("control (control)", "a", "66.7 %"), ("new", "b", "33.3 %")]
+    assert sum(int(arm["Requests"]) for arm in arms) == 450
+    decides = comparisons[0]
+    assert decides["Metric"] == "Cost of a request (decides)" and decides["Verdict"] == "higher than control: worse"
+    assert decides["Samples"] == " / ".join(arm["Requests"] for arm in arms)
+    report = json.loads(subprocess.run([str(QUIRE), "ab", "report", "--url", server.url, "--json"], capture_output=True, text=True, check=True, timeout=60).stdout)
+    served = rig.answered(server, "/gateway/experiments/report").json()["data"]
+    assert [one.pop("metric") for one in served] == ["cost", None]
+    for one, other in zip(served, report["experiments"], strict=True):
+        rows = zip(one["comparisons"], other["comparisons"], strict=True)
+        assert [[(k, row[k], same[k]) for k in row if row[k] != same[k]] for row, same in rows if row != same] == []
+        assert {k: (v, other[k]) for k, v in one.items() if v != other[k]} == {}
+    row = next(row for row in served[0]["comparisons"] if row["is_chosen"])
+    assert decides["Difference"] == f"+${plain(row['difference'])} (+{100 * row['difference'] / row['control']['mean']:.3g} %)"
+    assert decides["Interval of it"] == f"+${plain(row['low'])} to +${plain(row['high'])}"
+    assert "Each user stays in one arm. 450 requests since" in page.text("#experiments .hint") and "at every look" in page.text("#experiments .hint")
+    assert [node.text for node in page.all("#experiments h3")] == ["chat", "other"]
+    assert page.js("return document.documentElement.scrollWidth") <= width
+    page.js("document.activeElement.blur()")
+    for _ in range(12):  # every column can be read by keyboard: the region takes the focus and scrolls
+        page.driver.switch_to.active_element.send_keys(Keys.TAB)
+        if page.js("return document.activeElement.id") == "sheet":
+            break
+    assert page.js("return [document.activeElement.id, getComputedStyle(document.activeElement).outlineStyle !== 'none']") == ["sheet", True]
+    assert page.said() == []
+
+
+def test_without_an_experiment_it_says_how_to_start_one(browser, start, tmp_path, upstreams):
+    server = serve(start, tmp_path, upstreams)
+    page = open_page(browser, server)
+    page.wait("!document.getElementById('no-experiments').hidden")
+    example = page.text("#no-experiments pre").replace("models:", "models:\n  chat-now: {targets: [{name: t, url: 'http://127.0.0.1:9/v1'}]}\n"
+                                                                  "  chat-new: {targets: [{name: t, url: 'http://127.0.0.1:9/v1'}]}", 1)
+    (tmp_path / "example.yaml").write_text(example)
+    checked = subprocess.run([str(QUIRE), "check", str(tmp_path / "example.yaml")], capture_output=True, text=True, check=False, timeout=60)
+    assert checked.returncode == 0 and "control" in checked.stdout, checked.stderr
 
 
 def test_a_key_is_asked_for_and_works_by_keyboard(browser, start, tmp_path, upstreams):

@@ -124,6 +124,38 @@ def test_a_stream_that_breaks_keeps_its_part(page):
     assert page.text(".error") == ""
 
 
+@pytest.mark.parametrize("index", [-1, 1, 1e9, "__proto__", None, 0.5])
+def test_a_call_with_a_wrong_index_is_an_error(page, index):
+    """An array of 10^9 places would stop the page when it is kept."""
+    play(page, [chunk(content="Part"), chunk(tool_calls=[{"index": index, "id": "c", "function": {"name": "f", "arguments": ""}}]), "[DONE]"])
+    page.ask("x")
+    assert "wrong index" in page.text(".error") and page.js("return store.all()[0].turns.map(turn => turn.calls)") == [None, None]
+
+
+HOSTILE = ["\u202ereversed\u202c \u2066isolate", "\u200b\u200d\ufeff" * 500, "".join(map(chr, range(32))), "e" + "\u0301" * 5000, "<script>struck=1</script>" * 50,
+           "[x](javascript:struck=1) ![y](data:text/html,z) <a href=//x>", "|" * 3000 + "\n" + "|-" * 3000, "> " * 3000, "```\n" * 501, "\u0634\u0643\u0631\u0627",
+           "x" * 1000000, "{\"a\":" * 2000]
+
+
+def test_hostile_answers_stay_inside_the_page(page):
+    play(page, *[[chunk(content=text), chunk("stop"), "[DONE]"] for text in HOSTILE])
+    page.resize(320, 740)
+    for text in HOSTILE:
+        page.js("$('input').value = 'x'; sendInput()")
+        assert page.answer() == text
+        assert page.js("return [document.documentElement.scrollWidth, $('log').scrollWidth <= $('log').clientWidth]") == [320, True], text[:40]
+    assert page.js("return [window.struck, document.querySelectorAll('#log :is(script, img, iframe)').length]") == [None, 0]
+    assert page.js("return [...document.querySelectorAll('#log a')].filter(link => !/^https?:|^mailto:/.test(link.href)).length") == 0
+
+
+def test_a_key_that_no_header_can_carry(page):
+    page.js("kept.set('key', 'schlüssel 鍵')")
+    play(page, [chunk("stop"), "[DONE]"])
+    page.ask("x")
+    assert page.js("return [turns[1].error.status, $('key-dialog').open]") == [401, True]
+    page.js("takeKey('')")
+
+
 TOKENS = 20000
 
 

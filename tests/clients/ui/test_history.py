@@ -155,6 +155,60 @@ def test_two_tabs_do_not_overwrite_each_other(page, server):
     assert page.js("return [current !== arguments[0], store.read(current).turns.length, store.all().length]", chat) == [True, 3, 2]
 
 
+def test_an_unseen_change_of_another_tab_is_not_overwritten(page):
+    """A frozen page gets no storage event, and two tabs may write before either gets one."""
+    page.ask(QUESTION)
+    chat = page.js("return current")
+    other = [{"role": "user", "text": "from the other tab"}]
+    page.js("store.write({...store.read(current), turns: arguments[0]})", other)
+    page.ask("Tell me a story.")
+    assert page.js("return store.read(arguments[0]).turns", chat) == other
+    assert page.js("return [current !== arguments[0], store.read(current).turns.length]", chat) == [True, 4]
+    chat = page.js("return current")
+    page.js("store.write({...store.read(current), turns: arguments[0]}); dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))", other)
+    assert page.js("return [current, turns.map(turn => turn.text)]") == [chat, ["from the other tab"]]
+
+
+def test_two_real_tabs(page):
+    """Both show one conversation and answer at once: each answer is kept."""
+    page.ask(QUESTION)
+    page.js("open(location.href)")
+    one, two = page.driver.current_window_handle, next(h for h in page.driver.window_handles if h != page.driver.current_window_handle)
+    chat = page.js("return current")
+    page.driver.switch_to.window(two)
+    page.wait("models.length > 0")
+    page.js("openChat(arguments[0])", chat)
+    for tab, text in ((one, "Tell me a story."), (two, "Hello")):
+        page.driver.switch_to.window(tab)
+        page.js("$('input').value = arguments[0]; sendInput()", text)
+    for tab in (one, two):
+        page.driver.switch_to.window(tab)
+        page.answer()
+    found = page.js("return store.all().map(chat => chat.turns.map(turn => turn.text))")
+    for text in ("Tell me a story.", "Hello"):
+        assert any(texts[0] == QUESTION and text in texts and texts[texts.index(text) + 1 :] for texts in found), (text, found)
+    page.driver.close()
+    page.driver.switch_to.window(one)
+
+
+def test_a_question_is_kept_before_its_answer(page):
+    page.js("$('input').value = 'Tell me a story.'; sendInput()")
+    assert page.js("return [Boolean(stopper), store.read(current).turns[0].text]") == [True, "Tell me a story."]
+    page.driver.refresh()
+    page.wait("models.length > 0")
+    assert page.js("return turns[0].text") == "Tell me a story."
+
+
+def test_a_long_conversation_opens(page):
+    """2,000 turns: listed, opened, continued and exported."""
+    page.js("""store.write({id: "long", title: "Long", changed: 1, turns: Array.from({length: 2000}, (_, i) =>
+        ({role: i % 2 ? "assistant" : "user", text: "Turn " + i + ": **bold** and `code`\\n\\n- a\\n- b"}))}); listChats()""")
+    took = page.js("const began = performance.now(); openChat('long'); document.body.offsetHeight; return performance.now() - began")
+    print(f"2,000 turns: {took:.0f} ms")
+    assert page.js("return [turns.length, nearEnd()]") == [2000, True]
+    assert page.js("return imported(exported(store.all()))[0].turns.length") == 2000
+
+
 def test_files_go_with_a_message(page, tmp_path):
     page.fill("#f-max_tokens", "20")  # both answers fit into the model's context
     (tmp_path / "notes.md").write_text("A ```fence``` and é.")

@@ -79,18 +79,18 @@ def test_axe_finds_nothing(page, axe, width, scheme):
     page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-@pytest.mark.parametrize("name", ["batches", "targets"])
+@pytest.mark.parametrize("name", ["batches", "targets", "targets, no experiment"])
 def test_axe_finds_nothing_on_the_other_pages(browser, axe, start, tmp_path, name):
     if name == "batches":
         server = start("serve", MODEL, "--port", "0", "--batch-dir", tmp_path / "batches")
     else:
         (tmp_path / "models.yaml").write_text(
-            "models:\n  chat: {route: experiment, arms: {one: {model: a}, two: {model: b}}}\n"
+            "models:\n" + ("  chat: {route: experiment, arms: {one: {model: a}, two: {model: b}}}\n" if name == "targets" else "")
             + "".join(f"  {model}: {{targets: [{{name: t, url: 'http://127.0.0.1:9/v1'}}]}}\n" for model in "ab"))
         server = start("serve", "--models", tmp_path / "models.yaml", "--port", "0")
     for width in (360, 1024, 1600):
         page = browser.open(server, width=width)
-        page.driver.get(f"{server.url}/ui/{name}")
+        page.driver.get(f"{server.url}/ui/{name.split(',')[0]}")
         page.wait("document.getElementById('state').textContent")
         assert violations(page, axe) == [], width
         assert page.js("return document.documentElement.scrollWidth") <= width

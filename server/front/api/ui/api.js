@@ -37,6 +37,7 @@ async function errorOf(response) {
 async function request(path, options = {}) {
   const headers = {};
   const key = kept.get("key");
+  if (key && !/^[\x21-\x7e]+$/.test(key)) throw new ApiError(401, {message: "The API key has characters that no key has."}, 0);
   if (key) headers.Authorization = "Bearer " + key;
   if (options.body) headers["Content-Type"] = "application/json";
   let response;

@@ -146,6 +146,7 @@ async function answerFrom(at) {
   const turn = addTurn({role: "assistant", text: "", busy: true, model: $("model").value, json: $("schema").value.trim() ? true : undefined,
     timing: {began: performance.now(), n: 0}});
   const mine = stopper = new AbortController();
+  keepTurns(); /* a browser may end at any time */
   showBusy();
   scrollDown(true);
   const draw = makePacer(() => {

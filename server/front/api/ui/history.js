@@ -2,7 +2,7 @@
 
 const MAX_IMPORT = 50e6; /* bytes */
 let current = kept.get("chat") || makeId();
-let isForked = false;    /* another tab changed this conversation while it was busy here: it is kept as another one */
+let seen = null;         /* its entry as this page read or wrote it last */
 let undo = null;         /* brings back what was deleted */
 
 /* ---- the notice below the header ---- */
@@ -24,13 +24,14 @@ const said = list => list.filter((turn, i) => isSaid(turn) && !(turn.role === "u
 function keepTurns() {
   const plain = turns.filter(isSaid).map(({role, text, model, reasoning, calls, call_id, name, files, json}) =>
     ({role, text, model, reasoning, calls, call_id, name, files, json}));
-  if (isForked) current = makeId();
-  isForked = false;
-  kept.set("chat", current);
   if (!plain.length) return;
+  const there = store.raw(current);
+  if (there !== null && there !== seen) current = makeId(); /* another tab changed it: both are kept */
+  kept.set("chat", current);
   const title = (plain[0].text || plain[0].files?.[0].name || "Conversation").trim().split("\n")[0].slice(0, MAX_TITLE);
   if (!store.write({id: current, title, changed: Date.now(), turns: plain}))
     showNotice("The browser’s storage is full or forbidden: this conversation is kept only while this page is open. Export conversations and delete some.");
+  seen = store.raw(current);
   listChats();
 }
 
@@ -41,15 +42,19 @@ function showTurns(list) {
   scrollDown(true);
 }
 
+function showStored() {
+  seen = store.raw(current);
+  showTurns(store.read(current)?.turns || []);
+}
+
 function openChat(id) {
   if (stopper) {
     showNotice("Wait for the end of the answer, or stop it.");
     return;
   }
   current = id;
-  isForked = false;
   kept.set("chat", id);
-  showTurns(store.read(id)?.turns || []);
+  showStored();
   listChats();
 }
 
@@ -135,10 +140,13 @@ async function importChats(file) {
 
 function takeStorageEvent(event) {
   if (event.key !== null && !event.key.startsWith(PREFIX)) return;
-  if (event.key === PREFIX + current && event.newValue !== null) {
-    if (stopper || document.querySelector("#log textarea")) isForked = true;
-    else showTurns(store.read(current)?.turns || []);
-  }
+  followOthers();
+}
+
+/* Shows what another tab wrote, unless an answer or an edit is under way. A browser tells a page nothing while it is frozen. */
+function followOthers() {
+  const there = store.raw(current);
+  if (there !== null && there !== seen && !stopper && !document.querySelector("#log textarea")) showStored();
   listChats();
 }
 
@@ -157,7 +165,9 @@ function beginHistory() {
   });
   $("notice-close").addEventListener("click", () => { showNotice(""); $("input").focus(); });
   addEventListener("storage", takeStorageEvent);
+  addEventListener("pageshow", event => { if (event.persisted) followOthers(); });
   addEventListener("pagehide", () => { if (stopper) keepTurns(); });
-  showTurns(store.read(current)?.turns || []);
+  document.addEventListener("visibilitychange", () => { if (stopper && document.hidden) keepTurns(); });
+  showStored();
   listChats();
 }

@@ -37,8 +37,11 @@ function takeReasoning(turn, delta) {
   if (more) turn.reasoning = (turn.reasoning || "") + more;
 }
 
+const MAX_CALLS = 1000;
+
 function takeCalls(turn, delta) {
   for (const {index, id, function: called} of delta.tool_calls || []) {
+    if (!(Number.isInteger(index) && index >= 0 && index <= (turn.calls?.length || 0) && index < MAX_CALLS)) throw new Error("The server sent a tool call with a wrong index.");
     turn.calls ||= [];
     const call = turn.calls[index] ||= {id: id || "", name: called?.name || "", arguments: ""};
     call.arguments += called?.arguments || "";

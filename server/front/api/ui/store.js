@@ -41,6 +41,10 @@ function checkedChat(chat, where) {
 const makeId = () => Array.from(crypto.getRandomValues(new Uint8Array(12)), byte => byte.toString(16).padStart(2, "0")).join("");
 
 const store = {
+  /* The entry's text; null if it is missing or the storage is forbidden. */
+  raw(id) {
+    try { return localStorage.getItem(PREFIX + id); } catch { return null; }
+  },
   /* null: there is none, or an entry that is not a conversation. */
   read(id) {
     try { return checkedChat(JSON.parse(localStorage.getItem(PREFIX + id)), id); } catch { return null; }
