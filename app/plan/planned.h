@@ -17,8 +17,8 @@ struct planned {
     const struct engine_plan_rank *ranks; /* [plan->n_ranks] if there are several */
 };
 
-/* Memory of a process that no plan counts, as measured (docs/benchmarks/plan-memory.md): code and libraries; and 235 to 325
- * bytes for each token of a vocabulary, for the tokenizer and the masks of grammars. */
+/* Memory of a process that no plan counts, as measured (docs/benchmarks/plan-memory.md): code and libraries; and 225 to
+ * 325 bytes for each token of a vocabulary, for the tokenizer. */
 #define PLANNED_PROGRAM_BYTES ((uint64_t)26 << 20)
 #define PLANNED_TOKEN_BYTES 300u
 
