@@ -224,6 +224,23 @@ def test_calibration_texts_that_are_rejected(tmp_path):
         assert why in refusal(MODEL, tmp_path / "out", "--method", "gptq", "--calibration", path)
 
 
+def test_channels_without_activations(tmp_path, text):
+    """Half of each norm of a layer is 0, so its Hessians are singular: damping helps, and without it the run fails in one line."""
+    dead = tmp_path / "dead"
+    shutil.copytree(MODEL, dead)
+    data = bytearray((MODEL / "model.safetensors").read_bytes())
+    n = struct.unpack("<Q", data[:8])[0]
+    for name, tensor in json.loads(data[8:8 + n]).items():
+        if "layers.0." in name and "norm" in name:
+            begin, end = (8 + n + x for x in tensor["data_offsets"])
+            data[begin:begin + (end - begin) // 2] = bytes((end - begin) // 2)
+    (dead / "model.safetensors").write_bytes(data)
+    for method in (*CALIBRATED, "imatrix"):
+        out = quantize(dead, tmp_path / method, method, *calibration(text))
+        assert method == "imatrix" or answer(out)
+    assert "is singular at column" in refusal(dead, tmp_path / "out", "--method", "gptq", "--damp", "0", *calibration(text))
+
+
 def test_jsonl_is_the_text_of_its_lines(tmp_path, text):
     words = text.read_text().split()
     lines = [" ".join(words[i:i + 50]) for i in range(0, len(words), 50)]
