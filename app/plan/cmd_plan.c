@@ -24,6 +24,7 @@ static int make_plan(const struct engine_options *o, struct planned *p, struct e
         return status;
     snprintf(p->architecture, sizeof p->architecture, "%s", config->architecture);
     snprintf(p->multimodal, sizeof p->multimodal, "%s", config->multimodal);
+    p->vocab_size = config->vocab_size;
     p->has_vectors = config->outputs.kind != OUTPUT_TOKENS;
     model_config_free(config);
     p->plan = plan;

@@ -65,6 +65,7 @@ static json_t *plan_json(const struct planned *p)
         {"message_bytes", plan->bytes[PLAN_MESSAGES]},
         {"handover_bytes", plan->bytes[PLAN_STAGE_BUFFER]},
         {"total_bytes", engine_plan_total_bytes(plan)},
+        {"tokenizer_bytes", planned_tokenizer_bytes(p)},
         {"device_memory", plan->device_memory},
         {"device_budget", plan->device_budget},
         {"driver_bytes", plan->driver_bytes},
@@ -93,6 +94,10 @@ static json_t *plan_json(const struct planned *p)
 void plan_print_json(const struct planned *first, const struct planned *second)
 {
     json_t *root = plan_json(first);
+    if (root) {
+        json_object_set_new(root, "program_bytes", json_integer((json_int_t)PLANNED_PROGRAM_BYTES));
+        json_object_set_new(root, "resident_bytes", json_integer((json_int_t)planned_resident_bytes(first, second)));
+    }
     if (root && second)
         json_object_set_new(root, "embedding_model", plan_json(second));
     if (root) {

@@ -34,6 +34,37 @@ static void print_fit(const struct engine_plan *plan, const struct engine_plan *
                quire_size(needed - plan->device_budget).text);
 }
 
+static uint64_t resident_of(const struct planned *p)
+{
+    return p->plan->bytes[PLAN_WEIGHTS] + p->plan->bytes[PLAN_DRAFT_WEIGHTS] + engine_plan_total_bytes(p->plan) +
+           planned_tokenizer_bytes(p);
+}
+
+uint64_t planned_resident_bytes(const struct planned *first, const struct planned *second)
+{
+    if (first->plan->device_memory || first->plan->n_ranks > 1)
+        return 0;
+    return PLANNED_PROGRAM_BYTES + resident_of(first) + (second ? resident_of(second) : 0);
+}
+
+/* The process as the operating system sees it. */
+static void print_process(const struct planned *first, const struct planned *second)
+{
+    const uint64_t tokenizers = planned_tokenizer_bytes(first) + (second ? planned_tokenizer_bytes(second) : 0);
+    const struct plan_row rows[] = {
+        {"program", "code and libraries, about", PLANNED_PROGRAM_BYTES},
+        {"tokenizer", "of the vocabulary, about", tokenizers},
+        {"resident", "the process with all of the above in use, weights included, about",
+         planned_resident_bytes(first, second)},
+    };
+    if (planned_resident_bytes(first, second) == 0)
+        return;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        printf("  %-12s %15" PRIu64 " bytes  %11s   %s\n", rows[i].key, rows[i].bytes, quire_size(rows[i].bytes).text,
+               rows[i].label);
+    printf("\n");
+}
+
 /* Memory that a front end may use, in addition to allocations at start. */
 static void print_front(void)
 {
@@ -154,6 +185,7 @@ static void print_ranks(const struct planned *p)
 void plan_print_table(const struct planned *first, const struct planned *second)
 {
     print_memory(first);
+    print_process(first, second);
     print_front();
     if (first->plan->device_memory)
         print_device(first->plan);

@@ -455,6 +455,10 @@ def test_plan_refuses_what_the_engine_refuses():
     assert got.returncode == 1 and "give --swap-space" in got.stderr
 
 
+def bytes_in_table(table, key):
+    return int(re.search(rf"^  {key} +(\d+) bytes", table, re.MULTILINE)[1])
+
+
 def test_plan():
     table = quire("plan", MODEL).stdout
     assert "KV cache" in table and "bytes" in table
@@ -464,6 +468,10 @@ def test_plan():
     assert plan["total_bytes"] == sum(
         plan[k] for k in ("param_bytes", "activation_bytes", "workspace_bytes", "logits_bytes", "kv_bytes", "draft_bytes",
                            "mask_bytes"))
+    assert plan["tokenizer_bytes"] == 300 * 2048
+    assert plan["resident_bytes"] == plan["weight_bytes"] + plan["total_bytes"] + plan["tokenizer_bytes"] + plan["program_bytes"]
+    assert bytes_in_table(table, "resident") > bytes_in_table(table, "planned")
+    assert json.loads(quire("plan", MODEL, "--json", "--device", "h100").stdout)["resident_bytes"] == 0
     drafting = json.loads(quire("plan", MODEL, "--json", "--num-kv-blocks", "100", "--max-model-len", "512", "--speculative-config",
                                 '{"method": "ngram"}').stdout)
     assert drafting["total_bytes"] - drafting["draft_bytes"] == plan["total_bytes"] - plan["draft_bytes"]

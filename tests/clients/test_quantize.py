@@ -235,6 +235,23 @@ def test_calibration_texts_that_are_rejected(tmp_path):
         assert why in refusal(MODEL, tmp_path / "out", "--method", "gptq", "--calibration", path)
 
 
+def test_channels_without_activations(tmp_path, text):
+    """Half of each norm of a layer is 0, so its Hessians are singular: damping helps, and without it the run fails in one line."""
+    dead = tmp_path / "dead"
+    shutil.copytree(MODEL, dead)
+    data = bytearray((MODEL / "model.safetensors").read_bytes())
+    n = struct.unpack("<Q", data[:8])[0]
+    for name, tensor in json.loads(data[8:8 + n]).items():
+        if "layers.0." in name and "norm" in name:
+            begin, end = (8 + n + x for x in tensor["data_offsets"])
+            data[begin:begin + (end - begin) // 2] = bytes((end - begin) // 2)
+    (dead / "model.safetensors").write_bytes(data)
+    for method in (*CALIBRATED, "imatrix"):
+        out = quantize(dead, tmp_path / method, method, *calibration(text))
+        assert method == "imatrix" or answer(out)
+    assert "is singular at column" in refusal(dead, tmp_path / "out", "--method", "gptq", "--damp", "0", *calibration(text))
+
+
 def test_jsonl_is_the_text_of_its_lines(tmp_path, text):
     words = text.read_text().split()
     lines = [" ".join(words[i:i + 50]) for i in range(0, len(words), 50)]
@@ -402,31 +419,35 @@ def drawn_matrix(rows, cols, drawn):
     return [rows, cols], [drawn.gauss(0, cols ** -0.5) for _ in range(rows * cols)]
 
 
-def write_mixture(directory, n_experts):
-    """A mixture with a shared expert, random weights and the demo model's tokenizer."""
+def write_mixture(directory, n_experts, loud=(), is_mixtral=False):
+    """A mixture, with a shared expert or Mixtral's names, random weights and the demo model's tokenizer. loud: columns whose
+    norms are 20."""
     drawn, size, inner = random.Random(6), 64, 32
     directory.mkdir()
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(MODEL / name, directory)
-    (directory / "config.json").write_text(json.dumps(dict(
-        architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", torch_dtype="float16", hidden_size=size, intermediate_size=inner,
-        moe_intermediate_size=inner, shared_expert_intermediate_size=64, num_experts=n_experts, num_experts_per_tok=2, norm_topk_prob=True,
-        num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=2048, max_position_embeddings=512, rms_norm_eps=1e-6,
-        rope_theta=10000.0, eos_token_id=2047, tie_word_embeddings=False, hidden_act="silu", decoder_sparse_step=1, mlp_only_layers=[])))
+    common = dict(torch_dtype="float16", hidden_size=size, intermediate_size=inner, num_experts_per_tok=2, num_hidden_layers=2,
+                  num_attention_heads=4, num_key_value_heads=2, vocab_size=2048, max_position_embeddings=512, rms_norm_eps=1e-6,
+                  rope_theta=10000.0, eos_token_id=2047, tie_word_embeddings=False, hidden_act="silu")
+    own = (dict(architectures=["MixtralForCausalLM"], model_type="mixtral", num_local_experts=n_experts, sliding_window=None) if is_mixtral else
+           dict(architectures=["Qwen2MoeForCausalLM"], model_type="qwen2_moe", moe_intermediate_size=inner, num_experts=n_experts,
+                shared_expert_intermediate_size=64, norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[]))
+    (directory / "config.json").write_text(json.dumps(common | own))
     tensors = {"model.embed_tokens.weight": drawn_matrix(2048, size, drawn), "lm_head.weight": drawn_matrix(2048, size, drawn),
                "model.norm.weight": ([size], [1.0] * size)}
+    block, gate, up, down = ("block_sparse_moe", "w1", "w3", "w2") if is_mixtral else ("mlp", "gate_proj", "up_proj", "down_proj")
     for i in range(2):
         parts = [("self_attn.q_proj", size, size), ("self_attn.k_proj", 32, size), ("self_attn.v_proj", 32, size), ("self_attn.o_proj", size, size),
-                 ("mlp.gate", n_experts, size), ("mlp.shared_expert_gate", 1, size)]
-        for name, width in [(f"mlp.experts.{e}", inner) for e in range(n_experts)] + [("mlp.shared_expert", 64)]:
-            parts += [(f"{name}.gate_proj", width, size), (f"{name}.up_proj", width, size), (f"{name}.down_proj", size, width)]
+                 (f"{block}.gate", n_experts, size)] + [("mlp.shared_expert_gate", 1, size)] * (not is_mixtral)
+        for name, width in [(f"{block}.experts.{e}", inner) for e in range(n_experts)] + [("mlp.shared_expert", 64)] * (not is_mixtral):
+            parts += [(f"{name}.{gate}", width, size), (f"{name}.{up}", width, size), (f"{name}.{down}", size, width)]
         for name, rows, cols in parts:
             tensors[f"model.layers.{i}.{name}.weight"] = drawn_matrix(rows, cols, drawn)
-        for name in ("q", "k", "v"):
+        for name in () if is_mixtral else ("q", "k", "v"):
             rows = size if name == "q" else 32
             tensors[f"model.layers.{i}.self_attn.{name}_proj.bias"] = ([rows], [0.0] * rows)
         for name in ("input_layernorm", "post_attention_layernorm"):
-            tensors[f"model.layers.{i}.{name}.weight"] = ([size], [1.0] * size)
+            tensors[f"model.layers.{i}.{name}.weight"] = ([size], [20.0 if k in loud else 1.0 for k in range(size)])
     write_safetensors(directory / "model.safetensors", tensors)
     return directory
 
@@ -448,7 +469,35 @@ def test_experts_are_calibrated_by_the_tokens_that_they_see(tmp_path, text):
     assert kl[0] < 0.7 * kl[1], kl
     again = quantize(model, tmp_path / "again", "gptq", "--threads", 1, *options)
     assert hash_of(again) == hash_of(tmp_path / "gptq")
-    assert "layers with experts" in refusal(model, tmp_path / "out", "--method", "awq", "--group-size", 32, *calibration(text))
+    assert "layers with experts" in refusal(model, tmp_path / "out", "--method", "smoothquant-w8a8", *calibration(text))
+
+
+def test_experts_have_scales_of_awq(tmp_path, text):
+    """The experts, the shared one, the router and the shared one's gate read one norm, so that their columns have the same
+    scales; the columns of a down matrix have those of its own expert."""
+    model = write_mixture(tmp_path / "model", 6, loud=(3, 17, 40))
+    options = ("--calibration", text, "--calibration-samples", 8, "--calibration-length", 256, "--group-size", 32)
+    rounded = quantize(model, tmp_path / "rounded", "int4-block", "--no-sym", "--group-size", 32)
+    out = quantize(model, tmp_path / "awq", "awq", *options)
+    kl = divergence(model, out, text), divergence(model, rounded, text)
+    assert kl[0] < 0.7 * kl[1], kl
+    before, after = tensors_of(model / "model.safetensors"), tensors_of(out / "model.safetensors")
+    layer = "model.layers.1."
+    for name in ("mlp.gate", "mlp.shared_expert_gate"):
+        norms = [struct.unpack("<64e", t[layer + "post_attention_layernorm.weight"][2]) for t in (before, after)]
+        scales = [a / b for a, b in zip(*norms)]
+        assert max(scales) / min(scales) > 1.2
+        w = [struct.unpack(f"<{len(t[layer + name + '.weight'][2]) // 2}e", t[layer + name + ".weight"][2]) for t in (before, after)]
+        assert all(abs(b - a * scales[i % 64]) <= 2e-3 * abs(b) + 1e-6 for i, (a, b) in enumerate(zip(*w)))
+    assert hash_of(quantize(model, tmp_path / "again", "awq", "--threads", 1, *options)) == hash_of(out)
+
+
+def test_mixtrals_experts_have_scales_of_awq(tmp_path, text):
+    model = write_mixture(tmp_path / "model", 4, loud=(3, 17, 40), is_mixtral=True)
+    options = ("--calibration", text, "--calibration-samples", 8, "--calibration-length", 256, "--group-size", 32)
+    kl = [divergence(model, quantize(model, tmp_path / method, method, "--group-size", 32, *more), text)
+          for method, more in (("awq", options[:-2]), ("int4-block", ("--no-sym",)))]
+    assert kl[0] < 0.7 * kl[1], kl
 
 
 def test_experts_that_see_too_little_are_rounded(tmp_path, text):

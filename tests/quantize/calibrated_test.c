@@ -292,18 +292,22 @@ static void awq_beats_rounding(void **state)
 {
     struct problem *p = make_problem();
     const struct quantizer_integers how = {4, 32, false, K_F16};
-    const struct quantizer_awq a = {&how, COLS, p->h};
+    const struct quantizer_awq_part parts[] = {{p->w, ROWS / 3, p->h}, {p->w + ROWS / 3 * COLS, ROWS - ROWS / 3, p->h}};
+    const struct quantizer_awq_part whole = {p->w, ROWS, p->h};
+    const struct quantizer_awq a = {&how, COLS, 1, &whole}, in_parts = {&how, COLS, 2, parts};
     struct quantized *rounded = round_all(p, &how), *compensated = gptq_all(p, &how, false, 64),
                      *ours = compensate(p, &how, false, 64, true);
-    float scales[COLS], *scratch = malloc(quantizer_awq_scratch(ROWS, COLS) * sizeof *scratch),
-                        *scaled = malloc(sizeof p->w);
+    float scales[COLS], again[COLS], *scratch = malloc(quantizer_awq_scratch(ROWS, COLS) * sizeof *scratch),
+                                     *scaled = malloc(sizeof p->w);
     double magnitudes[COLS] = {0};
     (void)state;
     for (uint32_t i = 0; i < TOKENS * COLS; i++)
         magnitudes[i % COLS] += fabsf(p->x[i]);
     const double clipped = output_error(p, ours->values), plain = output_error(p, rounded->values);
     assert_true(clipped < 0.6 * plain && clipped < 1.1 * output_error(p, compensated->values));
-    quantizer_awq_scales(&a, p->w, ROWS, magnitudes, scratch, scales);
+    quantizer_awq_scales(&a, magnitudes, scratch, scales);
+    quantizer_awq_scales(&in_parts, magnitudes, scratch, again);
+    assert_memory_equal(again, scales, sizeof scales);
     for (uint32_t i = 0; i < ROWS * COLS; i++)
         scaled[i] = p->w[i] * scales[i % COLS];
     quantizer_round(&how, scaled, 0, ROWS, &ours->out);

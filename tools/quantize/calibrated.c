@@ -16,6 +16,7 @@
 #include <string.h>
 
 #define MAX_MATRICES 8
+#define LEAST_AWQ_ROWS 8u /* of each expert that a search looks at */
 
 /* A matrix of the layer that is quantized. */
 struct matrix {
@@ -228,25 +229,30 @@ static void divide_square(struct site *s)
             s->statistics.square[(uint64_t)i * n + j] /= s->scales[i] * s->scales[j];
 }
 
-/* Writes a vector of the layer divided by scales. Returns QUIRE_OK if it does not exist. */
-static int write_divided(struct calibrated *c, const char *name, const float *scales, uint32_t n)
+static void store(const struct checkpoint_tensor *t, uint8_t *bytes, uint64_t i, float x)
+{
+    if (t->format.kind == K_F32)
+        memcpy(bytes + i * 4, &x, 4);
+    else
+        le_store_u16(bytes + i * 2, t->format.kind == K_F16 ? k_f16_from_f32(x) : k_bf16_from_f32(x));
+}
+
+/* Writes a plain tensor of the layer whose last dimension is divided by scales [n], or multiplied. Returns QUIRE_OK if
+ * it does not exist. */
+static int write_scaled(struct calibrated *c, const char *name, const float *scales, uint32_t n, bool multiplies)
 {
     uint32_t unit;
     struct checkpoint_tensor t;
     if (!find_unit(c, name, &unit, &t))
         return QUIRE_OK;
-    if (t.n_dims != 1 || t.shape[0] != n)
-        return quire_fail(c->err, QUIRE_INVALID, "%.100s: tensor '%.150s': shape: must be [%u]", t.file, t.name, n);
-    float *values = malloc((n + 1u) * sizeof *values);
+    if (t.n_dims != (multiplies ? 2 : 1) || t.shape[t.n_dims - 1] != n)
+        return quire_fail(c->err, QUIRE_INVALID, "%.100s: tensor '%.150s': shape: must end in %u", t.file, t.name, n);
+    const uint64_t n_rows = multiplies ? t.shape[0] : 1;
+    float *values = malloc((n_rows * n + 1u) * sizeof *values);
     uint8_t *bytes = malloc(t.n_bytes + 1);
-    int status = values && bytes ? source_load(&t, 0, 1, values, c->err) : no_memory(c->err);
-    for (uint32_t i = 0; status == QUIRE_OK && i < n; i++) {
-        const float x = values[i] / scales[i];
-        if (t.format.kind == K_F32)
-            memcpy(bytes + i * 4, &x, 4);
-        else
-            le_store_u16(bytes + i * 2, t.format.kind == K_F16 ? k_f16_from_f32(x) : k_bf16_from_f32(x));
-    }
+    int status = values && bytes ? source_load(&t, 0, n_rows, values, c->err) : no_memory(c->err);
+    for (uint64_t i = 0; status == QUIRE_OK && i < n_rows * n; i++)
+        store(&t, bytes, i, multiplies ? values[i] * scales[i % n] : values[i] / scales[i % n]);
     if (status == QUIRE_OK)
         status = checkpoint_run_write_plain(c->r, unit, bytes, c->err);
     free(values);
@@ -254,13 +260,33 @@ static int write_divided(struct calibrated *c, const char *name, const float *sc
     return status;
 }
 
-/* Up to QUANTIZER_AWQ_ROWS rows of a site, evenly from all of its matrices. Returns their number. */
-static uint32_t pick_rows(const struct site *s, float *out)
+/* Sites that have one input, and so one vector of scales. */
+struct site_group {
+    struct site **sites; /* owned */
+    uint32_t n;
+};
+
+/* The sites of a kind and those of another one that have matrices. */
+static int group_sites(struct calibrated *c, enum calibration_site kind, enum calibration_site other,
+                       struct site_group *g)
+{
+    *g = (struct site_group){.sites = malloc((c->first[CALIBRATION_N_SITES] + 1u) * sizeof(struct site *))};
+    if (!g->sites)
+        return no_memory(c->err);
+    for (uint32_t i = 0; i < c->first[CALIBRATION_N_SITES]; i++)
+        if (((i >= c->first[kind] && i < c->first[kind + 1]) || (i >= c->first[other] && i < c->first[other + 1])) &&
+            c->sites[i].n > 0)
+            g->sites[g->n++] = &c->sites[i];
+    return QUIRE_OK;
+}
+
+/* Up to `most` rows of a site, evenly from all of its matrices. Returns their number. */
+static uint32_t pick_rows(const struct site *s, uint32_t most, float *out)
 {
     uint64_t n_all = 0;
     for (uint32_t i = 0; i < s->n; i++)
         n_all += s->matrices[i].tensor.shape[0];
-    const uint32_t n = n_all < QUANTIZER_AWQ_ROWS ? (uint32_t)n_all : QUANTIZER_AWQ_ROWS;
+    const uint32_t n = n_all < most ? (uint32_t)n_all : most;
     for (uint32_t j = 0; j < n; j++) {
         uint64_t row = n_all * j / n;
         uint32_t i = 0;
@@ -272,23 +298,33 @@ static uint32_t pick_rows(const struct site *s, float *out)
     return n;
 }
 
-static int search_awq(struct calibrated *c, struct site *s)
+static int search_awq(struct calibrated *c, const struct site_group *g, float *scales)
 {
-    const uint32_t n = s->statistics.n_cols;
-    const struct quantizer_awq a = {&c->r->how, n, s->statistics.square};
-    float *rows = malloc((uint64_t)QUANTIZER_AWQ_ROWS * n * sizeof *rows),
-          *scratch = malloc(quantizer_awq_scratch(QUANTIZER_AWQ_ROWS, n) * sizeof *scratch);
-    int status = rows && scratch ? QUIRE_OK : no_memory(c->err);
-    if (status == QUIRE_OK) {
-        const uint32_t n_rows = pick_rows(s, rows);
-        quantizer_awq_scales(&a, rows, n_rows, s->statistics.sum, scratch, s->scales);
+    const uint32_t n = g->sites[0]->statistics.n_cols;
+    const uint32_t most = QUANTIZER_AWQ_ROWS / g->n > LEAST_AWQ_ROWS ? QUANTIZER_AWQ_ROWS / g->n : LEAST_AWQ_ROWS;
+    float *rows = malloc((uint64_t)g->n * most * n * sizeof *rows),
+          *scratch = malloc(quantizer_awq_scratch(most, n) * sizeof *scratch);
+    double *magnitudes = calloc(n, sizeof *magnitudes);
+    struct quantizer_awq_part *parts = calloc(g->n, sizeof *parts);
+    int status = rows && scratch && magnitudes && parts ? QUIRE_OK : no_memory(c->err);
+    for (uint32_t i = 0; status == QUIRE_OK && i < g->n; i++) {
+        const struct site *s = g->sites[i];
+        float *w = rows + (uint64_t)i * most * n;
+        parts[i] = (struct quantizer_awq_part){w, pick_rows(s, most, w), s->statistics.square};
+        for (uint32_t k = 0; k < n; k++)
+            magnitudes[k] += s->statistics.sum[k];
     }
+    const struct quantizer_awq a = {&c->r->how, n, g->n, parts};
+    if (status == QUIRE_OK)
+        quantizer_awq_scales(&a, magnitudes, scratch, scales);
     free(rows);
     free(scratch);
+    free(magnitudes);
+    free(parts);
     return status;
 }
 
-static int search_smooth(struct calibrated *c, struct site *s)
+static int search_smooth(struct calibrated *c, const struct site *s, float *scales)
 {
     const uint32_t n = s->statistics.n_cols;
     float *most = calloc(n, sizeof *most);
@@ -298,50 +334,106 @@ static int search_smooth(struct calibrated *c, struct site *s)
         for (uint64_t r = 0; r < s->matrices[i].tensor.shape[0]; r++)
             for (uint32_t k = 0; k < n; k++)
                 most[k] = fmaxf(most[k], fabsf(s->matrices[i].w[r * n + k]));
-    quantizer_smooth_scales(s->statistics.most, most, n, s->scales);
+    quantizer_smooth_scales(s->statistics.most, most, n, scales);
     free(most);
     return QUIRE_OK;
 }
 
-/* Scales a site's columns; the norm, or the matrix before it, is divided by them. */
-static int scale_site(struct calibrated *c, enum calibration_site site, const char *norm, struct matrix *before,
-                      const char *bias)
+/* Scales the columns of all matrices with one input: scales [n_cols], the caller's. */
+static int scale_columns(struct calibrated *c, const struct site_group *g, float *scales)
 {
-    struct site *s = &c->sites[c->first[site]];
-    const uint32_t n = s->statistics.n_cols;
-    if (!(s->scales = malloc(n * sizeof *s->scales)))
-        return no_memory(c->err);
-    int status = c->r->job->method->algorithm == ALGORITHM_AWQ ? search_awq(c, s) : search_smooth(c, s);
-    if (status != QUIRE_OK)
-        return status;
-    multiply_columns(s);
-    divide_square(s);
-    if (before)
-        status = divide_rows(c, before, s->scales);
-    return status == QUIRE_OK ? write_divided(c, norm ? norm : bias, s->scales, n) : status;
+    int status = c->r->job->method->algorithm == ALGORITHM_AWQ ? search_awq(c, g, scales)
+                                                               : search_smooth(c, g->sites[0], scales);
+    for (uint32_t i = 0; status == QUIRE_OK && i < g->n; i++) {
+        struct site *s = g->sites[i];
+        const uint64_t n_bytes = s->statistics.n_cols * sizeof *scales;
+        if (!(s->scales = malloc(n_bytes)))
+            return no_memory(c->err);
+        memcpy(s->scales, scales, n_bytes);
+        multiply_columns(s);
+        divide_square(s);
+    }
+    return status;
 }
 
-static struct matrix *matrix_of(struct calibrated *c, enum calibration_site site, const char *name)
+/* Matrices that stay plain and have the input of an MLP's norm: routers, and gates of shared experts. */
+static const char *const plain_readers[] = {"mlp.gate.weight", "block_sparse_moe.gate.weight",
+                                            "mlp.shared_expert_gate.weight"};
+
+/* Scales the sites behind a norm, and divides the norm. */
+static int scale_behind_norm(struct calibrated *c, enum calibration_site kind, enum calibration_site other,
+                             const char *norm)
 {
-    struct site *s = &c->sites[c->first[site]];
+    struct site_group g;
+    int status = group_sites(c, kind, other, &g);
+    const uint32_t n = status == QUIRE_OK ? g.sites[0]->statistics.n_cols : 0;
+    float *scales = malloc((n + 1u) * sizeof *scales);
+    if (status == QUIRE_OK)
+        status = scales ? scale_columns(c, &g, scales) : no_memory(c->err);
+    if (status == QUIRE_OK)
+        status = write_scaled(c, norm, scales, n, false);
+    for (size_t i = 0;
+         status == QUIRE_OK && kind == CALIBRATION_GATE_UP && i < sizeof plain_readers / sizeof *plain_readers; i++)
+        status = write_scaled(c, plain_readers[i], scales, n, true);
+    free(scales);
+    free(g.sites);
+    return status;
+}
+
+/* Scales a site, and divides the rows of the matrix before it and its bias. */
+static int scale_behind_matrix(struct calibrated *c, struct site *s, struct matrix *before, const char *bias)
+{
+    const uint32_t n = s->statistics.n_cols;
+    struct site_group g = {&s, 1};
+    float *scales = malloc((n + 1u) * sizeof *scales);
+    int status = scales ? scale_columns(c, &g, scales) : no_memory(c->err);
+    if (status == QUIRE_OK)
+        status = divide_rows(c, before, scales);
+    if (status == QUIRE_OK && bias)
+        status = write_scaled(c, bias, scales, n, false);
+    free(scales);
+    return status;
+}
+
+static struct matrix *matrix_of(struct site *s, const char *name)
+{
     for (uint32_t i = 0; i < s->n; i++)
         if (strstr(s->matrices[i].tensor.name, name))
             return &s->matrices[i];
     return NULL;
 }
 
+/* Scales the inputs of the down matrices of a kind: an MLP's, or those of all experts. */
+static int scale_down(struct calibrated *c, enum calibration_site down, enum calibration_site gate_up)
+{
+    int status = QUIRE_OK;
+    for (uint32_t i = 0; status == QUIRE_OK && i < c->first[down + 1] - c->first[down]; i++) {
+        struct site *s = &c->sites[c->first[gate_up] + i];
+        struct matrix *up = matrix_of(s, ".up_proj");
+        if (!up)
+            up = matrix_of(s, ".w3"); /* Mixtral's */
+        if (up)
+            status = scale_behind_matrix(c, &c->sites[c->first[down] + i], up, "mlp.up_proj.bias");
+    }
+    return status;
+}
+
 static int scale_layer(struct calibrated *c)
 {
     const bool is_awq = c->r->job->method->algorithm == ALGORITHM_AWQ;
-    struct matrix *up = matrix_of(c, CALIBRATION_GATE_UP, ".up_proj"), *v = matrix_of(c, CALIBRATION_QKV, ".v_proj");
-    int status = scale_site(c, CALIBRATION_QKV, "input_layernorm.weight", NULL, NULL);
+    struct site *o = &c->sites[c->first[CALIBRATION_O]];
+    struct matrix *v = matrix_of(&c->sites[c->first[CALIBRATION_QKV]], ".v_proj");
+    int status = scale_behind_norm(c, CALIBRATION_QKV, CALIBRATION_QKV, "input_layernorm.weight");
     if (status == QUIRE_OK)
-        status = scale_site(c, CALIBRATION_GATE_UP, "post_attention_layernorm.weight", NULL, NULL);
-    if (status == QUIRE_OK && is_awq && up)
-        status = scale_site(c, CALIBRATION_DOWN, NULL, up, "mlp.up_proj.bias");
+        status = scale_behind_norm(c, CALIBRATION_GATE_UP, CALIBRATION_SHARED_GATE_UP,
+                                   "post_attention_layernorm.weight");
+    if (status == QUIRE_OK && is_awq)
+        status = scale_down(c, CALIBRATION_DOWN, CALIBRATION_GATE_UP);
+    if (status == QUIRE_OK && is_awq)
+        status = scale_down(c, CALIBRATION_SHARED_DOWN, CALIBRATION_SHARED_GATE_UP);
     /* With grouped queries several heads read a head of v, so o has no scales of its own. */
-    if (status == QUIRE_OK && is_awq && v && v->tensor.shape[0] == c->sites[c->first[CALIBRATION_O]].statistics.n_cols)
-        status = scale_site(c, CALIBRATION_O, NULL, v, "self_attn.v_proj.bias");
+    if (status == QUIRE_OK && is_awq && v && v->tensor.shape[0] == o->statistics.n_cols)
+        status = scale_behind_matrix(c, o, v, "self_attn.v_proj.bias");
     return status;
 }
 
@@ -537,7 +629,7 @@ int quantizer_calibrated(struct checkpoint_run *r, struct quire_error *err)
     struct calibrated c = {.r = r, .err = err};
     const struct calibration_input input = {r->job->model,     r->samples.ids,
                                             r->samples.n,      r->samples.length,
-                                            r->job->n_threads, r->job->method->algorithm == ALGORITHM_GPTQ};
+                                            r->job->n_threads, r->job->method->algorithm != ALGORITHM_SMOOTHQUANT};
     int status = calibration_layers_open(&input, &c.layers, err);
     for (c.layer = 0; status == QUIRE_OK && c.layer < calibration_n_layers(c.layers); c.layer++)
         status = run_layer(&c);

@@ -142,7 +142,7 @@ static int check(const struct model_config *c, bool allow_experts, struct quire_
                               i);
         if (has_experts && !allow_experts)
             return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "config.json: layers with experts: use gptq, or a method without calibration");
+                              "config.json: layers with experts: use gptq or awq, or a method without calibration");
     }
     return QUIRE_OK;
 }

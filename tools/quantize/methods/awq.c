@@ -36,43 +36,43 @@ static void error_of_row(const struct quantizer_awq *a, const float *w, const fl
     }
 }
 
-/* Σ d H d^T over rows of d, which `turned` holds by columns. */
-static double output_error(const struct quantizer_awq *a, const float *d, uint32_t n_rows, float *turned,
-                           float *product)
+/* Σ d H d^T over the errors d of a part's rows. */
+static double output_error(const struct quantizer_awq *a, const struct quantizer_awq_part *part, const float *scales,
+                           float *scratch)
 {
-    const uint32_t n = a->n_cols;
+    const uint32_t n = a->n_cols, n_rows = part->n_rows;
+    float *d = scratch, *turned = d + (uint64_t)n_rows * n, *product = turned + (uint64_t)n_rows * n,
+          *scaled = product + (uint64_t)n_rows * n;
     double sum = 0;
-    for (uint32_t r = 0; r < n_rows; r++)
+    for (uint32_t r = 0; r < n_rows; r++) {
+        error_of_row(a, part->w + (uint64_t)r * n, scales, scaled, d + (uint64_t)r * n);
         for (uint32_t k = 0; k < n; k++)
-            turned[(uint64_t)k * n_rows + r] = d[(uint64_t)r * n + k];
+            turned[(uint64_t)k * n_rows + r] = d[(uint64_t)r * n + k]; /* by columns */
+    }
     memset(product, 0, (uint64_t)n_rows * n * sizeof *product);
-    const struct dense_product p = {turned, a->hessian, product, n_rows, n, n, n_rows, n, n, 1};
+    const struct dense_product p = {turned, part->hessian, product, n_rows, n, n, n_rows, n, n, 1};
     dense_add_product(&p);
     for (uint64_t i = 0; i < (uint64_t)n_rows * n; i++)
         sum += (double)d[i] * product[i];
     return sum;
 }
 
-void quantizer_awq_scales(const struct quantizer_awq *a, const float *w, uint32_t n_rows, const double *magnitudes,
-                          float *scratch, float *scales)
+void quantizer_awq_scales(const struct quantizer_awq *a, const double *magnitudes, float *scratch, float *scales)
 {
-    const uint32_t n = a->n_cols;
-    float *errors = scratch, *turned = errors + (uint64_t)n_rows * n, *product = turned + (uint64_t)n_rows * n,
-          *scaled = product + (uint64_t)n_rows * n;
     double best = INFINITY;
     float best_power = 0;
     for (int i = 0; i < POWERS; i++) {
         const float power = (float)i / POWERS;
-        scales_of(magnitudes, n, power, scales);
-        for (uint32_t r = 0; r < n_rows; r++)
-            error_of_row(a, w + (uint64_t)r * n, scales, scaled, errors + (uint64_t)r * n);
-        const double error = output_error(a, errors, n_rows, turned, product);
+        double error = 0;
+        scales_of(magnitudes, a->n_cols, power, scales);
+        for (uint32_t part = 0; part < a->n_parts; part++)
+            error += output_error(a, &a->parts[part], scales, scratch);
         if (error < best) {
             best = error;
             best_power = power;
         }
     }
-    scales_of(magnitudes, n, best_power, scales);
+    scales_of(magnitudes, a->n_cols, best_power, scales);
 }
 
 void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales)

@@ -11,21 +11,28 @@
 /* Rows that a search looks at. */
 #define QUANTIZER_AWQ_ROWS 256u
 
-struct quantizer_awq {
-    const struct quantizer_integers *how;
-    uint32_t n_cols;
+/* Rows of matrices that see the same activations. */
+struct quantizer_awq_part {
+    const float *w; /* [n_rows, n_cols] */
+    uint32_t n_rows; /* at most QUANTIZER_AWQ_ROWS */
     const float *hessian; /* [n_cols, n_cols] */
 };
 
-/* Floats of scratch that quantizer_awq_scales() needs for n_rows <= QUANTIZER_AWQ_ROWS. */
+/* Matrices whose columns have the same scales: of one part, or of one for each expert. */
+struct quantizer_awq {
+    const struct quantizer_integers *how;
+    uint32_t n_cols, n_parts;
+    const struct quantizer_awq_part *parts;
+};
+
+/* Floats of scratch that quantizer_awq_scales() needs for parts of at most n_rows rows. */
 static inline uint64_t quantizer_awq_scratch(uint32_t n_rows, uint32_t n_cols)
 {
     return 3 * (uint64_t)n_rows * n_cols + n_cols;
 }
-/* Chooses scales [n_cols] for n_rows rows of the matrices with this input: powers 0, 0.05, ... 0.95 of the mean
- * magnitude of each column's activations. */
-void quantizer_awq_scales(const struct quantizer_awq *a, const float *w, uint32_t n_rows, const double *magnitudes,
-                          float *scratch, float *scales);
+/* Chooses scales [n_cols] by the error of all parts: powers 0, 0.05, ... 0.95 of the mean magnitude of each column's
+ * activations. scratch: quantizer_awq_scratch() of the largest part */
+void quantizer_awq_scales(const struct quantizer_awq *a, const double *magnitudes, float *scratch, float *scales);
 
 /* SmoothQuant's scales: sqrt(max |x| / max |w|) of each column. most_w: [n_cols] */
 void quantizer_smooth_scales(const float *most_x, const float *most_w, uint32_t n_cols, float *scales);
