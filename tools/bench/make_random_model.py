@@ -26,8 +26,13 @@ SHAPES = {  # hidden, layers, heads, KV heads, MLP width
 DTYPES = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
-def weights(shape, dtype):
-    hidden, layers, heads, kv_heads, mlp = SHAPES[shape]
+def sizes(shape, layers=None):
+    hidden, all_layers, heads, kv_heads, mlp = SHAPES[shape]
+    return hidden, layers or all_layers, heads, kv_heads, mlp
+
+
+def weights(shape, dtype, layers=None):
+    hidden, layers, heads, kv_heads, mlp = sizes(shape, layers)
     head = hidden // heads
     rng = torch.Generator().manual_seed(0)
     out = {}
@@ -56,8 +61,8 @@ def weights(shape, dtype):
     return out
 
 
-def config(shape, dtype):
-    hidden, layers, heads, kv_heads, mlp = SHAPES[shape]
+def config(shape, dtype, layers=None):
+    hidden, layers, heads, kv_heads, mlp = sizes(shape, layers)
     return {
         "architectures": ["Qwen2ForCausalLM"],
         "model_type": "qwen2",
@@ -107,10 +112,10 @@ def made_up_tokenizer(merged_tokens=MERGED_TOKENS):
     }
 
 
-def make(shape, directory, dtype_name, tokenizer=None):
+def make(shape, directory, dtype_name, tokenizer=None, layers=None):
     dtype, directory = DTYPES[dtype_name], pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "config.json").write_text(json.dumps(config(shape, dtype), indent=1))
+    (directory / "config.json").write_text(json.dumps(config(shape, dtype, layers), indent=1))
     (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": "<|endoftext|>"}))
     if tokenizer:
         shutil.copyfile(tokenizer, directory / "tokenizer.json")
@@ -118,7 +123,7 @@ def make(shape, directory, dtype_name, tokenizer=None):
         (directory / "tokenizer.json").write_text(json.dumps(made_up_tokenizer(), ensure_ascii=False))
     # Last, and renamed only when complete: its presence marks the directory as finished.
     unfinished = directory / "model.safetensors.part"
-    save_file(weights(shape, dtype), unfinished, metadata={"format": "pt"})
+    save_file(weights(shape, dtype, layers), unfinished, metadata={"format": "pt"})
     unfinished.rename(directory / "model.safetensors")
 
 
@@ -140,5 +145,6 @@ if __name__ == "__main__":
     parser.add_argument("directory")
     parser.add_argument("--dtype", choices=DTYPES, default="f16")
     parser.add_argument("--tokenizer", help="the real model's tokenizer.json")
+    parser.add_argument("--layers", type=int, help="the first layers only; all by default")
     arguments = parser.parse_args()
-    make(arguments.shape, arguments.directory, arguments.dtype, arguments.tokenizer)
+    make(arguments.shape, arguments.directory, arguments.dtype, arguments.tokenizer, arguments.layers)

@@ -586,9 +586,14 @@ static int reuse_site(struct calibrated *c, struct site *s)
     return status;
 }
 
+/* The layer computes with the same weights in f32: many tokens take three quarters of the time that widening takes. */
 static int observe_layer(struct calibrated *c)
 {
-    int status = calibration_layer_run(c->layers, observe, c, false, c->err);
+    int status = QUIRE_OK;
+    for (uint32_t k = 0; status == QUIRE_OK && k < CALIBRATION_N_SITES; k++)
+        status = replace(c, (enum calibration_site)k);
+    if (status == QUIRE_OK)
+        status = calibration_layer_run(c->layers, observe, c, false, c->err);
     for (uint32_t i = 0; i < c->first[CALIBRATION_N_SITES]; i++)
         site_statistics_finish(&c->sites[i].statistics);
     if (status == QUIRE_OK && (status = c->status) == QUIRE_OK && c->r->job->method->algorithm != ALGORITHM_GPTQ)

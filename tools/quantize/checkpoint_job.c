@@ -4,6 +4,7 @@
 #include "engine/model/quantization/row_threads.h"
 #include "files/model_files.h"
 #include "request/spec.h"
+#include "tools/quantize/calibrate/layers.h"
 #include "tools/quantize/calibrated.h"
 #include "tools/quantize/methods/floats.h"
 #include "tools/quantize/source.h"
@@ -219,13 +220,17 @@ static int write_all(struct checkpoint_run *r, struct quire_error *err)
 {
     const struct key256 source = checkpoint_digest(r->checkpoint);
     struct quantizer_inputs inputs = {.head = r->header.data, .n_head = r->header.n, .ids = r->samples.ids};
+    enum k_gemm_form form = K_FORM_LANE;
+    int status = r->job->method->algorithm == ALGORITHM_ROUND ? QUIRE_OK : calibration_form(&form, err);
     inputs.n_ids = (uint64_t)r->samples.n * r->samples.length;
+    inputs.form = form;
     const struct quantizer_output_plan plan = {.path = r->job->out,
                                                .data_name = DATA_NAME,
                                                .identity = quantizer_job_identity(r->job, &source, &inputs),
                                                .n_bytes = r->header.n + r->list.n_bytes,
                                                .n_units = r->n_units};
-    int status = quantizer_output_open(&plan, &r->output, err);
+    if (status == QUIRE_OK)
+        status = quantizer_output_open(&plan, &r->output, err);
     if (status == QUIRE_OK)
         status = source_copy_files(r->job->model, r->output, err);
     if (status == QUIRE_OK)

@@ -4,20 +4,16 @@
 
 #include <string.h>
 
-#define ARITHMETIC 2u /* raise it when a method computes other bytes */
+#define ARITHMETIC 3u /* raise it when a method computes other bytes */
 
 struct key256 quantizer_job_identity(const struct quantizer_job *job, const struct key256 *source,
                                      const struct quantizer_inputs *inputs)
 {
     struct quire_sha256_state s;
-    uint8_t numbers[28];
-    const uint32_t values[] = {ARITHMETIC,
-                               job->how.bits,
-                               job->how.group,
-                               job->how.symmetric,
-                               job->how.scale,
-                               job->choices->desc_act,
-                               (uint32_t)(job->choices->damp * 1e6)};
+    uint8_t numbers[32];
+    const uint32_t values[] = {
+        ARITHMETIC,     job->how.bits,          job->how.group, job->how.symmetric,
+        job->how.scale, job->choices->desc_act, inputs->form,   (uint32_t)(job->choices->damp * 1e6)};
     for (uint32_t i = 0; i < sizeof values / sizeof *values; i++)
         le_store_u32(numbers + i * 4, values[i]);
     quire_sha256_begin(&s);

@@ -41,6 +41,7 @@ struct quantizer_inputs {
     size_t n_head;
     const uint32_t *ids; /* tokens of the calibration, or NULL */
     uint64_t n_ids;
+    uint32_t form; /* the GEMM form of the calibration; 0 without one */
     struct key256 importance; /* hash of the importance matrix; zero without one */
 };
 struct key256 quantizer_job_identity(const struct quantizer_job *job, const struct key256 *source,

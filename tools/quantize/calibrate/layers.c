@@ -10,6 +10,7 @@
 #include "kernels/args/gemm.h"
 #include "kernels/args/moe.h"
 #include "kernels/backend.h"
+#include "kernels/math/convert.h"
 #include "kernels/open.h"
 #include "kernels/weight.h"
 #include "request/spec.h"
@@ -46,6 +47,7 @@ struct calibration_layers {
     struct weights *weights;
     struct forward *forward;
     struct k_weight *originals[CALIBRATION_N_SITES]; /* NULL: not replaced */
+    uint16_t *rounded[CALIBRATION_N_SITES]; /* owned: what replaces them in BF16, or NULL */
 
     const float *from; /* the sample's stream on its way in and out */
     float *to; /* NULL: the output is dropped */
@@ -181,13 +183,27 @@ static int open_model(struct calibration_layers *l, struct quire_error *err)
     return add_layer(l->files->config, err);
 }
 
+int calibration_form(enum k_gemm_form *out, struct quire_error *err)
+{
+    const char *why;
+    const struct k_backend_options options = {
+        .device = "cpu", .n_threads = 1, .form = K_FORM_AUTO, .weight_format = k_format_of(K_BF16), .cpu_bind = "none"};
+    struct k_backend *backend;
+    int status = k_backend_open(&options, &backend, &why, err);
+    if (status == QUIRE_OK) {
+        *out = backend->form;
+        backend->ops->close(backend);
+    }
+    return status;
+}
+
 static int open_backend(struct calibration_layers *l, struct quire_error *err)
 {
     const char *why;
     *l->desc = opened_model_desc(l->files);
     const struct k_backend_options options = {.device = "cpu",
                                               .n_threads = l->input.n_threads,
-                                              .form = K_FORM_LANE,
+                                              .form = l->files->facts.needs_lanes ? K_FORM_LANE : K_FORM_AUTO,
                                               .weight_format = model_weight_format(l->desc),
                                               .cpu_bind = "none"};
     int status = k_backend_open(&options, &l->backend, &why, err);
@@ -200,7 +216,7 @@ static void set_options(struct calibration_layers *l)
     l->options->model_dir = l->input.model;
     l->options->device = "cpu";
     l->options->kv_cache_dtype = "float32";
-    l->options->gemm_form = "lane";
+    l->options->gemm_form = k_form_name(l->backend->form);
     l->options->prefix_caching = false;
     l->options->max_model_len = l->options->max_num_batched_tokens = l->input.length;
     l->options->max_num_seqs = 1;
@@ -305,8 +321,9 @@ int calibration_layer_begin(struct calibration_layers *l, uint32_t layer, struct
     if (status == QUIRE_OK)
         status = engine_plan_make_on(l->options, l->desc, mapped_bytes, NULL, &device, l->plan, err);
     if (status == QUIRE_OK) {
-        l->plan->gemm_form = K_FORM_LANE;
-        status = weights_create(l->backend, l->files->checkpoint, l->desc, K_FORM_LANE, NULL, nobody, &l->weights, err);
+        l->plan->gemm_form = l->backend->form;
+        status = weights_create(l->backend, l->files->checkpoint, l->desc, l->backend->form, NULL, nobody, &l->weights,
+                                err);
     }
     if (status == QUIRE_OK)
         status = forward_create(l->backend, l->desc, l->plan, l->weights, &group, &l->forward, err);
@@ -354,18 +371,45 @@ int calibration_layer_run(struct calibration_layers *l, calibration_observer obs
     return status;
 }
 
+/* The tile form has no f32 weights: views of BF16 copies. */
+static int round_matrices(struct calibration_layers *l, enum calibration_site site,
+                          const struct calibration_matrices *m, struct k_weight_view *views, struct quire_error *err)
+{
+    const uint32_t n = m->n_experts * m->n_parts;
+    uint64_t n_rows = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_rows += m->n_rows[i];
+    uint16_t *to = realloc(l->rounded[site], (n_rows * m->n_cols + 1) * sizeof *to);
+    if (!to)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    l->rounded[site] = to;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t n_weights = (uint64_t)m->n_rows[i] * m->n_cols;
+        for (uint64_t k = 0; k < n_weights; k++)
+            to[k] = k_bf16_from_f32(m->w[i][k]);
+        views[i] = k_plain_view(to, K_BF16, m->n_rows[i], m->n_cols, (uint64_t)m->n_cols * sizeof *to);
+        to += n_weights;
+    }
+    return QUIRE_OK;
+}
+
 int calibration_layer_replace(struct calibration_layers *l, enum calibration_site site,
                               const struct calibration_matrices *m, struct quire_error *err)
 {
+    int status = QUIRE_OK;
     struct site_weight *to = &l->weights->layers[l->layer].site[sites[site]];
     const uint32_t n = m->n_experts * m->n_parts;
     struct k_weight_view *views = malloc((n + 1u) * sizeof *views);
     struct k_weight *made;
     if (!views)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    for (uint32_t i = 0; i < n; i++)
-        views[i] = k_plain_view(m->w[i], K_F32, m->n_rows[i], m->n_cols, (uint64_t)m->n_cols * sizeof(float));
-    int status = l->backend->ops->weight_create(l->backend, views, m->n_experts, m->n_parts, &made, err);
+    if (l->backend->form == K_FORM_LANE)
+        for (uint32_t i = 0; i < n; i++)
+            views[i] = k_plain_view(m->w[i], K_F32, m->n_rows[i], m->n_cols, (uint64_t)m->n_cols * sizeof(float));
+    else
+        status = round_matrices(l, site, m, views, err);
+    if (status == QUIRE_OK)
+        status = l->backend->ops->weight_create(l->backend, views, m->n_experts, m->n_parts, &made, err);
     free(views);
     if (status != QUIRE_OK)
         return status;
@@ -386,6 +430,10 @@ void calibration_layer_end(struct calibration_layers *l)
         l->backend->ops->weight_destroy(l->backend, site->matrix);
         site->matrix = l->originals[s];
         l->originals[s] = NULL;
+    }
+    for (uint32_t s = 0; s < CALIBRATION_N_SITES; s++) {
+        free(l->rounded[s]);
+        l->rounded[s] = NULL;
     }
     forward_destroy(l->forward);
     weights_destroy(l->weights);

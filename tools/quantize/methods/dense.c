@@ -11,6 +11,7 @@ typedef float lanes __attribute__((vector_size(64), aligned(4)));
 #define ROWS 8u /* of a tile of c */
 #define COLUMNS (2 * LANES)
 #define DEPTH 256u /* terms of a sum before it is added to c: packed pieces of a and b stay in the cache */
+#define PANEL 64u /* rows of a factorization that are computed one by one */
 #define INVERSE_COLUMNS 128u /* of an inverse: a thread's unit */
 
 /* The best instructions that the machine has. */
@@ -176,9 +177,9 @@ static void update_below(void *context, uint32_t share, uint32_t first, uint32_t
     const uint64_t n = f->n;
     (void)share;
     for (uint32_t thread = first; thread < end; thread++)
-        for (uint64_t i = f->at + f->m + thread * DENSE_BLOCK; i < n; i += f->n_threads * DENSE_BLOCK) {
+        for (uint64_t i = f->at + f->m + thread * PANEL; i < n; i += f->n_threads * PANEL) {
             const float *right = f->a + f->at * n + i;
-            const uint32_t m = (uint32_t)(n - i < DENSE_BLOCK ? n - i : DENSE_BLOCK);
+            const uint32_t m = (uint32_t)(n - i < PANEL ? n - i : PANEL);
             const struct dense_product p = {right, right, f->a + i * n + i, n, n, n, m, (uint32_t)(n - i), f->m, -1};
             dense_add_product(&p);
         }
@@ -188,8 +189,8 @@ static void update_below(void *context, uint32_t share, uint32_t first, uint32_t
 static int cholesky(struct factorization *f, struct quire_error *err)
 {
     int status = QUIRE_OK;
-    for (f->at = 0; status == QUIRE_OK && f->at < f->n; f->at += DENSE_BLOCK) {
-        f->m = f->n - f->at < DENSE_BLOCK ? f->n - f->at : DENSE_BLOCK;
+    for (f->at = 0; status == QUIRE_OK && f->at < f->n; f->at += PANEL) {
+        f->m = f->n - f->at < PANEL ? f->n - f->at : PANEL;
         status = factor_diagonal(f, err);
         if (status != QUIRE_OK || f->at + f->m == f->n)
             continue;
@@ -226,8 +227,8 @@ static void invert_columns(void *context, uint32_t share, uint32_t first_thread,
     for (uint32_t thread = first_thread; thread < end_thread; thread++)
         for (uint32_t first = thread * INVERSE_COLUMNS; first < n; first += f->n_threads * INVERSE_COLUMNS) {
             const uint32_t width = (uint32_t)(n - first < INVERSE_COLUMNS ? n - first : INVERSE_COLUMNS);
-            for (uint32_t at = first; at < n; at += DENSE_BLOCK) {
-                const uint32_t m = (uint32_t)(n - at < DENSE_BLOCK ? n - at : DENSE_BLOCK);
+            for (uint32_t at = first; at < n; at += PANEL) {
+                const uint32_t m = (uint32_t)(n - at < PANEL ? n - at : PANEL);
                 const struct dense_product p = {f->a + first * n + at,
                                                 f->inverse + first * n + first,
                                                 f->inverse + at * n + first,

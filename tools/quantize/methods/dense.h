@@ -19,7 +19,7 @@ struct dense_product {
 void dense_add_product(const struct dense_product *p);
 
 /* Rows of a symmetric product that a thread computes: blocks first, first + step, ... of DENSE_BLOCK rows. */
-#define DENSE_BLOCK 64u
+#define DENSE_BLOCK 128u
 /* c += x^T x of x [k, n], only c[i, j] with j >= i - i % DENSE_BLOCK. */
 void dense_add_square(const float *x, uint32_t k, uint32_t n, float *c, uint32_t first, uint32_t step);
 /* Copies the upper triangle to the lower one. */
