@@ -102,7 +102,7 @@ MODULES = {
     "app/warm/": "base/",
     "app/flags/": ENGINE_OPTIONS + " kernels/format.h kernels/gemm_form.h kernels/open.h app/command/ app/models/",
     "app/watch/": ENGINE_WATCH + ENGINE_RECORDER + " app/command/",
-    "app/serving/": ENGINE_WATCH + " files/ text/ server/wire/frame.h server/front/tenant/tenants.h server/front/tenant/bucket.h server/bulk/bulk.h app/command/",
+    "app/serving/": ENGINE_WATCH + " files/ text/ server/front/model_about.h server/wire/frame.h server/front/tenant/tenants.h server/front/tenant/bucket.h server/bulk/bulk.h app/command/",
     "app/companion/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " files/ server/daemon/ app/command/ app/models/ app/serving/ app/watch/",
     "app/serve/": ENGINE_PLAN + ENGINE_RECORDER + FRONT + " server/daemon/ server/http/address.h server/http/tls.h server/similar/"
                   " server/cache/response_cache.h server/cache/similar.h server/cache/store/store.h server/cache/stats_rows.h server/cache/latency.h"

@@ -1,6 +1,6 @@
 #include "app/serve/serve_models.h"
 
-#include "app/serve/about.h"
+#include "app/serving/about.h"
 #include "app/serving/text_load.h"
 #include "engine/model/describe.h"
 #include "server/front/front_model.h"
@@ -36,7 +36,7 @@ int serve_open_model(struct serve *s, struct sampling_defaults *sampling, struct
     int status = model_describe(s->flags->options->model_dir, &config, sampling, err);
     const uint32_t vocab_size = status == QUIRE_OK ? config->vocab_size : 0;
     if (status == QUIRE_OK)
-        serve_about(&s->about, s->flags->options->model_dir, config);
+        serving_about(&s->about, s->flags->options->model_dir, config);
     if (status == QUIRE_OK)
         status = serving_identity_read(s->flags->options->model_dir, s->identity, err);
     if (status == QUIRE_OK)

@@ -46,7 +46,7 @@ struct front_listen {
 
 /* The stored replies of /v1/responses: server/front/responses/response_store.h. */
 struct front_responses {
-    const char *path; /* of a SQLite file; NULL: in memory */
+    const char *path; /* path of a SQLite file; NULL: in memory */
     uint64_t max_bytes; /* 0: nothing is stored */
     uint32_t ttl_s; /* after the last use */
 };

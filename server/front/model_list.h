@@ -31,7 +31,7 @@ struct model_config {
     struct model_about about;
     const struct quire_text *text;
     struct quire_grammars *grammars; /* NULL: requests with a grammar are rejected */
-    bool flexible_whitespace;        /* of JSON answers, by default */
+    bool flexible_whitespace;        /* JSON answers, by default */
     const struct sampling_defaults *sampling; /* from the checkpoint */
     enum quire_specials specials_in_messages;
     enum tool_format tool_format;  /* of its tool calls */
@@ -40,7 +40,7 @@ struct model_config {
     bool keeps_billing_header;
     bool chat_tells_time;          /* the chat template uses the time: the same words give another prompt later */
     bool shows_tools;              /* the chat template shows tools to the model */
-    bool strict_fields;            /* of the server: unknown fields are errors */
+    bool strict_fields;            /* unknown fields are errors */
     bool compares_questions;       /* the response cache compares them with answered questions */
     bool for_vectors;              /* if another model generates, it answers the routes for vectors and scores */
     uint32_t max_choices;          /* of a request */

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #define MAX_MATRICES 8
-#define LEAST_AWQ_ROWS 8u /* of each expert that a search looks at */
+#define LEAST_AWQ_ROWS 8u /* rows of each expert that a search reads */
 
 /* A matrix of the layer that is quantized. */
 struct matrix {

@@ -35,7 +35,7 @@ struct utility_calls {
     bool (*read)(struct request_job *j, const struct quire_doc *body);
     void (*put)(struct buffer *o, const struct request_job *j); /* writes the reply */
     bool counts_only; /* it only needs the number of tokens of a text */
-    const struct field_shape *shape; /* of the body; NULL: its fields are not checked */
+    const struct field_shape *shape; /* the body's; NULL: its fields are not checked */
 };
 void utility_start(struct served_model *m, struct http_exchange *x, const struct utility_calls *calls);
 /* Ends all of them with an error. */

@@ -75,7 +75,7 @@ struct params {
 struct params_model {
     uint32_t vocab_size, max_model_len;
     const struct sampling_defaults *defaults;
-    bool flexible_whitespace; /* of JSON answers, by default */
+    bool flexible_whitespace; /* JSON answers, by default */
 };
 
 /* For chat and completions. `body` must outlive `once`. Returns false with an error in e. Call params_free() always. */

@@ -57,8 +57,8 @@ struct request_job {
     enum request_job_step step;
     char *body; /* malloc'd; freed when it has been read */
     size_t n_body;
-    const struct field_shape *shape; /* of the body; NULL, unless the owner sets it: its fields are not checked */
-    struct field_notes *notes; /* owned; NULL: the body asks for nothing in vain */
+    const struct field_shape *shape; /* the body's; NULL, unless the owner sets it: its fields are not checked */
+    struct field_notes *notes; /* owned; NULL: every field has an effect */
     struct key256 cache_domain; /* the API key's; read() adds a salt */
 
     const char *model; /* set by read(): the served name; owned by the configuration */

@@ -1,4 +1,4 @@
-/* What a body asks for in vain: notes about fields that the server does not know or cannot use. They become headers of
+/* Notes about fields of a body that the server does not know or cannot use. They become headers of
  * the reply, a line of the log and a counter; or an error with --strict-fields.
  *
  * One thread at a time; the caller owns the struct. */

@@ -14,7 +14,7 @@ struct field_shape;
 struct field_row {
     const char *name;
     size_t n_name;
-    const struct field_shape *inner; /* of the value, or of the items of an array; NULL: any value */
+    const struct field_shape *inner; /* the shape of the value, or of the items of an array; NULL: any value */
     const char *only; /* the field is known with this value only, as JSON; NULL: with every value */
 };
 

@@ -121,7 +121,7 @@ static bool read_one(struct request_job *j, struct quire_value prompt, struct re
 
 /* ---- BOS ---- */
 
-/* The text of the token that the tokenizer puts before a text; NULL: none. */
+/* The text of the token that the tokenizer puts before a text; NULL without one. */
 static bool find_bos(const struct quire_text *text, uint8_t **out, size_t *n, struct api_error *e)
 {
     uint32_t *ids = NULL;

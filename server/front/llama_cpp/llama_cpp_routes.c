@@ -49,7 +49,7 @@ static bool put_defaults(struct buffer *o, const struct served_model *m)
     return !o->failed;
 }
 
-/* A string of tokenizer_config.json; "" if it has none. */
+/* A string of tokenizer_config.json; "" if it is absent. */
 static void put_string(struct buffer *o, const struct quire_doc *about, const char *name)
 {
     const struct quire_value value = quire_doc_field(about, name);

@@ -22,11 +22,11 @@ static bool read_system_controls(struct quire_value system, uint32_t *ttl_s, str
     return true;
 }
 
-/* What a body says about its prompt. The same for an answer and for counting. */
+/* The prompt of a body. The same for an answer and for counting. */
 struct prompt {
     struct messages_tools tools;
     struct messages_thinking thinking;
-    uint32_t ttl_s; /* of the longest cache_control; 0: none */
+    uint32_t ttl_s; /* the longest cache_control's; 0: none */
 };
 
 static struct quire_value value_of(const struct buffer *b)

@@ -391,7 +391,7 @@ static void put_tenant(struct writer *w, const char *name, const struct tenant *
     put_sample(w, name, "", label, value);
 }
 
-/* ---- what was found in answers ---- */
+/* ---- parts of answers ---- */
 
 struct answer_row {
     size_t at; /* in struct answer_counts */

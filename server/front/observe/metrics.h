@@ -37,7 +37,7 @@ enum grammar_rejection {
     GRAMMAR_N_REJECTIONS,
 };
 
-/* Of requests with a grammar. */
+/* Counts of requests with a grammar. */
 struct grammar_counts {
     uint64_t n_hits, n_misses; /* of the results that the front end remembers */
     uint64_t rejected[GRAMMAR_N_REJECTIONS];

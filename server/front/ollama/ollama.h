@@ -34,6 +34,8 @@ void ollama_show_start(struct served_model *m, struct http_exchange *x);
 void ollama_embed_start(struct served_model *m, struct http_exchange *x);
 void ollama_embeddings_start(struct served_model *m, struct http_exchange *x);
 
+/* ---- ollama_time.c ---- */
+
 /* The time now as RFC 3339 with nanoseconds. */
 #define OLLAMA_TIME_BYTES 40
 void ollama_time(char out[OLLAMA_TIME_BYTES]);

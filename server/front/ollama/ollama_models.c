@@ -67,7 +67,7 @@ static void put_digest(struct buffer *o, const struct key256 *identity)
     json_out_text(o, text);
 }
 
-/* What a model is made of, as far as the front end knows it. */
+/* The facts that the front end has about a model. */
 static void put_details(struct buffer *o, const struct model_config *c)
 {
     json_out_raw(o, ",\"details\":{\"parent_model\":\"\",\"format\":");

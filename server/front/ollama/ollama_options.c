@@ -15,7 +15,7 @@ void ollama_put_field(struct buffer *o, const char *name, struct quire_value val
     buffer_append(o, value.text, value.n);
 }
 
-/* What both APIs have. Options that only concern the machine or the context's memory are not read: num_ctx, num_keep,
+/* Options of both APIs. Options that only concern the machine or the context's memory are not read: num_ctx, num_keep,
  * num_batch, num_gpu, num_thread, use_mmap and others. repeat_last_n is not read either: penalties count all tokens. */
 static const struct {
     const char *option, *field;

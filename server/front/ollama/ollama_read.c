@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Begins a body with the fields that both routes have. */
+/* Begins a body with the fields of both routes. */
 static bool put_common(struct buffer *o, const struct request_job *j, const struct quire_doc *body, struct api_error *e)
 {
     const struct quire_value stream = json_field_get(body, "stream"), options = json_field_get(body, "options");

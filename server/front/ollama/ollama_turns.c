@@ -86,7 +86,7 @@ static bool put_call(struct turns *t, struct quire_value call)
     return true;
 }
 
-/* What an earlier turn left open gets no result any more. */
+/* Calls of an earlier turn that have no result are forgotten. */
 static bool put_calls(struct turns *t, struct quire_value calls)
 {
     struct quire_value call;

@@ -3,20 +3,6 @@
 
 #include "server/front/output/reply.h"
 
-#include <stdio.h>
-#include <string.h>
-#include <time.h>
-
-void ollama_time(char out[OLLAMA_TIME_BYTES])
-{
-    struct timespec now;
-    struct tm utc;
-    clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &utc);
-    const size_t n = strftime(out, OLLAMA_TIME_BYTES, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(out + n, OLLAMA_TIME_BYTES - n, ".%09ldZ", now.tv_nsec);
-}
-
 static bool is_chat(const struct reply *r)
 {
     return r->dialect == &api_ollama_chat;
@@ -29,7 +15,7 @@ static void begin(struct reply *r, const struct generation_job *j)
     json_out_text(&r->head, j->job.model);
 }
 
-/* ---- what an object says -------------------------------------------------------------------- */
+/* ---- the members of an object -------------------------------------------------------------------- */
 
 /* The parts of the answer that came since the last object. */
 struct said {

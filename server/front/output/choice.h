@@ -45,7 +45,7 @@ struct choice_chat {
     struct answer_parts shown; /* what the parser found */
 };
 
-/* What llama.cpp's completions collect of a choice. */
+/* The parts that llama.cpp's completions collect of a choice. */
 struct choice_llama_cpp {
     struct buffer probabilities; /* if the reply is not streamed */
     bool has_new_line;

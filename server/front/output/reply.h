@@ -30,7 +30,7 @@ struct api_dialect {
     const char *stream_type; /* media type of a stream; NULL: events */
     /* On the text pool: fills in the job from a request's body. */
     bool (*read)(struct generation_job *j, const struct quire_doc *body);
-    const struct field_shape *shape; /* of the body; NULL: its fields are not checked */
+    const struct field_shape *shape; /* the body's; NULL: its fields are not checked */
     /* Builds r->head, which events and replies share, from the job. */
     void (*begin)(struct reply *r, const struct generation_job *j);
     /* A stream's events for each choice: open() writes the events before its first token (a second call does nothing),
@@ -41,7 +41,7 @@ struct api_dialect {
     /* The end of all choices, or the end of the stream by an error. */
     void (*end)(struct reply *r);
     void (*error)(struct reply *r, const struct api_error *e);
-    /* Emits something that says nothing into a silent stream. NULL: a comment. */
+    /* Emits an event without content into a silent stream. NULL: a comment. */
     void (*ping)(struct reply *r);
     /* For a reply that is not streamed: collect() keeps a token, whole() writes the reply into o. */
     void (*collect)(struct reply *r, struct choice *c, const struct gen_piece *piece);

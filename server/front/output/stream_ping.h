@@ -8,7 +8,7 @@ struct event_base;
 struct stream_ping;
 
 /* From now on, ping() is called whenever the stream was silent for after_ms: it begins the stream if it has not begun,
- * and writes something that says nothing. NULL: out of memory. */
+ * and writes an event without content. NULL: out of memory. */
 struct stream_ping *stream_ping_new(struct event_base *base, uint64_t after_ms, void (*ping)(void *context),
                                     void *context);
 void stream_ping_free(struct stream_ping *p); /* NULL is allowed */

@@ -39,8 +39,9 @@ static json_t *row_json(const struct trial *t, const struct report_row *row, dou
     const struct compare_result *r = &row->r;
     json_t *json = json_pack("{s:s, s:s, s:s, s:b, s:i, s:s, s:o, s:o}", "metric", gateway_metrics[row->metric].name,
                              "unit", report_units[row->metric].name, "arm", t->arms[row->arm].name, "is_chosen",
-                             row->is_chosen, "n_comparisons", (int)row->n_comparisons, "state", report_state(row, alpha),
-                             "control", side_json(&r->control, scale), "arm_values", side_json(&r->arm, scale));
+                             row->is_chosen, "n_comparisons", (int)row->n_comparisons, "state",
+                             report_state(row, alpha), "control", side_json(&r->control, scale), "arm_values",
+                             side_json(&r->arm, scale));
     if (json && r->is_valid)
         json_object_update_new(json, json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "difference", scale * r->difference,
                                                "standard_error", scale * r->error, "low", scale * r->low, "high",

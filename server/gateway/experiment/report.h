@@ -28,7 +28,7 @@ struct report_row {
     struct compare_result r; /* in the whole numbers of the trial; the interval is corrected */
 };
 
-/* What people read instead of the trial's whole numbers. */
+/* Shown in place of the trial's whole numbers. */
 struct report_unit {
     const char *name; /* "ms" */
     double scale;

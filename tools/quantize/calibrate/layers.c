@@ -26,7 +26,7 @@ struct tap {
     const struct k_backend_ops *real;
     const struct weight_set *set; /* of the layer */
     uint32_t n_cols[CALIBRATION_N_SITES]; /* of the sites' matrices */
-    calibration_observer observer; /* NULL: nobody looks */
+    calibration_observer observer; /* NULL without one */
     void *context;
     bool drops_output; /* the layer's output is not read, so an MLP's last product is not computed */
 };

@@ -41,7 +41,7 @@ struct calibration_rows {
 /* Called for each site of a sample, in the order in which the layer computes. */
 typedef void (*calibration_observer)(void *context, const struct calibration_rows *rows);
 
-/* What is run: ids [n_samples, length]. */
+/* The input: ids [n_samples, length]. */
 struct calibration_input {
     const char *model;
     const uint32_t *ids;

@@ -8,11 +8,11 @@
 
 typedef float lanes __attribute__((vector_size(64), aligned(4)));
 #define LANES 16u
-#define ROWS 8u /* of a tile of c */
+#define ROWS 8u /* in a tile of c */
 #define COLUMNS (2 * LANES)
 #define DEPTH 256u /* terms of a sum before it is added to c: packed pieces of a and b stay in the cache */
 #define PANEL 64u /* rows of a factorization that are computed one by one */
-#define INVERSE_COLUMNS 128u /* of an inverse: a thread's unit */
+#define INVERSE_COLUMNS 128u /* a thread's unit of an inverse */
 
 /* The best instructions that the machine has. */
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -123,10 +123,10 @@ struct factorization {
     float *a; /* [n, n]: the matrix, then r */
     float *inverse; /* [n, n] */
     uint32_t n, n_threads;
-    uint32_t at, m; /* the panel: rows [at, at + m) */
+    uint32_t at, m; /* the panel has rows [at, at + m) */
 };
 
-/* Columns [first, end) of row i: minus the panel's rows above, times their elements of column i. */
+/* Subtracts the panel's rows above from row i, times their elements of column i, in columns [first, end). */
 CLONES static void eliminate(const struct factorization *f, uint32_t i, uint32_t first, uint32_t end)
 {
     float *row = f->a + (uint64_t)i * f->n;
@@ -137,7 +137,7 @@ CLONES static void eliminate(const struct factorization *f, uint32_t i, uint32_t
     }
 }
 
-/* The panel's diagonal block. */
+/* Factors the panel's diagonal block. */
 static int factor_diagonal(const struct factorization *f, struct quire_error *err)
 {
     for (uint32_t i = f->at; i < f->at + f->m; i++) {
@@ -155,7 +155,7 @@ static int factor_diagonal(const struct factorization *f, struct quire_error *er
     return QUIRE_OK;
 }
 
-/* Columns [first, end) to the right of the panel's diagonal block. */
+/* Factors columns [first, end) to the right of the panel's diagonal block. */
 static void factor_right(void *context, uint32_t share, uint32_t first, uint32_t end)
 {
     const struct factorization *f = context;
@@ -170,7 +170,7 @@ static void factor_right(void *context, uint32_t share, uint32_t first, uint32_t
     }
 }
 
-/* The rows below the panel: each thread has every n-th block, since the first blocks are the longest. */
+/* Updates the rows below the panel: each thread has every n-th block, since the first blocks are the longest. */
 static void update_below(void *context, uint32_t share, uint32_t first, uint32_t end)
 {
     const struct factorization *f = context;

@@ -88,7 +88,7 @@ static float compensated_error(const struct rows *x, struct quantizer_grid grid,
     return sum;
 }
 
-/* Of n weights of row r from the i-th on, as they are now. */
+/* Returns the grid for n weights of row r from the i-th on, as they are now. */
 static struct quantizer_grid grid_of(const struct rows *x, uint32_t r, uint32_t i, uint32_t n)
 {
     float least = 0, most = 0, best_error = INFINITY;

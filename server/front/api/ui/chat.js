@@ -195,7 +195,7 @@ function showBusy() {
   document.body.classList.toggle("answering", Boolean(stopper));
 }
 
-/* Sends the message, or the result of a tool call. The answer begins when each call has a result. */
+/* Sends the message, or the result of a tool call. Begins the answer once each call has a result. */
 function sendInput() {
   const text = $("input").value, call = openCalls()[0];
   if (stopper || !text.trim() && !attached.length || !checkSampling()) return;

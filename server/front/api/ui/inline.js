@@ -38,7 +38,7 @@ class Ticks {
 class Inline {
   constructor(text) {
     this.text = text;
-    this.open = [{mark: "", nodes: []}]; /* marks that wait for their end, and what follows them */
+    this.open = [{mark: "", nodes: []}]; /* marks that wait for their end, and the text behind them */
     this.ticks = null;
     this.free = 0;        /* the place after the last space outside all marks */
     this.isTicked = false; /* a code without an end began: no space after it is outside */

@@ -4,7 +4,7 @@
  * A block is {node, take}. take(lines, from, onPart, kept) puts the block that begins at that line into the node and returns
  * the line after it. A long block has parts: pieces of a paragraph or of code, items of a list, rows of a table.
  * onPart(line, column, n) is called where a part begins after n others. If kept is not 0, take continues the block: that many
- * parts stay, and the line is the one after them. Where a part begins does not depend on the text after it. */
+ * parts stay, and the line is the one after them. The beginning of a part does not depend on the text after it. */
 
 const MAX_NESTING = 24, MAX_COLUMNS = 100, MAX_INNER = 2000; /* lines of a quote or an item */
 const MAX_PIECE = 8192; /* characters; a browser lays out a paragraph as a whole, and 260,000 characters took it 0.7 s */
@@ -283,7 +283,7 @@ class MarkdownView {
     this.text = text;
     const lines = text.slice(this.final).split("\n");
     let {open, kept} = this, offset = this.final, counted = 0, i = 0;
-    /* What is before that place is final. */
+    /* The text before that place is final. */
     const settle = (line, column, fixed, block, n) => {
       if (line + 1 >= lines.length - 1 && !(column && lines[line].length > MAX_PIECE)) return;
       for (; counted < line; counted++) offset += lines[counted].length + 1;

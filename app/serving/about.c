@@ -1,4 +1,4 @@
-#include "app/serve/about.h"
+#include "app/serving/about.h"
 
 #include "engine/model/config.h"
 #include "kernels/format.h"
@@ -39,7 +39,7 @@ static void make_family(const char *architecture, char *out, size_t n_bytes)
         *c = (char)tolower((unsigned char)*c);
 }
 
-void serve_about(struct model_about *about, const char *path, const struct model_config *config)
+void serving_about(struct model_about *about, const char *path, const struct model_config *config)
 {
     const char *end = strrchr(path, '.');
     const bool is_quantized = config->quantization && config->quantization->layout != QUANTIZATION_NONE;
