@@ -534,7 +534,7 @@ def test_tokenize():
         status, reply = server.post("/tokenize", {"prompt": text})
         assert status == 200 and reply["count"] == len(reply["tokens"]) and reply["max_model_len"] == 4096
         assert reply["token_strs"] is None
-        assert server.post("/detokenize", {"tokens": reply["tokens"]}) == (200, {"prompt": text})
+        assert server.post("/detokenize", {"tokens": reply["tokens"]}) == (200, {"prompt": text, "content": text})
     assert server.post("/tokenize", {"prompt": "Hello there", "return_token_strs": True})[1]["token_strs"] == ["Hello", " there"]
     assert server.post("/tokenize", {"content": "Hello"})[1]["tokens"] == ids_of("Hello")
     chat = server.post("/tokenize", {"messages": CHAT})[1]["tokens"]

@@ -205,7 +205,7 @@ def test_broken_bodies(server):
         for path in "/completion", "/apply-template":
             reply = rig.ask(server, path, body)
             assert reply.status == 400 and reply.json()["error"]["code"] == 400, (body[:60], reply.text)
-    assert "duplicate" in rig.ask(server, "/completion", b'{"prompt":"a","top_k":1,"top_k":2}').text
+    assert "stands twice" in rig.ask(server, "/completion", b'{"prompt":"a","top_k":1,"top_k":2}').text
     too_long = refused(server, prompt=PROMPT * 2000)
     assert too_long["type"] == "exceed_context_size_error"
 
@@ -318,12 +318,12 @@ def test_response_cache_and_log(start):
     server = start("serve", MODEL, "--port", "0", "--response-cache", "memory", "--log-requests")
     body = {"prompt": PROMPT, **GREEDY}
     first, second = (rig.answered(server, "/completion", body) for _ in range(2))
-    assert second.cache and first.json()["content"] == second.json()["content"]
+    assert second.cache == "exact" and first.json()["content"] == second.json()["content"]
     other = rig.answered(server, "/v1/completions", {"prompt": PROMPT, "temperature": 0, "max_tokens": 24})
     assert other.json()["choices"][0]["text"] == first.json()["content"]
     salted = rig.answered(server, "/completion", {**body, "cache_salt": "x"})
-    assert not salted.cache and salted.json()["content"] == first.json()["content"]
+    assert salted.cache == "miss" and salted.json()["content"] == first.json()["content"]
     off = rig.answered(server, "/completion", {**body, "use_cache": False})
-    assert not off.cache and off.json()["content"] == first.json()["content"]
+    assert off.cache == "off" and off.json()["content"] == first.json()["content"]
     time.sleep(0.2)
     assert "/completion" in server.output()
