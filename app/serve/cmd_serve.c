@@ -16,12 +16,9 @@
 static const struct cli_command description = {
     .name = "serve",
     .usage = "quire serve MODEL [options]",
-    .about =
-        "Serves MODEL over the OpenAI and Anthropic APIs (docs/reference/http-api.md), with a web page for chat and\n"
-        "charts at /ui.\n"
-        "MODEL is a Hugging Face checkpoint directory or the name of a downloaded model (quire pull;\n"
-        "docs/start/models.md). SIGTERM finishes running requests (--shutdown-timeout) and ends the server; a\n"
-        "second SIGTERM ends it at once.",
+    .about = "Serves MODEL over the APIs of OpenAI, Anthropic, Ollama and llama.cpp, with a web page at /ui.\n"
+             "MODEL is a Hugging Face checkpoint directory or the name of a downloaded model (quire pull).\n"
+             "SIGTERM finishes running requests (--shutdown-timeout); a second SIGTERM ends the server at once.",
     .examples = "examples:\n"
                 "  quire serve ./Qwen2.5-1.5B-Instruct\n"
                 "  quire serve Qwen/Qwen2.5-1.5B-Instruct\n"

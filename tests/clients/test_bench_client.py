@@ -90,7 +90,7 @@ def test_a_tokenizer_that_is_the_server(server):
 
     ids = post("/tokenize", {"prompt": PROMPT, "add_special_tokens": False})
     assert ids["count"] == len(ids["tokens"]) and ids["max_model_len"] == 1024
-    assert post("/detokenize", {"tokens": ids["tokens"]}) == {"prompt": PROMPT}
+    assert post("/detokenize", {"tokens": ids["tokens"]}) == {"prompt": PROMPT, "content": PROMPT}
     chat = post("/tokenize", {"messages": [{"role": "user", "content": PROMPT}], "add_generation_prompt": True})
     reply = client.chat.completions.create(model="demo", messages=[{"role": "user", "content": PROMPT}], max_tokens=1)
     assert reply.usage.prompt_tokens == chat["count"]

@@ -131,6 +131,7 @@ def test_the_plan_of_both(tmp_path):
     plan = lambda *more: subprocess.run([QUIRE, "plan", MODEL, *map(str, more)], capture_output=True, text=True)
     alone, both = (json.loads(plan(*more, "--json").stdout) for more in ((), ("--embedding-model", tiny)))
     second = both.pop("embedding_model")
+    assert both.pop("resident_bytes") > alone.pop("resident_bytes") > alone["total_bytes"]  # of the process
     assert both == alone and second["architecture"] == "BertModel" and second["total_bytes"] > second["kv_bytes"] > 0
     text = plan("--embedding-model", tiny).stdout
     assert f"{alone['total_bytes'] + second['total_bytes']} bytes" in next(l for l in text.splitlines() if l.startswith("  both"))

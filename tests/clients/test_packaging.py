@@ -216,7 +216,7 @@ def completed(*words):
 def test_completions_have_every_command_and_option():
     subprocess.run(["bash", "-n", QUIRE.parent / "completions/quire.bash"], check=True)
     top = subprocess.run([QUIRE, "--help"], capture_output=True, text=True, check=True).stdout.split("Begin with")[0]
-    commands = set(re.findall(r"^  ([a-z]+) +\S", top, re.M))
+    commands = set(re.findall(r"^  ([a-z-]+) +\S", top, re.M))
     assert len(commands) > 10 and completed("quire", "") == commands | {"--help", "--version"}
     assert completed("quire", "bench", "s") == {"serve", "steps"}
     zsh, fish = ((QUIRE.parent / "completions" / name).read_text() for name in ("_quire", "quire.fish"))
@@ -237,7 +237,7 @@ def test_completions_have_every_command_and_option():
 def test_a_wheel_installs_a_program_that_replaces_the_interpreter(tmp_path):
     """Of a small program in place of quire: names, tag, modes, hashes, equal bytes."""
     prefix = tmp_path / "prefix"
-    for folder in "bin", "lib/quire", "share/quire/demo", "share/man/man1", "share/bash-completion", "share/zsh", "share/fish":
+    for folder in "bin", "lib/quire", "share/quire/demo", "share/man/man1", "share/bash-completion", "share/zsh", "share/fish", "share/doc/quire":
         (prefix / folder).mkdir(parents=True)
     shutil.copy(shutil.which("env"), prefix / "bin/quire")
     (prefix / "share/quire/demo/config.json").write_text("{}")

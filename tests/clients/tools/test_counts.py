@@ -88,7 +88,7 @@ def test_in_the_log(start):
 
     def line(**fields):
         reply = server.client().chat.completions.create(model="demo", messages=[{"role": "user", "content": "?"}], max_tokens=200, **fields)
-        return next(words for words in server.output().splitlines() if reply.id.removeprefix("chatcmpl-") in words), reply
+        return next(words for words in server.output().splitlines() if "finish" in words and reply.id.removeprefix("chatcmpl-") in words), reply
 
     schema = {"type": "object", "properties": {}, "additionalProperties": False}
     tools = [{"type": "function", "function": {"name": "go", "parameters": schema}}]
