@@ -261,6 +261,31 @@ def test_jsonl_is_the_text_of_its_lines(tmp_path, text):
     assert hash_of(outs[0]) == hash_of(outs[1])
 
 
+@pytest.mark.parametrize("method,name", [("mxfp4", "out"), ("gguf-q8_0", "out.gguf")])
+def test_what_was_not_made_here_is_kept(tmp_path, method, name):
+    """A .partial without a journal, and one that is a link to something else."""
+    partial, mine = tmp_path / (name + ".partial"), tmp_path / "mine"
+    mine.mkdir()
+    (mine / "model.safetensors").write_text("precious")
+    shutil.copytree(mine, partial) if method == "mxfp4" else partial.write_text("precious")
+    assert "was not made by quire quantize" in refusal(MODEL, tmp_path / name, "--method", method)
+    kept = partial / "model.safetensors" if method == "mxfp4" else partial
+    assert kept.read_text() == "precious"
+    shutil.rmtree(partial) if method == "mxfp4" else partial.unlink()
+    partial.symlink_to(mine if method == "mxfp4" else mine / "model.safetensors")
+    for journal in (False, True):
+        if journal:
+            (tmp_path / (name + ".partial.journal")).write_text("")
+        assert "was not made by quire quantize" in refusal(MODEL, tmp_path / name, "--method", method)
+    assert (mine / "model.safetensors").read_text() == "precious"
+
+
+def test_a_fused_model_is_rejected(tmp_path):
+    """Its codes could be written, but not read back."""
+    phi = ROOT / "tests/goldens/models/phi3"
+    assert "q, k and v in one matrix" in refusal(phi, tmp_path / "out", "--method", "fp8-e4m3")
+
+
 def test_quantized_models_and_bad_weights_are_rejected(tmp_path):
     once = quantize(MODEL, tmp_path / "once", "absmax-int8")
     assert "already quantized (compressed-tensors)" in refusal(once, tmp_path / "out", "--method", "int4-block")

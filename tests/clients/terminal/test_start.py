@@ -61,6 +61,7 @@ def test_hangup_has_an_answer(start):
 def test_the_end_of_the_terminal_ends_the_server():
     pid, fd = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup, whose choice the server respects
         os.execv(QUIRE, [str(QUIRE), "serve", str(MODEL), "--port", "0"])
     seen = b""
     while b"ready on" not in seen:

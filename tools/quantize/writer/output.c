@@ -62,7 +62,12 @@ static int open_journal(struct quantizer_output *o, struct quire_error *err)
     struct stat st;
     if (lstat(o->path, &st) == 0)
         return quire_fail(err, QUIRE_INVALID, "%.350s: exists: name another output, or delete it", o->path);
-    if ((o->log = open(o->journal, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
+    /* Whatever is there without a journal was not made here, and a link would lead elsewhere. */
+    const bool is_there = lstat(o->partial, &st) == 0;
+    if (is_there && (S_ISLNK(st.st_mode) || access(o->journal, F_OK) != 0))
+        return quire_fail(err, QUIRE_INVALID, "%.350s: exists, and was not made by quire quantize: delete it",
+                          o->partial);
+    if ((o->log = open(o->journal, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0666)) < 0)
         return failed(o->path, "cannot be created", err);
     if (flock(o->log, LOCK_EX | LOCK_NB) != 0)
         return quire_fail(err, QUIRE_INVALID, "%.350s: another process is writing it", o->partial);
@@ -115,7 +120,7 @@ static int begin_data(struct quantizer_output *o, const char *head, struct quire
 {
     if (o->is_directory && mkdir(o->partial, 0777) != 0 && errno != EEXIST)
         return failed(o->partial, "cannot be created", err);
-    if ((o->data = open(o->data_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) < 0)
+    if ((o->data = open(o->data_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666)) < 0)
         return failed(o->data_path, "cannot be created", err);
     errno = o->n_bytes ? posix_fallocate(o->data, 0, (off_t)o->n_bytes) : 0;
     if (errno != 0)
@@ -128,7 +133,7 @@ static int begin_data(struct quantizer_output *o, const char *head, struct quire
 static int continue_data(struct quantizer_output *o, struct quire_error *err)
 {
     struct stat st;
-    if ((o->data = open(o->data_path, O_RDWR | O_CLOEXEC)) < 0)
+    if ((o->data = open(o->data_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW)) < 0)
         return failed(o->data_path, "cannot be continued", err);
     if (fstat(o->data, &st) != 0 || (uint64_t)st.st_size != o->n_bytes)
         return quire_fail(err, QUIRE_INVALID, "%.350s: was changed: delete it and its journal", o->partial);
