@@ -48,11 +48,6 @@ def json_schema_stream():
     Person.model_validate_json("".join(p.message.content for p in client.chat(MODEL, MESSAGES, format=SCHEMA, options=EXACT, stream=True)))
 
 
-@case(OWN, "JSON mode")
-def json_mode():
-    assert client.chat(MODEL, MESSAGES, format="json", options=EXACT).message.content.startswith("{")
-
-
 @case(OWN, "tools")
 def tools():
     calls = [{"function": {"name": "weather", "arguments": {"city": "Rome"}}}]
