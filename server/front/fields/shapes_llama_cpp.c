@@ -18,7 +18,7 @@ static const struct field_row own_rows[] = {
 };
 static const struct field_table own_table = FIELD_TABLE(own_rows);
 
-/* They have no effect, or llama_cpp_fields.c rejects them by name unless they are off. */
+/* They have no effect, or llama_cpp_fields.c rejects them unless they are off. */
 static const struct field_row quiet_rows[] = {
     FIELD("cache_prompt"),
     FIELD("id_slot"),

@@ -84,7 +84,7 @@ static const struct field_row rows[] = {
 };
 static const struct field_table table = FIELD_TABLE(rows);
 
-/* mcp_servers and container are rejected by name; the others have no effect. */
+/* messages.c rejects mcp_servers and container; the other fields have no effect. */
 static const struct field_row quiet_rows[] = {
     FIELD("context_management"), FIELD("mcp_servers"),    FIELD("container"), FIELD("betas"),
     FIELD("inference_geo"),      FIELD("diagnostics"),    FIELD("speed"),     FIELD("user_profile_id"),

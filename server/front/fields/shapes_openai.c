@@ -69,7 +69,7 @@ static const struct field_row named_rows[] = {FIELD("name")};
 static const struct field_table named_table = FIELD_TABLE(named_rows);
 static const struct field_shape named_shape = {.tables = {&named_table}};
 
-/* Choices of other types are rejected by name. */
+/* The reader rejects choices of other types. */
 static const struct field_row choice_rows[] = {
     FIELD("type"), FIELD_OF("function", &named_shape), FIELD("allowed_tools"), FIELD("custom"), FIELD("name"),
 };

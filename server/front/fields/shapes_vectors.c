@@ -1,5 +1,5 @@
-/* /v1/embeddings, /v1/score and /v1/rerank. vectors_read.c reads their fields, and rejects the quiet ones by name unless
- * they request the normal behaviour. */
+/* /v1/embeddings, /v1/score and /v1/rerank. vectors_read.c reads their fields. It accepts a quiet one only if it requests
+ * the normal behaviour. */
 #include "server/front/fields/field_shape.h"
 
 static const struct field_row common_rows[] = {
