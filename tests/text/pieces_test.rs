@@ -150,18 +150,7 @@ fn added(content: &str, more: Json) -> Json {
 }
 
 fn text_of(tokenizer: &Json) -> Arc<Text> {
-    Arc::new(Text {
-        vocabulary: Vocabulary::parse(&tokenizer.to_string())
-            .unwrap_or_else(|e| panic!("{}", e.text)),
-        templates: Templates::load(
-            None,
-            None,
-            Vec::new(),
-            TokenStrings::parse(None, None).unwrap(),
-        )
-        .unwrap(),
-        digest: [0; 32],
-    })
+    Arc::new(Text::made(&tokenizer.to_string(), "{}").unwrap_or_else(|e| panic!("{}", e.text)))
 }
 
 fn byte_text(normalizer: Json, pre_tokenizer: Json) -> Arc<Text> {
