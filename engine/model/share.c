@@ -160,7 +160,8 @@ static int cut_rows(struct model_range range, const char *name, struct k_weight_
 {
     const uint32_t scale_rows = view->scale_rows > 1 ? view->scale_rows : 1, group = view->format.group;
     const uint64_t n_groups = group ? ((uint64_t)view->n_cols + group - 1) / group : 1;
-    if (view->format.packing == K_PACKING_PLANES && range.first % scale_rows != 0)
+    const bool has_one = scale_rows >= view->n_rows; /* scale for all rows */
+    if (view->format.packing == K_PACKING_PLANES && !has_one && range.first % scale_rows != 0)
         return quire_fail(
             err, QUIRE_UNSUPPORTED,
             "--tensor-parallel-size: %.150s: a rank's rows begin at %u, but %u rows share one scale: use fewer "
@@ -174,6 +175,8 @@ static int cut_rows(struct model_range range, const char *name, struct k_weight_
     if (view->zero_points)
         view->zero_points += range.first * n_groups;
     view->n_rows = range.n;
+    if (has_one)
+        view->scale_rows = range.n;
     return QUIRE_OK;
 }
 

@@ -217,10 +217,14 @@ static struct quantized_place place_of(const struct model_desc *desc, struct mat
 
 static struct quantized_matrix quantized_of(const struct binder *b, struct matrix_at at)
 {
+    uint64_t all_rows;
+    const uint32_t first_row = rows_before(b->desc, at.layer, at.row, &all_rows);
     struct quantized_matrix m = {.checkpoint = b->checkpoint,
                                  .how = &b->desc->facts->quantization,
                                  .n_rows = model_whole_size(b->desc, at.layer, at.row->rows),
                                  .n_cols = model_whole_size(b->desc, at.layer, at.row->cols),
+                                 .all_rows = (uint32_t)all_rows,
+                                 .first_row = first_row,
                                  .place = place_of(b->desc, at),
                                  .n_threads = b->backend ? b->backend->n_threads : 1,
                                  .is_read = b->backend != NULL};

@@ -315,12 +315,6 @@ def test_what_was_not_made_here_is_kept(tmp_path, method, name):
     assert (mine / "model.safetensors").read_text() == "precious"
 
 
-def test_a_fused_model_is_rejected(tmp_path):
-    """Its codes could be written, but not read back."""
-    phi = ROOT / "tests/goldens/models/phi3"
-    assert "q, k and v in one matrix" in refusal(phi, tmp_path / "out", "--method", "fp8-e4m3")
-
-
 def test_quantized_models_and_bad_weights_are_rejected(tmp_path):
     once = quantize(MODEL, tmp_path / "once", "absmax-int8")
     assert "already quantized (compressed-tensors)" in refusal(once, tmp_path / "out", "--method", "int4-block")

@@ -74,6 +74,7 @@ static void compare(struct stored *s, enum quantizer_layout layout, enum k_dtype
                                  .name = NAME,
                                  .n_rows = ROWS,
                                  .n_cols = COLS,
+                                 .all_rows = ROWS,
                                  .n_threads = 1,
                                  .is_read = true};
     struct k_weight_view view;

@@ -51,12 +51,6 @@ static int check_plain(const struct quantizer_job *job, enum k_dtype *dtype, str
     if (config->quantization->layout != QUANTIZATION_NONE)
         status = quire_fail(err, QUIRE_INVALID, "%.250s: is already quantized (%s): use the original checkpoint",
                             job->model, quantization_name(config->quantization));
-    else if (config->fused) /* quantized.c reads only matrices of their own */
-        status = quire_fail(
-            err, QUIRE_UNSUPPORTED,
-            "%.250s: has q, k and v in one matrix, which cannot be read back quantized: convert the model "
-            "with llama.cpp's convert_hf_to_gguf.py, and quantize the GGUF file",
-            job->model);
     if (status == QUIRE_OK)
         status = check_norms(job, config, err);
     model_config_free(config);

@@ -172,7 +172,7 @@ static int view_order(const struct quantized_matrix *m, const char *suffix, stru
 
 /* ---- GPTQ and AWQ ------------------------------------------------------------------------------------------------ */
 
-/* Scales [groups, N] as [N, groups]. */
+/* Scales [groups, all N] as [N, groups]. */
 static int transpose_scales(const struct quantized_matrix *m, const struct checkpoint_tensor *t, uint8_t *to,
                             struct quire_error *err)
 {
@@ -180,27 +180,26 @@ static int transpose_scales(const struct quantized_matrix *m, const struct check
     for (uint32_t n = 0; n < m->n_rows; n++)
         for (uint32_t g = 0; g < groups; g++)
             memcpy(to + ((uint64_t)n * groups + g) * size,
-                   (const uint8_t *)t->data + ((uint64_t)g * m->n_rows + n) * size, size);
+                   (const uint8_t *)t->data + ((uint64_t)g * m->all_rows + m->first_row + n) * size, size);
     return check_scales(t, err);
 }
 
-/* qzeros [groups, N / p] as [N, groups]; to NULL: all must be the middle. */
+/* qzeros [groups, all N / p] as [N, groups]; to NULL: all must be the middle. */
 static int read_zeros(const struct quantized_matrix *m, const struct checkpoint_tensor *t, int8_t *to,
                       struct quire_error *err)
 {
     const uint32_t groups = n_groups(m), bits = m->how->bits, mask = (1u << bits) - 1, middle = 1u << (bits - 1);
     /* Rows and columns change places: a row of qzeros is a row of words along the matrix' rows. */
     const bool is_awq = m->how->layout == QUANTIZATION_AWQ;
-    const struct repack_rows words = {is_awq ? REPACK_ROWS_ALONG_N : REPACK_ROWS_BY_ROW,
-                                      bits,
-                                      is_awq ? m->n_rows : groups,
-                                      is_awq ? groups : m->n_rows,
-                                      t->data,
-                                      NULL,
-                                      NULL};
+    const struct repack_rows words = {.source = is_awq ? REPACK_ROWS_ALONG_N : REPACK_ROWS_BY_ROW,
+                                      .bits = bits,
+                                      .all_rows = is_awq ? m->all_rows : groups,
+                                      .n_cols = is_awq ? groups : m->all_rows,
+                                      .words = t->data};
     for (uint32_t n = 0; n < m->n_rows; n++)
         for (uint32_t g = 0; g < groups; g++) {
-            uint32_t z = is_awq ? repack_rows_element(&words, g, n) : repack_rows_element(&words, n, g);
+            const uint32_t row = m->first_row + n;
+            uint32_t z = is_awq ? repack_rows_element(&words, g, row) : repack_rows_element(&words, row, g);
             z = (z + (m->how->zero_is_less ? 1 : 0)) & mask;
             if (to)
                 to[(uint64_t)n * groups + g] = (int8_t)(bits == 8 ? (int)z - 128 : (int)z);
@@ -215,10 +214,10 @@ static int read_zeros(const struct quantized_matrix *m, const struct checkpoint_
 
 static int check_sizes(const struct quantized_matrix *m, uint32_t rows_by, uint32_t cols_by, struct quire_error *err)
 {
-    if (m->n_rows % rows_by == 0 && m->n_cols % cols_by == 0)
+    if (m->all_rows % rows_by == 0 && m->n_cols % cols_by == 0)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_UNSUPPORTED, "%.150s: %u rows of %u columns do not fill words of %u elements", m->name,
-                      m->n_rows, m->n_cols, 32 / m->how->bits);
+                      m->all_rows, m->n_cols, 32 / m->how->bits);
 }
 
 static struct k_weight_view new_view(const struct quantized_matrix *m, enum k_dtype kind, enum k_dtype scale)
@@ -230,11 +229,25 @@ static struct k_weight_view new_view(const struct quantized_matrix *m, enum k_dt
                                   .row_stride_bytes = k_format_bytes(format, m->n_cols)};
 }
 
+/* Of a tensor whose rows lie as the view's do. */
+static const void *own_rows(const struct quantized_matrix *m, const struct checkpoint_tensor *t,
+                            const struct k_weight_view *v)
+{
+    return (const uint8_t *)t->data + m->first_row * v->row_stride_bytes;
+}
+
 static void repack_rows(const struct quantized_matrix *m, const struct checkpoint_tensor *words,
                         enum repack_rows_source source, const struct k_weight_view *v)
 {
-    const struct repack_rows r = {
-        source, m->how->bits, m->n_rows, m->n_cols, words->data, v->permutation, (uint8_t *)(uintptr_t)v->data};
+    const struct repack_rows r = {.source = source,
+                                  .bits = m->how->bits,
+                                  .n_rows = m->n_rows,
+                                  .n_cols = m->n_cols,
+                                  .all_rows = m->all_rows,
+                                  .first_row = m->first_row,
+                                  .words = words->data,
+                                  .permutation = v->permutation,
+                                  .plane = (uint8_t *)(uintptr_t)v->data};
     repack_rows_run(&r, m->n_threads);
 }
 
@@ -247,17 +260,17 @@ static int view_by_columns(const struct quantized_matrix *m, struct quantized_ar
     int status = check_sizes(m, per_word, is_gptq ? per_word : 2, err);
     if (status == QUIRE_OK)
         status = find_matrix(m, "qweight", "I32", is_gptq ? m->n_cols / per_word : m->n_cols,
-                             is_gptq ? m->n_rows : m->n_rows / per_word, &words, err);
+                             is_gptq ? m->all_rows : m->all_rows / per_word, &words, err);
     if (status == QUIRE_OK)
-        status = find_matrix(m, "scales", FLOATS, groups, m->n_rows, &scales, err);
+        status = find_matrix(m, "scales", FLOATS, groups, m->all_rows, &scales, err);
     if (status == QUIRE_OK)
-        status = find_matrix(m, "qzeros", "I32", groups, m->n_rows / per_word, &zeros, err);
+        status = find_matrix(m, "qzeros", "I32", groups, m->all_rows / per_word, &zeros, err);
     if (status != QUIRE_OK)
         return status;
     *out = new_view(m, K_INT, scales.format.kind);
     status = is_gptq ? view_order(m, "g_idx", arena, out, err) : QUIRE_OK;
     out->data = quantized_take(arena, m->n_rows * out->row_stride_bytes);
-    uint8_t *turned = quantized_take(arena, scales.n_bytes);
+    uint8_t *turned = quantized_take(arena, (uint64_t)m->n_rows * groups * k_dtype_bytes(scales.format.kind));
     out->scales = turned;
     int8_t *z = m->how->symmetric ? NULL : quantized_take(arena, (uint64_t)m->n_rows * groups);
     out->zero_points = z;
@@ -284,15 +297,15 @@ static int view_zeros(const struct quantized_matrix *m, struct quantized_arena *
     if (status != QUIRE_OK)
         return status;
     const bool is_packed = strcmp(t.dtype, "I32") == 0;
-    status = find_matrix(m, "weight_zero_point", "I32 I8", is_packed ? ceil_div(m->n_rows, per_word) : m->n_rows,
+    status = find_matrix(m, "weight_zero_point", "I32 I8", is_packed ? ceil_div(m->all_rows, per_word) : m->all_rows,
                          groups, &t, err);
     int8_t *z = quantized_take(arena, n);
     out->zero_points = z;
     for (uint64_t i = 0; status == QUIRE_OK && quantized_fills(arena) && i < n; i++) {
-        const uint64_t row = i / groups, word = row / per_word * groups + i % groups;
+        const uint64_t row = m->first_row + i / groups, word = row / per_word * groups + i % groups;
         const uint8_t *p = t.data;
         const int element = is_packed ? (int)(le_load_u32(p + word * 4) >> row % per_word * bits & ((1u << bits) - 1))
-                                      : (int8_t)p[i] + (1 << (bits - 1));
+                                      : (int8_t)p[row * groups + i % groups] + (1 << (bits - 1));
         z[i] = (int8_t)(bits == 8 ? element - 128 : element);
     }
     return status;
@@ -310,13 +323,20 @@ static int view_scales(const struct quantized_matrix *m, struct k_weight_view *o
     if (status != QUIRE_OK)
         return status;
     if (m->how->group || block)
-        status = find_matrix(m, suffix, FLOATS, block ? ceil_div(m->n_rows, block) : m->n_rows, groups, &t, err);
-    else if (t.n_dims > 2 || (n_elements(&t) != 1 && (n_elements(&t) != m->n_rows || t.shape[0] != m->n_rows)))
+        status = find_matrix(m, suffix, FLOATS, block ? ceil_div(m->all_rows, block) : m->all_rows, groups, &t, err);
+    else if (t.n_dims > 2 || (n_elements(&t) != 1 && (n_elements(&t) != m->all_rows || t.shape[0] != m->all_rows)))
         status = quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': shape: must be [1], or [%u, 1]", t.file,
-                            t.name, m->n_rows);
-    out->scales = t.data;
+                            t.name, m->all_rows);
+    if (status == QUIRE_OK && block && m->first_row % block != 0)
+        status = quire_fail(err, QUIRE_UNSUPPORTED,
+                            "%.100s: tensor '%.150s': a matrix begins at row %u of its tensor, inside a block of %u "
+                            "rows",
+                            t.file, t.name, m->first_row, block);
+    const bool is_one = !m->how->group && !block && n_elements(&t) == 1;
     out->format.scale = t.format.kind;
-    out->scale_rows = block ? block : m->how->group || n_elements(&t) > 1 ? 1 : m->n_rows;
+    out->scale_rows = block ? block : is_one ? m->n_rows : 1;
+    out->scales = (const uint8_t *)t.data +
+                  (is_one ? 0 : (uint64_t)m->first_row / out->scale_rows * groups * k_dtype_bytes(t.format.kind));
     return status == QUIRE_OK && m->is_read ? check_scales(&t, err) : status;
 }
 
@@ -353,11 +373,11 @@ static int check_shape(const struct quantized_matrix *m, struct quire_error *err
     const uint8_t *p = t.data;
     const int64_t rows = is_wide ? (int64_t)le_load_u64(p) : (int32_t)le_load_u32(p);
     const int64_t cols = is_wide ? (int64_t)le_load_u64(p + 8) : (int32_t)le_load_u32(p + 4);
-    if (rows == m->n_rows && cols == m->n_cols)
+    if (rows == m->all_rows && cols == m->n_cols)
         return QUIRE_OK;
     return quire_fail(err, QUIRE_INVALID,
                       "%.100s: tensor '%.150s': says [%lld, %lld], but config.json makes it [%u, %u]", t.file, t.name,
-                      (long long)rows, (long long)cols, m->n_rows, m->n_cols);
+                      (long long)rows, (long long)cols, m->all_rows, m->n_cols);
 }
 
 /* weight_packed and weight_scale of e2m1 with e8m0, in place. */
@@ -368,14 +388,14 @@ static int view_mxfp4(const struct quantized_matrix *m, struct k_weight_view *ou
         return quire_fail(err, QUIRE_UNSUPPORTED,
                           "%.150s: rows of %u columns are not whole groups of %u, which MXFP4 needs", m->name,
                           m->n_cols, m->how->group);
-    int status = find_matrix(m, "weight_packed", "U8", m->n_rows, m->n_cols / 2, &codes, err);
+    int status = find_matrix(m, "weight_packed", "U8", m->all_rows, m->n_cols / 2, &codes, err);
     if (status == QUIRE_OK)
-        status = find_matrix(m, "weight_scale", "U8", m->n_rows, n_groups(m), &scales, err);
+        status = find_matrix(m, "weight_scale", "U8", m->all_rows, n_groups(m), &scales, err);
     if (status != QUIRE_OK)
         return status;
     *out = new_view(m, K_E2M1, K_E8M0);
-    out->data = codes.data;
-    out->scales = scales.data;
+    out->data = own_rows(m, &codes, out);
+    out->scales = (const uint8_t *)scales.data + (uint64_t)m->first_row * n_groups(m);
     const uint8_t *bad = m->is_read ? memchr(scales.data, 255, scales.n_bytes) : NULL;
     if (!bad)
         return QUIRE_OK;
@@ -394,11 +414,11 @@ static int view_packed(const struct quantized_matrix *m, struct quantized_arena 
     if (status == QUIRE_OK)
         status = check_shape(m, err);
     if (status == QUIRE_OK)
-        status = find_matrix(m, "weight_packed", "I32", m->n_rows, m->n_cols / per_word, &words, err);
+        status = find_matrix(m, "weight_packed", "I32", m->all_rows, m->n_cols / per_word, &words, err);
     if (status != QUIRE_OK)
         return status;
     *out = new_view(m, K_INT, K_F32);
-    out->data = words.data;
+    out->data = own_rows(m, &words, out);
     status = view_scales(m, out, err);
     if (status == QUIRE_OK && !m->how->symmetric)
         status = view_zeros(m, arena, out, err);
@@ -417,11 +437,11 @@ static int view_elements(const struct quantized_matrix *m, struct quantized_aren
 {
     struct checkpoint_tensor t;
     const char *floats = m->how->floats ? m->how->floats : "F8_E4M3 F8_E5M2";
-    int status = find_matrix(m, "weight", m->how->is_float ? floats : "I8", m->n_rows, m->n_cols, &t, err);
+    int status = find_matrix(m, "weight", m->how->is_float ? floats : "I8", m->all_rows, m->n_cols, &t, err);
     if (status != QUIRE_OK)
         return status;
     *out = new_view(m, !m->how->is_float ? K_INT : strcmp(t.dtype, "F8_E4M3") == 0 ? K_E4M3 : K_E5M2, K_F32);
-    out->data = t.data;
+    out->data = own_rows(m, &t, out);
     status = view_scales(m, out, err);
     if (status == QUIRE_OK && !m->how->symmetric)
         status = view_zeros(m, arena, out, err);

@@ -41,6 +41,8 @@ struct quantized_matrix {
     const struct quantization *how;
     char name[QUANTIZED_NAME_BYTES]; /* the layer's name, without ".weight" */
     uint32_t n_rows, n_cols;
+    uint32_t all_rows, first_row; /* of tensors with the rows of several matrices: theirs together, and those before
+                                     this one's; else n_rows and 0 */
     struct quantized_place place; /* of MXFP4 */
     uint32_t n_threads; /* threads for repacking */
     bool is_read; /* data, too: scales are looked at wherever they lie. Else sizes alone */

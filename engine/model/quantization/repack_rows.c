@@ -16,11 +16,11 @@ uint32_t repack_rows_element(const struct repack_rows *r, uint32_t k, uint32_t n
     uint32_t place;
     switch (r->source) {
     case REPACK_ROWS_ALONG_K:
-        word = (uint64_t)(k / per_word) * r->n_rows + n;
+        word = (uint64_t)(k / per_word) * r->all_rows + n;
         place = k % per_word;
         break;
     case REPACK_ROWS_ALONG_N:
-        word = (uint64_t)k * (r->n_rows / 8) + n / 8;
+        word = (uint64_t)k * (r->all_rows / 8) + n / 8;
         place = awq_place[n % 8];
         break;
     case REPACK_ROWS_BY_ROW:
@@ -37,10 +37,11 @@ static void transpose_words(const struct repack_rows *r, uint32_t first, uint32_
 {
     const uint64_t stride = (uint64_t)r->n_cols * r->bits / 8;
     const uint32_t flip = r->bits == 8 ? 0x80808080u : 0;
+    const uint8_t *words = r->words + (uint64_t)r->first_row * 4;
     for (uint32_t n = first; n < last; n += BAND)
         for (uint64_t w = 0; w < stride / 4; w++)
             for (uint32_t i = n; i < last && i < n + BAND; i++)
-                le_store_u32(r->plane + i * stride + w * 4, le_load_u32(r->words + (w * r->n_rows + i) * 4) ^ flip);
+                le_store_u32(r->plane + i * stride + w * 4, le_load_u32(words + (w * r->all_rows + i) * 4) ^ flip);
 }
 
 static void one_by_one(const struct repack_rows *r, uint32_t first, uint32_t last)
@@ -50,7 +51,7 @@ static void one_by_one(const struct repack_rows *r, uint32_t first, uint32_t las
         for (uint32_t i = 0; i < r->n_cols; i++) {
             const uint32_t k = r->permutation ? r->permutation[i] : i;
             for (uint32_t n = n0; n < last && n < n0 + BAND; n++) {
-                const uint32_t e = repack_rows_element(r, k, n);
+                const uint32_t e = repack_rows_element(r, k, r->first_row + n);
                 uint8_t *row = r->plane + n * stride;
                 if (r->bits == 8)
                     row[i] = (uint8_t)(e ^ 0x80);

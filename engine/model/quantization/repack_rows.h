@@ -15,6 +15,7 @@ struct repack_rows {
     enum repack_rows_source source;
     uint32_t bits; /* 4 or 8 */
     uint32_t n_rows, n_cols;
+    uint32_t all_rows, first_row; /* those that the words have, and those of them before the plane's first */
     const uint8_t *words; /* little-endian, of 32 bits; of any alignment */
     const uint32_t *permutation; /* NULL, or column i of the plane is column permutation[i] of the words */
     uint8_t *plane; /* [n_rows, n_cols * bits / 8] */
@@ -22,7 +23,7 @@ struct repack_rows {
 /* Repacks all rows on n_threads threads, or on fewer if the system cannot create them. */
 void repack_rows_run(const struct repack_rows *r, uint32_t n_threads);
 
-/* Element (k, n) of words, as it is stored. */
+/* Element k of the words' row n, as it is stored. */
 uint32_t repack_rows_element(const struct repack_rows *r, uint32_t k, uint32_t n);
 
 #endif

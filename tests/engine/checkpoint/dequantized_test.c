@@ -46,8 +46,13 @@ static void take_place(char *name, struct quantized_place *place)
 static void check_matrix(const char *model, const struct checkpoint *st, const struct quantization *how,
                          const char *name, uint32_t n_rows, uint32_t n_cols, const char *want)
 {
-    struct quantized_matrix m = {
-        .checkpoint = st, .how = how, .n_rows = n_rows, .n_cols = n_cols, .n_threads = 2, .is_read = true};
+    struct quantized_matrix m = {.checkpoint = st,
+                                 .how = how,
+                                 .n_rows = n_rows,
+                                 .n_cols = n_cols,
+                                 .all_rows = n_rows,
+                                 .n_threads = 2,
+                                 .is_read = true};
     struct quantized_arena counted = {0}, made = {0};
     struct k_weight_view v;
     struct quire_error err;

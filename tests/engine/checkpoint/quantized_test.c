@@ -181,12 +181,27 @@ static void pack_ct(struct image *im, const struct meant *m, uint32_t bits, bool
 
 /* ---- read back --------------------------------------------------------------------------------------------------- */
 
+/* Rows of the tensors, which hold those of several matrices below each other where a model fuses its projections. The first
+ * are all of them. */
+struct rows {
+    uint32_t first, n;
+};
+static const struct rows parts[] = {{0, N}, {0, 8}, {8, 16}, {16, 8}, {5, 11}};
+#define N_PARTS (sizeof parts / sizeof parts[0])
+
 /* Two passes, as weights are loaded: count, then make. */
-static int view_of(const struct checkpoint *st, const struct quantization *how, struct k_weight_view *v,
-                   uint8_t **arena, struct quire_error *err)
+static int view_of(const struct checkpoint *st, const struct quantization *how, struct rows rows,
+                   struct k_weight_view *v, uint8_t **arena, struct quire_error *err)
 {
-    struct quantized_matrix m = {
-        .checkpoint = st, .how = how, .name = "m", .n_rows = N, .n_cols = K, .n_threads = 3, .is_read = true};
+    struct quantized_matrix m = {.checkpoint = st,
+                                 .how = how,
+                                 .name = "m",
+                                 .n_rows = rows.n,
+                                 .n_cols = K,
+                                 .all_rows = N,
+                                 .first_row = rows.first,
+                                 .n_threads = 3,
+                                 .is_read = true};
     struct quantized_arena counted = {0};
     *arena = NULL;
     assert_true(quantized_has(&m));
@@ -203,16 +218,16 @@ static int view_of(const struct checkpoint *st, const struct quantization *how, 
     return status;
 }
 
-static void check_view(const struct k_weight_view *v, const struct meant *m)
+static void check_view(const struct k_weight_view *v, const struct meant *m, struct rows rows)
 {
-    assert_int_equal(v->n_rows, N);
+    assert_int_equal(v->n_rows, rows.n);
     assert_int_equal(v->n_cols, K);
-    for (uint32_t n = 0; n < N; n++)
+    for (uint32_t n = rows.first; n < rows.first + rows.n; n++)
         for (uint32_t i = 0; i < K; i++) {
             const uint32_t k = v->permutation ? v->permutation[i] : i, g = m->group_of[k];
             float q, scale, least;
-            k_quant_read(v, n, i, i + 1, &q);
-            k_quant_scale(v, n, i, &scale, &least);
+            k_quant_read(v, n - rows.first, i, i + 1, &q);
+            k_quant_scale(v, n - rows.first, i, &scale, &least);
             if (q != (float)(m->q[n][k] - m->zero[n][g]) || scale != m->scale[n][g] || least != 0)
                 fail_msg("row %u, column %u: %g of scale %g, meant %d - %d of %g", n, i, (double)q, (double)scale,
                          m->q[n][k], m->zero[n][g], (double)m->scale[n][g]);
@@ -251,9 +266,6 @@ static void packed_integers(void **state)
                                    .symmetric = cases[i].symmetric,
                                    .zero_is_less = cases[i].v1,
                                    .in_order = cases[i].in_order};
-        struct k_weight_view v;
-        struct quire_error err;
-        uint8_t *arena;
         draw_meant(m, how.bits, how.group, how.symmetric, how.in_order);
         if (how.layout == QUANTIZATION_GPTQ)
             pack_gptq(im, m, how.bits, how.zero_is_less);
@@ -262,35 +274,60 @@ static void packed_integers(void **state)
         else
             pack_ct(im, m, how.bits, how.symmetric, how.in_order);
         struct checkpoint *st = open_image(im);
-        if (view_of(st, &how, &v, &arena, &err) != QUIRE_OK)
-            fail_msg("case %zu: %s", i, err.text);
-        check_view(&v, m);
-        const uint8_t *data = v.data;
-        assert_int_equal(data >= im->file && data < im->file + sizeof im->file, cases[i].in_place);
-        assert_int_equal(v.permutation != NULL, how.in_order);
+        for (size_t p = 0; p < N_PARTS; p++) {
+            struct k_weight_view v;
+            struct quire_error err;
+            uint8_t *arena;
+            if (view_of(st, &how, parts[p], &v, &arena, &err) != QUIRE_OK)
+                fail_msg("case %zu: %s", i, err.text);
+            check_view(&v, m, parts[p]);
+            const uint8_t *data = v.data;
+            assert_int_equal(data >= im->file && data < im->file + sizeof im->file, cases[i].in_place);
+            assert_int_equal(v.permutation != NULL, how.in_order);
+            free(arena);
+        }
         checkpoint_close(st);
-        free(arena);
         free(im);
         free(m);
     }
 }
 
 /* FP8 and int8 as they lie, with scales of the tensor, of rows and of blocks whose edges do not divide. */
+struct elements_case {
+    const char *dtype, *suffix, *shape;
+    uint32_t block_rows, group, n_scales;
+};
+
+static void check_elements(const struct elements_case *c, const struct k_weight_view *v, struct rows rows,
+                           const uint8_t *w, const float *s)
+{
+    const bool is_int = c->dtype[0] == 'I', has_e4m3 = !is_int && c->dtype[4] == '4';
+    const uint32_t groups = c->group ? (K + c->group - 1) / c->group : 1;
+    assert_true(v->x_scale == (is_int ? 0.125f : 0));
+    for (uint32_t n = rows.first; n < rows.first + rows.n; n++)
+        for (uint32_t k = 0; k < K; k++) {
+            const uint32_t row = c->n_scales == 1 ? 0 : c->block_rows ? n / c->block_rows : n;
+            const uint8_t e = w[n * K + k];
+            float q, scale, least;
+            k_quant_read(v, n - rows.first, k, k + 1, &q);
+            k_quant_scale(v, n - rows.first, k, &scale, &least);
+            assert_true(q == (is_int ? (float)(int8_t)e : has_e4m3 ? k_f32_from_e4m3(e) : k_f32_from_e5m2(e)));
+            assert_true(scale == s[row * groups + (c->group ? k / c->group : 0)]);
+        }
+}
+
 static void elements_in_place(void **state)
 {
     (void)state;
-    static const struct {
-        const char *dtype, *suffix, *shape;
-        uint32_t block_rows, group, n_scales;
-    } cases[] = {{"F8_E4M3", "weight_scale_inv", "[2,2]", 16, 128, 4},
-                 {"F8_E5M2", "weight_scale", "[]", 0, 0, 1},
-                 {"F8_E4M3", "weight_scale", "[24]", 0, 0, N},
-                 {"F8_E4M3", "weight_scale", "[24,5]", 0, 32, 5 * N},
-                 {"I8", "weight_scale", "[24,1]", 0, 0, N},
-                 {"I8", "weight_scale", "[1]", 0, 0, 1}};
+    static const struct elements_case cases[] = {{"F8_E4M3", "weight_scale_inv", "[2,2]", 16, 128, 4},
+                                                 {"F8_E5M2", "weight_scale", "[]", 0, 0, 1},
+                                                 {"F8_E4M3", "weight_scale", "[24]", 0, 0, N},
+                                                 {"F8_E4M3", "weight_scale", "[24,5]", 0, 32, 5 * N},
+                                                 {"I8", "weight_scale", "[24,1]", 0, 0, N},
+                                                 {"I8", "weight_scale", "[1]", 0, 0, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct image *im = calloc(1, sizeof *im);
-        const bool is_int = cases[i].dtype[0] == 'I', has_e4m3 = !is_int && cases[i].dtype[4] == '4';
+        const bool is_int = cases[i].dtype[0] == 'I';
         struct quantization how = {.layout = QUANTIZATION_ELEMENTS,
                                    .bits = 8,
                                    .is_float = !is_int,
@@ -298,9 +335,7 @@ static void elements_in_place(void **state)
                                    .group = cases[i].group,
                                    .block_rows = cases[i].block_rows,
                                    .inputs = is_int ? INPUTS_STATIC : INPUTS_FLOAT};
-        struct k_weight_view v;
-        struct quire_error err;
-        uint8_t *arena, *w = add(im, "weight", cases[i].dtype, "[24,160]", N * K);
+        uint8_t *w = add(im, "weight", cases[i].dtype, "[24,160]", N * K);
         float *s = add(im, cases[i].suffix, "F32", cases[i].shape, 4 * cases[i].n_scales);
         *(float *)add(im, "input_scale", "F32", "[1]", 4) = 0.125f;
         for (uint32_t j = 0; j < N * K; j++)
@@ -308,22 +343,19 @@ static void elements_in_place(void **state)
         for (uint32_t j = 0; j < cases[i].n_scales; j++)
             s[j] = (float)(j + 1) * 0.37f;
         struct checkpoint *st = open_image(im);
-        if (view_of(st, &how, &v, &arena, &err) != QUIRE_OK)
-            fail_msg("case %zu: %s", i, err.text);
-        assert_true(v.x_scale == (is_int ? 0.125f : 0));
-        for (uint32_t n = 0; n < N; n++)
-            for (uint32_t k = 0; k < K; k++) {
-                const uint32_t row = cases[i].n_scales == 1 ? 0 : cases[i].block_rows ? n / cases[i].block_rows : n;
-                const uint32_t groups = cases[i].group ? (K + cases[i].group - 1) / cases[i].group : 1;
-                const uint8_t e = w[n * K + k];
-                float q, scale, least;
-                k_quant_read(&v, n, k, k + 1, &q);
-                k_quant_scale(&v, n, k, &scale, &least);
-                assert_true(q == (is_int ? (float)(int8_t)e : has_e4m3 ? k_f32_from_e4m3(e) : k_f32_from_e5m2(e)));
-                assert_true(scale == s[row * groups + (cases[i].group ? k / cases[i].group : 0)]);
-            }
+        for (size_t p = 0; p < N_PARTS; p++) {
+            struct k_weight_view v;
+            struct quire_error err;
+            uint8_t *arena;
+            const bool cuts_block = cases[i].block_rows && parts[p].first % cases[i].block_rows;
+            assert_int_equal(view_of(st, &how, parts[p], &v, &arena, &err), cuts_block ? QUIRE_UNSUPPORTED : QUIRE_OK);
+            if (cuts_block)
+                assert_non_null(strstr(err.text, "inside a block of 16 rows"));
+            else
+                check_elements(&cases[i], &v, parts[p], w, s);
+            free(arena);
+        }
         checkpoint_close(st);
-        free(arena);
         free(im);
     }
 }
@@ -370,7 +402,7 @@ static void bad_tensors(void **state)
         how.bits = strcmp(what, "bits") == 0 ? 8 : 4;
         how.group = what[0] == 'g' ? 64 : 32;
         struct checkpoint *st = open_image(im);
-        assert_int_equal(view_of(st, &how, &v, &arena, &err), QUIRE_INVALID);
+        assert_int_equal(view_of(st, &how, parts[0], &v, &arena, &err), QUIRE_INVALID);
         if (!strstr(err.text, cases[i].says) || !strstr(err.text, "model.safetensors") || strchr(err.text, '\n'))
             fail_msg("%s: %s", what, err.text);
         checkpoint_close(st);
@@ -418,7 +450,7 @@ static void contradictions(void **state)
             shape[1] = cases[i].cols;
         }
         struct checkpoint *st = open_image(im);
-        int status = view_of(st, &how, &v, &arena, &err);
+        int status = view_of(st, &how, parts[0], &v, &arena, &err);
         if (status != (cases[i].says ? QUIRE_INVALID : QUIRE_OK) || (cases[i].says && !strstr(err.text, cases[i].says)))
             fail_msg("case %zu: status %d, %s", i, status, status == QUIRE_OK ? "" : err.text);
         checkpoint_close(st);

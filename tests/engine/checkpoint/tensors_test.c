@@ -152,12 +152,26 @@ static void shards_fit_together(void **state)
     }
 }
 
+/* FP8 with one scale for all rows. */
+static struct k_weight_view view_of_one_scale(const uint16_t *data, uint32_t n_rows, uint32_t n_cols,
+                                              const float *scale)
+{
+    return (struct k_weight_view){.data = data,
+                                  .format = k_format_of_planes(K_E4M3, 8, 0, K_F32),
+                                  .n_rows = n_rows,
+                                  .n_cols = n_cols,
+                                  .row_stride_bytes = n_cols,
+                                  .scales = scale,
+                                  .scale_rows = n_rows};
+}
+
 /* A rank's columns record the rows that they were cut from. Rows do not, and blocks record nothing about a whole
- * row. */
+ * row. A rank's rows have the scale of them all. */
 static void columns_know_their_rows(void **state)
 {
     (void)state;
     static const uint16_t data[32 * 512];
+    static const float scale = 0.5f;
     static struct described whole = {.config = {.n_layers = 1, .hidden_size = 32, .vocab_size = 32}};
     described_layers(&whole, NORM_PRE, HEAD_NORM_NONE,
                      (struct model_attention){.n_q_heads = 8, .n_kv_heads = 8, .k_dim = 64}, 512);
@@ -182,6 +196,12 @@ static void columns_know_their_rows(void **state)
         assert_ptr_equal(view.data, data + (cut == CUT_COLS ? 3 * 128 : n_rows / 4 * 3 * n_cols));
         assert_int_equal(model_share_cut(&desc, 0, row, "w", &blocks, &cut, &err), QUIRE_OK);
         assert_null(blocks.whole);
+        if (row->shard != SHARD_ROWS)
+            continue;
+        struct k_weight_view fp8 = view_of_one_scale(data, n_rows, n_cols, &scale);
+        assert_int_equal(model_share_cut(&desc, 0, row, "w", &fp8, &cut, &err), QUIRE_OK);
+        assert_ptr_equal(fp8.scales, &scale);
+        assert_int_equal(fp8.scale_rows, fp8.n_rows);
     }
 }
 
