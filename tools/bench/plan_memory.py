@@ -3,6 +3,7 @@
     python3 tools/bench/make_random_model.py qwen2.5-0.5b build/bench/models/qwen2.5-0.5b-bf16 --dtype bf16
     python3 tools/bench/plan_memory.py build/quire build/bench/models/qwen2.5-0.5b-bf16 docs/benchmarks/plan-memory.jsonl
 
+The configurations with Q4_K_M need a tokenizer that GGUF has a name for: --tokenizer with Qwen2's tokenizer.json.
 Quantized models are made beside the given one. The KV pool of each server holds exactly the requests, which run together,
 so all its blocks are used. A short request behind them asks for logprobs of its prompt, which fill the logits. One line of JSON for each
 configuration: the plan's bytes; the most resident memory, and the mapped weights' part of it; blocks in use by /metrics times
