@@ -53,9 +53,9 @@ int command_check(int argc, char **argv)
         .usage = "quire check FILE [options]",
         .about =
             "Checks the file of `quire serve --models FILE` and prints its models, targets, routes and prices. An error\n"
-            "names the line, the column and the field, or the option of an engine. Arms of an experiment that differ in more than one variable are a\n"
-            "warning. Environment variables and key files that the file names are\n"
-            "read, too. Nothing is started, and no target is contacted.",
+            "names the line, the column and the field, or the option of an engine. Arms of an experiment that differ in more\n"
+            "than one variable are a warning. Environment variables and key files that the file names are read, too. Nothing\n"
+            "is started, and no target is contacted.",
         .examples = "examples:\n  quire check models.yaml\n  quire check models.yaml --json",
         .options = rows,
         .positionals = {&path},
