@@ -227,6 +227,7 @@ def test_completions_have_every_command_and_option():
         in_zsh = zsh.split(f"        '{' '.join(words)}') _arguments")[1].split(";;")[0]
         assert set(re.findall(r"'(--[a-z0-9-]+)=?\[", in_zsh)) == options | {"--help"}
         assert {"--" + o for o in re.findall(rf"-n '__quire_at {' '.join(words)}' -l (\S+)", fish)} == options | {"--help"}
+    assert "'revoke:revokes a key'" in zsh and "-a revoke -d 'revokes a key'" in fish
     assert completed("quire", "serve", "--respond-not", "") == set()
     assert completed("quire", "serve", "--log-format", "") == {"text", "json"}
     assert completed("quire", "serve", "--port", "--") == set()
