@@ -35,8 +35,10 @@ kinds=${kinds:-deb tar wheel}
 out=$PWD/build/packages
 mkdir -p "$out"
 
-command -v dpkg-query >/dev/null || quire_die "packages are made on Debian or Ubuntu, whose libraries go into them"
-quire_setup build package
+if [ "${kinds# }" != image ]; then # an image is built in one of its own
+    command -v dpkg-query >/dev/null || quire_die "packages are made on Debian or Ubuntu, whose libraries go into them"
+    quire_setup build package
+fi
 
 if [ -z "${SOURCE_DATE_EPOCH:-}" ]; then
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null) || quire_die "this tree is no git repository: set SOURCE_DATE_EPOCH, and QUIRE_COMMIT to the commit's hash"
