@@ -31,6 +31,8 @@ static bool read_as(struct generation_job *g, struct buffer *o,
     if (ok) { /* Ollama drops the oldest tokens of a long answer instead of an error */
         g->params->clamps_max_tokens = true;
         g->params->include_usage = true;
+        if (!g->params->has_max_tokens)
+            g->params->max_tokens = 0; /* to the end of the context, which is not the default of completions */
     }
     return ok;
 }

@@ -74,6 +74,12 @@ def test_generate(server, llama):
     assert "".join(p.response for p in llama.generate("demo", ASK[0]["content"], options=EXACT, stream=True)) == asked.response
 
 
+@pytest.mark.parametrize("length", [{}, {"num_predict": -1}, {"num_predict": -2}, {"num_predict": 0}])
+def test_a_raw_prompt_has_the_whole_context(llama, length):
+    reply = llama.generate("demo", "Once upon a time", raw=True, options={"temperature": 0, **length})
+    assert reply.done_reason == "stop" and reply.eval_count > 100
+
+
 def test_a_schema(llama):
     class Person(pydantic.BaseModel, extra="forbid"):
         name: str = pydantic.Field(max_length=12)
