@@ -76,15 +76,15 @@ size_t bare_flags(struct bare_flags *flags, struct cli_option out[BARE_FLAGS_MAX
          .value = "LIST",
          .common = true,
          .help =
-             "Plan for sequences of these lengths, such as 4096,32k,128000. Default: the longest that the model was made "
-             "for."},
+             "Plan for sequences of these lengths, such as 4096,32k,128000. Default: --max-model-len, or the longest that "
+             "the model was made for."},
         {.names = "batches",
          .kind = CLI_PARSED,
          .parse = parse_batches,
          .target = &flags->batches,
          .value = "LIST",
          .common = true,
-         .help = "Plan for these numbers of sequences at once, such as 1,16,64. Default 1."},
+         .help = "Plan for these numbers of sequences at once, such as 1,16,64. Default: --max-num-seqs, or 1."},
     };
     memcpy(out, rows, sizeof rows);
     return BARE_FLAGS_MAX;
@@ -188,9 +188,10 @@ static int plan_case(struct bare_report *r, const struct engine_options *o, stru
 static int make_report(struct bare_report *r, const struct engine_options *o, const struct bare_flags *flags,
                        struct quire_error *err)
 {
-    const struct bare_list contexts = flags->contexts.n ? flags->contexts
-                                                        : (struct bare_list){1, {r->model.config->max_position}};
-    const struct bare_list batches = flags->batches.n ? flags->batches : (struct bare_list){1, {1}};
+    const struct bare_list one_context = {1, {o->max_model_len ? o->max_model_len : r->model.config->max_position}};
+    const struct bare_list one_batch = {1, {o->max_num_seqs ? o->max_num_seqs : 1}};
+    const struct bare_list contexts = flags->contexts.n ? flags->contexts : one_context;
+    const struct bare_list batches = flags->batches.n ? flags->batches : one_batch;
     int status = o->attention_window || o->attention_sinks
                      ? model_stream(r->model.config, o->attention_sinks, o->attention_window, err)
                      : QUIRE_OK;

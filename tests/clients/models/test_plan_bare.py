@@ -60,6 +60,14 @@ def test_llama_70b_in_int4_at_128000_tokens(write):
         assert not fit or (fit["used_bytes"] <= fit["budget_bytes"] and fit["kv_tokens"] >= 128000), g
 
 
+def test_the_servers_options_are_the_defaults(write):
+    """--max-model-len and --max-num-seqs are the context and the batch, unless there are lists of them."""
+    options = (write(LLAMA_70B), "--max-model-len", 4096, "--max-num-seqs", 3)
+    for more, wanted in (((), (4096, 3)), (("--contexts", "8k"), (8192, 3)), (("--batches", "5"), (4096, 5))):
+        case, = plan(*options, *more)["cases"]
+        assert (case["context"], case["batch"]) == wanted
+
+
 def test_heads_decide_the_cache(write):
     """The seeds' table: 64 query heads of 128, 80 layers."""
     sizes = {}
