@@ -333,6 +333,69 @@ def test_quantized_models_and_bad_weights_are_rejected(tmp_path):
         assert "row 3, column 5: nan is not finite" in refusal(broken, tmp_path / "out", "--method", method)
 
 
+def changed(directory, leave_out=None, add=None):
+    """The demo model without a tensor, or with a copy of a norm under another name."""
+    shutil.copytree(MODEL, directory)
+    head, data = {}, b""
+    tensors = tensors_of(MODEL / "model.safetensors")
+    for name, (dtype, shape, packed) in (tensors | ({add: tensors["model.norm.weight"]} if add else {})).items():
+        if name != leave_out:
+            head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+            data += packed
+    text = json.dumps(head).encode()
+    (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    return directory
+
+
+@pytest.mark.parametrize("method", ["int4-block", "fp8-e4m3", "gguf-q8_0"])
+def test_an_output_that_cannot_be_loaded_is_not_kept(method, tmp_path):
+    """A tensor is missing, which the methods that look at one tensor at a time do not need."""
+    model = changed(tmp_path / "model", leave_out="model.layers.3.post_attention_layernorm.weight")
+    said = refusal(model, tmp_path / "out", "--method", method)
+    assert "out: Quire cannot load what was written" in said and ("layers.3.post_attention" in said or "blk.3.ffn_norm" in said), said
+
+
+def test_an_unused_tensor_is_no_reason_to_delete(tmp_path):
+    """The original needs --ignore-unused-tensors, and so does the output."""
+    model = changed(tmp_path / "model", add="model.layers.4.input_layernorm.weight")
+    out = quantize(model, tmp_path / "out", "int4-block")
+    for path in (model, out):
+        assert "--ignore-unused-tensors" in quire("generate", path, "a", "--max-tokens", 1).stderr
+    assert quire("generate", out, "a", "--max-tokens", 1, "--ignore-unused-tensors").returncode == 0
+
+
+@pytest.mark.parametrize("model,folders", [("qwen3_last", ["1_Pooling"]), ("qwen3_dense", ["1_Pooling", "2_Dense"])])
+def test_modules_of_sentence_transformers_are_copied(model, folders, tmp_path):
+    source, out = GOLDENS / "vectors" / model, tmp_path / "out"
+    quantize(source, out, "fp8-e4m3")
+    assert sorted(p.name for p in out.iterdir() if p.is_dir()) == folders
+    for path in source.glob("*_*/*"):
+        assert (out / path.relative_to(source)).read_bytes() == path.read_bytes()
+    # Only folders of the model are, and a failure removes them.
+    broken = tmp_path / "broken"
+    shutil.copytree(source, broken)
+    modules = json.loads((source / "modules.json").read_text())
+    (broken / "modules.json").write_text(json.dumps(modules + [{"path": "../secret"}, {"path": 5}, {"path": "3_None"}]))
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "config.json").write_text("{}")
+    quantize(broken, tmp_path / "kept", "fp8-e4m3")
+    assert sorted(p.name for p in (tmp_path / "kept").iterdir() if p.is_dir()) == folders
+    data = bytearray((source / "model.safetensors").read_bytes())
+    n = struct.unpack("<Q", data[:8])[0]
+    name = next(name for name in json.loads(data[8:8 + n]) if name.endswith("layers.1.mlp.down_proj.weight"))
+    begin = 8 + n + json.loads(data[8:8 + n])[name]["data_offsets"][0]
+    data[begin:begin + 4] = b"\xff" * 4
+    (broken / "model.safetensors").write_bytes(data)
+    assert "nan is not finite" in refusal(broken, tmp_path / "out2", "--method", "fp8-e4m3")
+
+
+@pytest.mark.parametrize("model,count", [("granite_moe", 4), ("gpt_oss", 6)])
+def test_experts_in_one_tensor_are_reported(model, count, tmp_path):
+    run = quire("quantize", GOLDENS / "models" / model, tmp_path / "out", "--method", "mxfp4")
+    n_bytes = sum(len(packed) for name, (_, shape, packed) in tensors_of(tmp_path / "out" / "model.safetensors").items() if len(shape) == 3)
+    assert f"{count} of these tensors have all experts of a layer: {n_bytes / 1024:.1f} KiB stay as stored" in run.stdout, run
+
+
 def test_a_full_disk_leaves_nothing(tmp_path):
     """The space is reserved before the first tensor: a limit on file sizes fails as a full disk does."""
     run = subprocess.run(["bash", "-c", f"trap '' XFSZ; ulimit -f 100; exec {QUIRE} quantize {MODEL} {tmp_path / 'out'} --method int4-block"],

@@ -7,6 +7,7 @@
 #include "tools/quantize/calibrate/layers.h"
 #include "tools/quantize/calibrated.h"
 #include "tools/quantize/methods/floats.h"
+#include "tools/quantize/model_files_copy.h"
 #include "tools/quantize/source.h"
 #include "tools/quantize/writer/config.h"
 
@@ -90,6 +91,10 @@ static int add_unit(struct checkpoint_run *r, uint32_t i, const struct checkpoin
     } else {
         tensor_list_add(&r->list, t->name, "", t->dtype, t->n_bytes, t->n_dims, t->shape);
         r->report->n_copied++;
+        if (source_is_experts(t)) {
+            r->report->n_experts++;
+            r->report->experts_bytes += t->n_bytes;
+        }
         if (t->n_dims == 2 && !strstr(t->name, "embed"))
             json_array_append_new(r->ignored, json_string(module));
     }
@@ -232,7 +237,7 @@ static int write_all(struct checkpoint_run *r, struct quire_error *err)
     if (status == QUIRE_OK)
         status = quantizer_output_open(&plan, &r->output, err);
     if (status == QUIRE_OK)
-        status = source_copy_files(r->job->model, r->output, err);
+        status = model_files_copy(r->job->model, r->output, err);
     if (status == QUIRE_OK)
         status = quantizer_output_file(r->output, "config.json", r->config.data, r->config.n, err);
     if (status == QUIRE_OK)
@@ -241,7 +246,7 @@ static int write_all(struct checkpoint_run *r, struct quire_error *err)
         status = quantizer_calibrated(r, err);
     for (uint32_t i = 0; status == QUIRE_OK && i < r->n_units; i++)
         status = write_unit(r, i, err);
-    return status == QUIRE_OK ? quantizer_output_finish(r->output, err) : status;
+    return status == QUIRE_OK ? quantizer_job_finish(r->job, r->output, err) : status;
 }
 
 int quantizer_run_checkpoint(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err)

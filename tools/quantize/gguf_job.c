@@ -286,7 +286,7 @@ static int write_all(struct run *r, struct quire_error *err)
         status = quantizer_output_write(r->output, 0, r->head.data, r->head.n, err);
     for (uint32_t i = 0; status == QUIRE_OK && i < r->list.n; i++)
         status = write_tensor(r, i, err);
-    return status == QUIRE_OK ? quantizer_output_finish(r->output, err) : status;
+    return status == QUIRE_OK ? quantizer_job_finish(r->job, r->output, err) : status;
 }
 
 int quantizer_run_gguf(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err)

@@ -1,6 +1,7 @@
 #include "tools/quantize/job.h"
 
 #include "base/encoding/little_endian.h"
+#include "tools/quantize/loads.h"
 
 #include <string.h>
 
@@ -25,4 +26,13 @@ struct key256 quantizer_job_identity(const struct quantizer_job *job, const stru
     if (inputs->ids)
         quire_sha256_add(&s, inputs->ids, inputs->n_ids * sizeof *inputs->ids);
     return quire_sha256_now(&s);
+}
+
+int quantizer_job_finish(const struct quantizer_job *job, struct quantizer_output *output, struct quire_error *err)
+{
+    int status = quantizer_loads(job->model, quantizer_output_partial(output), job->n_threads, err);
+    if (status == QUIRE_OK)
+        return quantizer_output_finish(output, err);
+    quire_error_prefix(err, "%.250s: Quire cannot load what was written, so it is deleted", job->out);
+    return status;
 }

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 #include "tools/quantize/method.h"
+#include "tools/quantize/writer/output.h"
 
 #include <stdint.h>
 
@@ -24,13 +25,17 @@ struct quantizer_job {
 struct quantizer_report {
     uint32_t n_quantized, n_copied; /* tensors */
     uint32_t n_rounded; /* matrices of experts that saw too few tokens of the calibration: rounded to the nearest */
-    uint64_t source_bytes, bytes; /* of all tensors */
+    uint32_t n_experts; /* tensors with all experts of a layer, which are among the copied */
+    uint64_t source_bytes, bytes, experts_bytes; /* of all tensors; of n_experts */
 };
 
 /* Writes a directory of safetensors. */
 int quantizer_run_checkpoint(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err);
 /* Writes a GGUF file from a GGUF file. */
 int quantizer_run_gguf(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err);
+
+/* Finishes an output whose units are all written, if Quire can load it. */
+int quantizer_job_finish(const struct quantizer_job *job, struct quantizer_output *output, struct quire_error *err);
 
 /* Writes llama.cpp's importance matrix of a model. report: only n_quantized, the layers. */
 int quantizer_run_imatrix(const struct quantizer_job *job, struct quantizer_report *report, struct quire_error *err);

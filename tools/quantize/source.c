@@ -1,19 +1,11 @@
 #include "tools/quantize/source.h"
 
-#include "base/buffer.h"
 #include "base/encoding/little_endian.h"
-#include "files/model_files.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
-#include <dirent.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-
-#define MAX_FILE_BYTES ((size_t)256 << 20) /* the largest tokenizers have 40 MiB */
 
 static bool ends_with(const char *name, const char *suffix)
 {
@@ -34,6 +26,12 @@ bool source_is_linear(const struct checkpoint_tensor *t)
         if (ends_with(t->name, endings[i]))
             return true;
     return false;
+}
+
+bool source_is_experts(const struct checkpoint_tensor *t)
+{
+    return t->n_dims == 3 && strstr(t->name, "layers.") &&
+           (strstr(t->name, "experts.") || strstr(t->name, "block_sparse_moe."));
 }
 
 static void widen(enum k_dtype kind, const uint8_t *p, uint64_t n, float *out)
@@ -87,49 +85,4 @@ int source_load(const struct checkpoint_tensor *t, uint64_t first, uint64_t n, f
                               t->file, t->name, (unsigned long long)((at + i) / n_cols),
                               (unsigned long long)((at + i) % n_cols), (double)out[i]);
     return QUIRE_OK;
-}
-
-/* Files that describe a model; weights in other formats and indexes of weights are left out. */
-static bool is_copied(const char *name)
-{
-    static const char *const endings[] = {".json", ".txt", ".model", ".jinja", ".md", ".tiktoken", ".py"};
-    if (strcmp(name, "config.json") == 0 || ends_with(name, ".index.json") || name[0] == '.')
-        return false;
-    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
-        if (ends_with(name, endings[i]))
-            return true;
-    return strncmp(name, "LICENSE", 7) == 0;
-}
-
-static int copy_file(const char *dir, const char *name, struct quantizer_output *output, struct quire_error *err)
-{
-    struct buffer text = {0};
-    int status = model_file_read(dir, name, MAX_FILE_BYTES, &text, err);
-    if (status == QUIRE_OK)
-        status = quantizer_output_file(output, name, text.data, text.n, err);
-    buffer_free(&text);
-    return status;
-}
-
-int source_copy_files(const char *dir, struct quantizer_output *output, struct quire_error *err)
-{
-    struct dirent **entries;
-    const int n = scandir(dir, &entries, NULL, alphasort);
-    if (n < 0)
-        return quire_fail(err, QUIRE_IO, "%.350s: cannot be read: %m", dir);
-    int status = QUIRE_OK;
-    for (int i = 0; i < n; i++) {
-        char *path = NULL;
-        struct stat st;
-        if (status == QUIRE_OK && is_copied(entries[i]->d_name)) {
-            if (asprintf(&path, "%s/%s", dir, entries[i]->d_name) < 0)
-                status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-            else if (stat(path, &st) == 0 && S_ISREG(st.st_mode))
-                status = copy_file(dir, entries[i]->d_name, output, err);
-            free(path);
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    return status;
 }

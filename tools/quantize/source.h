@@ -1,9 +1,8 @@
-/* The matrices of the model that is quantized, as f32, and the model's small files. Any thread. */
+/* The matrices of the model that is quantized, as f32. Any thread. */
 #ifndef QUIRE_TOOLS_QUANTIZE_SOURCE_H
 #define QUIRE_TOOLS_QUANTIZE_SOURCE_H
 
 #include "engine/checkpoint/checkpoint.h"
-#include "tools/quantize/writer/output.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -12,10 +11,10 @@
  * routers, vision and audio parts are not. */
 bool source_is_linear(const struct checkpoint_tensor *t);
 
+/* Returns whether a tensor is the matrices of a layer's experts, one after the other: gpt-oss, Granite. */
+bool source_is_experts(const struct checkpoint_tensor *t);
+
 /* Widens n rows of a matrix that is plain or in blocks of MXFP4 from row `first`. QUIRE_INVALID names a weight that is not finite. */
 int source_load(const struct checkpoint_tensor *t, uint64_t first, uint64_t n, float *out, struct quire_error *err);
-
-/* Copies the files of a checkpoint's directory that are not weights, except config.json. */
-int source_copy_files(const char *dir, struct quantizer_output *output, struct quire_error *err);
 
 #endif

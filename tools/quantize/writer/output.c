@@ -232,6 +232,29 @@ int quantizer_output_done(struct quantizer_output *o, uint32_t unit, struct quir
     return status;
 }
 
+/* The folder of a small file: NULL where that is the directory. The caller frees it. */
+static char *folder_of(const struct quantizer_output *o, const char *path)
+{
+    const char *name = path + strlen(o->partial) + 1, *slash = strrchr(name, '/');
+    return slash ? strndup(path, (size_t)(slash - path)) : NULL;
+}
+
+static int make_folder(const char *folder, struct quire_error *err)
+{
+    return mkdir(folder, 0777) == 0 || errno == EEXIST ? sync_parent(folder, err)
+                                                       : failed(folder, "cannot be created", err);
+}
+
+static int write_file(const char *path, const void *data, size_t n, struct quire_error *err)
+{
+    FILE *f = fopen(path, "we");
+    const bool is_written = f && fwrite(data, 1, n, f) == n && fflush(f) == 0 && fsync(fileno(f)) == 0;
+    int status = is_written ? QUIRE_OK : failed(path, "cannot be written", err);
+    if (f && fclose(f) != 0 && status == QUIRE_OK)
+        status = failed(path, "cannot be written", err);
+    return status;
+}
+
 int quantizer_output_file(struct quantizer_output *o, const char *name, const void *data, size_t n,
                           struct quire_error *err)
 {
@@ -241,12 +264,19 @@ int quantizer_output_file(struct quantizer_output *o, const char *name, const vo
     if (asprintf(&path, "%s/%s", o->partial, name) < 0)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     o->files[o->n_files++] = path;
-    FILE *f = fopen(path, "we");
-    const bool is_written = f && fwrite(data, 1, n, f) == n && fflush(f) == 0 && fsync(fileno(f)) == 0;
-    int status = is_written ? QUIRE_OK : failed(path, "cannot be written", err);
-    if (f && fclose(f) != 0 && status == QUIRE_OK)
-        status = failed(path, "cannot be written", err);
+    char *folder = folder_of(o, path);
+    int status = folder ? make_folder(folder, err) : QUIRE_OK;
+    if (status == QUIRE_OK)
+        status = write_file(path, data, n, err);
+    if (status == QUIRE_OK && folder)
+        status = sync_parent(path, err);
+    free(folder);
     return status;
+}
+
+const char *quantizer_output_partial(const struct quantizer_output *o)
+{
+    return o->partial;
 }
 
 int quantizer_output_finish(struct quantizer_output *o, struct quire_error *err)
@@ -265,13 +295,24 @@ int quantizer_output_finish(struct quantizer_output *o, struct quire_error *err)
     return sync_parent(o->path, err);
 }
 
+/* A folder goes with the last of its files. */
+static void remove_files(const struct quantizer_output *o)
+{
+    for (uint32_t i = 0; i < o->n_files; i++) {
+        char *folder = folder_of(o, o->files[i]);
+        unlink(o->files[i]);
+        if (folder)
+            rmdir(folder);
+        free(folder);
+    }
+}
+
 void quantizer_output_close(struct quantizer_output *o, bool keep)
 {
     if (!o)
         return;
     if (!keep && !o->is_finished && o->log >= 0) {
-        for (uint32_t i = 0; i < o->n_files; i++)
-            unlink(o->files[i]);
+        remove_files(o);
         unlink(o->data_path);
         if (o->is_directory)
             rmdir(o->partial);

@@ -40,10 +40,12 @@ int quantizer_output_read(const struct quantizer_output *o, uint64_t at, void *d
                           struct quire_error *err);
 /* The unit's bytes are on the disk from now on. */
 int quantizer_output_done(struct quantizer_output *o, uint32_t unit, struct quire_error *err);
-/* Writes a small file of the directory. */
+/* Writes a small file of the directory, "NAME" or "FOLDER/NAME". */
 int quantizer_output_file(struct quantizer_output *o, const char *name, const void *data, size_t n,
                           struct quire_error *err);
 
+/* The complete output's name until it is finished: OUT.partial. Of `o`. */
+const char *quantizer_output_partial(const struct quantizer_output *o);
 /* Renames the complete output to OUT. */
 int quantizer_output_finish(struct quantizer_output *o, struct quire_error *err);
 /* Removes an output that is not finished, unless `keep`. NULL is fine. */
