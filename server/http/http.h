@@ -122,6 +122,9 @@ void *http_body_context(const struct http_exchange *x);
 void http_pause_body(struct http_exchange *x, bool pause);
 /* Whether the connection is one that http_server_adopt() took, so that its client is a part of this process. */
 bool http_is_adopted(const struct http_exchange *x);
+/* A number that the handler notes for the rest of the exchange; 0 at first. */
+void http_set_note(struct http_exchange *x, int note);
+int http_note(const struct http_exchange *x);
 /* The client's x-request-id if it is valid, otherwise a generated one; sent with every reply. */
 const char *http_request_id(const struct http_exchange *x);
 

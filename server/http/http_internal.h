@@ -35,6 +35,7 @@ struct http_exchange {
     void (*on_part)(void *context, const char *bytes, size_t n_bytes); /* NULL: the body is kept */
     void *part_context;
     bool paused;
+    int note; /* the handler's */
 };
 
 TAILQ_HEAD(connection_list, http_connection);

@@ -79,6 +79,16 @@ bool http_is_adopted(const struct http_exchange *x)
     return x->connection->client == HTTP_ADOPTED;
 }
 
+void http_set_note(struct http_exchange *x, int note)
+{
+    x->note = note;
+}
+
+int http_note(const struct http_exchange *x)
+{
+    return x->note;
+}
+
 const char *http_request_id(const struct http_exchange *x)
 {
     return x->request_id;

@@ -175,18 +175,6 @@ void api_error_json_llama_cpp(struct buffer *o, const struct api_error *e)
     json_out_raw(o, "}}");
 }
 
-bool api_is_llama_cpp(const char *path)
-{
-    static const char *const own[] = {"/completion", "/completions", "/props", "/slots", "/apply-template"};
-    size_t n = strlen(path);
-    if (n > 1 && path[n - 1] == '/')
-        n--;
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (strlen(own[i]) == n && memcmp(own[i], path, n) == 0)
-            return true;
-    return false;
-}
-
 void api_error_reply(struct http_exchange *x, const struct api_error *e)
 {
     struct buffer o = {0};
@@ -204,7 +192,7 @@ void api_error_reply(struct http_exchange *x, const struct api_error *e)
         api_error_json_anthropic(&o, e, http_request_id(x));
     else if (path && api_is_ollama(path))
         api_error_json_ollama(&o, e);
-    else if (path && api_is_llama_cpp(path))
+    else if (http_note(x) == API_NOTE_LLAMA_CPP)
         api_error_json_llama_cpp(&o, e);
     else
         api_error_json(&o, e);

@@ -42,8 +42,8 @@ void api_error_json(struct buffer *o, const struct api_error *e);
 void api_error_json_anthropic(struct buffer *o, const struct api_error *e, const char *request_id);
 /* {"error":{code,message,type,param}} with the status as code, as in llama.cpp's server */
 void api_error_json_llama_cpp(struct buffer *o, const struct api_error *e);
-/* Returns whether a path is one of llama.cpp's own routes. */
-bool api_is_llama_cpp(const char *path);
+/* The http_note() of an exchange on one of llama.cpp's own routes. */
+#define API_NOTE_LLAMA_CPP 1
 /* Returns whether a path belongs to Anthropic's API: /v1/messages and the paths below it. */
 bool api_is_anthropic(const char *path);
 /* {"error":message} */

@@ -9,11 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum route_flag {
+    WATCHERS = 1,  /* also on the listener for metrics, which needs no key */
+    LLAMA_CPP = 2, /* its errors have the form of llama.cpp's server */
+};
+
 struct route {
     const char *path;
     const char *method; /* GET also answers HEAD, without a body */
     void (*start)(struct served_model *m, struct http_exchange *x);
-    bool for_watchers; /* also on the listener for metrics, which needs no key */
+    unsigned flags; /* of enum route_flag */
 };
 
 static void reply_json(struct http_exchange *x, int status, struct buffer *o)
@@ -218,55 +223,59 @@ static void start_llama_cpp(struct served_model *m, struct http_exchange *x)
 
 #define N_OPEN_ROUTES 7 /* the first in the table: they need no key */
 static const struct route routes[] = {
-    {"/health", "GET", start_ready, true},
-    {"/health/ready", "GET", start_ready, true},
-    {"/health/live", "GET", start_live, true},
-    {"/ping", "GET", start_ready, true},
-    {"/", "GET", root_start, false},
-    {"/ui", "GET", ui_start, false},
-    {"/openapi.json", "GET", openapi_start, false},
-    {"/metrics", "GET", scrape_start, true},
-    {"/version", "GET", start_version, false},
-    {"/v1/models", "GET", start_models, false},
-    {"/v1/chat/completions", "POST", start_chat, false},
-    {"/v1/completions", "POST", start_completions, false},
-    {"/v1/responses", "POST", start_responses, false},
-    {"/v1/messages", "POST", start_messages, false},
-    {"/v1/embeddings", "POST", embeddings_start, false},
-    {"/v1/score", "POST", score_start, false},
-    {"/score", "POST", score_start, false},
-    {"/v1/rerank", "POST", rerank_start, false},
-    {"/v2/rerank", "POST", rerank_start, false},
-    {"/rerank", "POST", rerank_start, false},
-    {"/v1/messages/count_tokens", "POST", messages_count_start, false},
-    {"/tokenize", "POST", tokenize_start, false},
-    {"/detokenize", "POST", detokenize_start, false},
-    {"/tokenizer_info", "GET", tokenizer_info_start, false},
-    {"/completion", "POST", start_llama_cpp, false},
-    {"/completions", "POST", start_llama_cpp, false},
-    {"/apply-template", "POST", apply_template_start, false},
-    {"/props", "GET", props_start, false},
-    {"/props", "POST", props_set_start, false},
-    {"/slots", "GET", slots_start, false},
-    {"/v1/cache/pins", "POST", pin_start, false},
-    {"/v1/cache/pins", "DELETE", unpin_start, false},
-    {"/cache/stats", "GET", cache_stats_start, false},
-    {"/cache/clear", "POST", cache_clear_start, false},
-    {"/cache/entries", "POST", cache_entries_start, false},
-    {"/cache/import", "POST", cache_import_start, false},
-    {"/v1/admin/scheduling-policy", "POST", policy_start, false},
-    {"/v1/responses/{id}", "GET", response_get_start, false},
-    {"/v1/responses/{id}", "DELETE", response_delete_start, false},
-    {"/v1/responses/{id}/input_items", "GET", response_get_start, false},
-    {"/api/version", "GET", start_version, false},
-    {"/api/tags", "GET", ollama_tags_start, false},
-    {"/api/ps", "GET", ollama_ps_start, false},
-    {"/api/show", "POST", ollama_show_start, false},
-    {"/api/chat", "POST", ollama_chat_start, false},
-    {"/api/generate", "POST", ollama_generate_start, false},
-    {"/api/embed", "POST", ollama_embed_start, false},
-    {"/api/embeddings", "POST", ollama_embeddings_start, false},
-    {"/v1/models/", "GET", start_model, false}, /* longer paths: a name may have slashes */
+    {"/health", "GET", start_ready, WATCHERS},
+    {"/health/ready", "GET", start_ready, WATCHERS},
+    {"/health/live", "GET", start_live, WATCHERS},
+    {"/ping", "GET", start_ready, WATCHERS},
+    {"/", "GET", root_start, 0},
+    {"/ui", "GET", ui_start, 0},
+    {"/openapi.json", "GET", openapi_start, 0},
+    {"/metrics", "GET", scrape_start, WATCHERS},
+    {"/version", "GET", start_version, 0},
+    {"/v1/models", "GET", start_models, 0},
+    {"/models", "GET", start_models, 0},
+    {"/v1/chat/completions", "POST", start_chat, 0},
+    {"/v1/completions", "POST", start_completions, 0},
+    {"/v1/responses", "POST", start_responses, 0},
+    {"/v1/messages", "POST", start_messages, 0},
+    {"/v1/embeddings", "POST", embeddings_start, 0},
+    {"/v1/score", "POST", score_start, 0},
+    {"/score", "POST", score_start, 0},
+    {"/v1/rerank", "POST", rerank_start, 0},
+    {"/v2/rerank", "POST", rerank_start, 0},
+    {"/rerank", "POST", rerank_start, 0},
+    {"/v1/messages/count_tokens", "POST", messages_count_start, 0},
+    {"/tokenize", "POST", tokenize_start, 0},
+    {"/detokenize", "POST", detokenize_start, 0},
+    {"/tokenizer_info", "GET", tokenizer_info_start, 0},
+    {"/completion", "POST", start_llama_cpp, LLAMA_CPP},
+    {"/completions", "POST", start_llama_cpp, LLAMA_CPP},
+    {"/apply-template", "POST", apply_template_start, LLAMA_CPP},
+    {"/props", "GET", props_start, LLAMA_CPP},
+    {"/props", "POST", props_set_start, LLAMA_CPP},
+    {"/slots", "GET", slots_start, LLAMA_CPP},
+    {"/slots/{id}", "POST", llama_cpp_missing_start, LLAMA_CPP},
+    {"/infill", "POST", llama_cpp_missing_start, LLAMA_CPP},
+    {"/embedding", "POST", llama_cpp_missing_start, LLAMA_CPP},
+    {"/v1/cache/pins", "POST", pin_start, 0},
+    {"/v1/cache/pins", "DELETE", unpin_start, 0},
+    {"/cache/stats", "GET", cache_stats_start, 0},
+    {"/cache/clear", "POST", cache_clear_start, 0},
+    {"/cache/entries", "POST", cache_entries_start, 0},
+    {"/cache/import", "POST", cache_import_start, 0},
+    {"/v1/admin/scheduling-policy", "POST", policy_start, 0},
+    {"/v1/responses/{id}", "GET", response_get_start, 0},
+    {"/v1/responses/{id}", "DELETE", response_delete_start, 0},
+    {"/v1/responses/{id}/input_items", "GET", response_get_start, 0},
+    {"/api/version", "GET", start_version, 0},
+    {"/api/tags", "GET", ollama_tags_start, 0},
+    {"/api/ps", "GET", ollama_ps_start, 0},
+    {"/api/show", "POST", ollama_show_start, 0},
+    {"/api/chat", "POST", ollama_chat_start, 0},
+    {"/api/generate", "POST", ollama_generate_start, 0},
+    {"/api/embed", "POST", ollama_embed_start, 0},
+    {"/api/embeddings", "POST", ollama_embeddings_start, 0},
+    {"/v1/models/", "GET", start_model, 0}, /* longer paths: a name may have slashes */
 };
 
 /* Whether path is before, an id without a slash, and behind. */
@@ -320,6 +329,15 @@ static const struct route *find_route(const char *path, const char *method, char
                  strcmp(route->method, "GET") == 0 ? ", HEAD" : "");
     }
     return NULL;
+}
+
+/* Notes the form of the errors of this exchange, whatever its method is. */
+static void note_form(struct http_exchange *x)
+{
+    const char *path = http_path(x); /* NULL: the head could not be parsed */
+    for (size_t i = 0; path && i < sizeof routes / sizeof *routes; i++)
+        if ((routes[i].flags & LLAMA_CPP) && is_path(&routes[i], path))
+            http_set_note(x, API_NOTE_LLAMA_CPP);
 }
 
 static struct page_rules rules_of(const struct front *f)
@@ -376,6 +394,7 @@ static void on_head(void *context, struct http_exchange *x)
     const struct page_rules rules = rules_of(f);
     struct more_route more = {.methods = NULL};
     const bool is_more = find_more(f, x, &more);
+    note_form(x);
     if (cors_begin(&rules, x))
         return;
     /* For an unanswered preflight, the missing CORS headers are the answer; this check does not apply. */
@@ -408,7 +427,7 @@ static bool is_urgent(void *context, const struct http_exchange *x)
     char allow[32] = "";
     (void)context;
     const struct route *route = find_route(http_path(x), http_method(x), allow);
-    return route && route->for_watchers;
+    return route && (route->flags & WATCHERS) != 0;
 }
 
 /* The listener for metrics: no keys, and only the routes for watchers. */
@@ -419,7 +438,7 @@ static void on_watcher_head(void *context, struct http_exchange *x)
     (void)context;
     const char *method = http_method(x), *path = http_path(x);
     const struct route *route = find_route(path, method, allow);
-    if (route && route->for_watchers)
+    if (route && (route->flags & WATCHERS))
         return;
     api_fail(&e, 404, NULL, "unknown_url", "there is no %.10s %.200s on the listener for metrics", method, path);
     api_error_reply(x, &e);
@@ -459,6 +478,7 @@ static void on_watcher_bad(void *context, struct http_exchange *x, int status, c
 static void on_bad(void *context, struct http_exchange *x, int status, const char *reason)
 {
     const struct page_rules rules = rules_of(context);
+    note_form(x);
     cors_headers(&rules, x);
     on_watcher_bad(context, x, status, reason);
 }

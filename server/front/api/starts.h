@@ -47,6 +47,8 @@ void tokenizer_info_start(struct served_model *m, struct http_exchange *x);
 /* ---- llama_cpp/llama_cpp_routes.c ---- */
 void props_start(struct served_model *m, struct http_exchange *x);
 void props_set_start(struct served_model *m, struct http_exchange *x);
+/* 501: a route of llama.cpp's server that this one has not. */
+void llama_cpp_missing_start(struct served_model *m, struct http_exchange *x);
 void slots_start(struct served_model *m, struct http_exchange *x);
 void apply_template_start(struct served_model *m, struct http_exchange *x);
 

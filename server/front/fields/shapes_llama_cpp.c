@@ -13,6 +13,7 @@ static const struct field_row own_rows[] = {
     FIELD("samplers"),
     FIELD("n_cmpl"),
     FIELD("return_tokens"),
+    FIELD("response_fields"),
     FIELD("timings_per_token"),
     FIELD_OF("response_format", &field_shape_format),
 };
@@ -55,7 +56,6 @@ static const struct field_row quiet_rows[] = {
     FIELD("grammar_triggers"),
     FIELD("lora"),
     FIELD("image_data"),
-    FIELD("response_fields"),
     FIELD("bad_words"),
     FIELD("echo"),
     FIELD("input_prefix"),

@@ -31,6 +31,14 @@ bool llama_cpp_read_bias(struct request_spec *spec, const struct quire_doc *body
 /* Reads "prompt": a text, an array of token ids and texts, or an array of prompts. */
 bool llama_cpp_read_prompt(struct generation_job *g, const struct quire_doc *body);
 
+/* ---- llama_cpp_pick.c ---- */
+
+/* Reads "response_fields" and writes it as an array of different strings; [] if it is absent. */
+bool llama_cpp_read_fields(struct buffer *o, const struct quire_doc *body, struct api_error *e);
+/* Writes an object with the fields of a result, which is an object. fields: an array of llama_cpp_read_fields(). The key
+ * of a field is its path: "timings/predicted_n" is that member of "timings". Absent fields are left out. */
+void llama_cpp_put_picked(struct buffer *o, const struct buffer *result, const struct buffer *fields);
+
 /* ---- llama_cpp_settings.c ---- */
 
 /* Writes the object of settings, as generation_settings and the params of a slot. */

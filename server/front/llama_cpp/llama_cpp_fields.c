@@ -59,7 +59,6 @@ static const struct row rows[] = {
     {"grammar_triggers", QUIRE_ARRAY, TEST_EMPTY, 0},
     {"lora", QUIRE_ARRAY, TEST_EMPTY, 0},
     {"image_data", QUIRE_ARRAY, TEST_EMPTY, 0},
-    {"response_fields", QUIRE_ARRAY, TEST_EMPTY, 0},
     {"bad_words", QUIRE_ARRAY, TEST_EMPTY, 0},
     {"echo", QUIRE_BOOL, TEST_EMPTY, 0},
 };

@@ -55,17 +55,21 @@ static bool read_common(struct generation_job *g, const struct quire_doc *body)
     return ok;
 }
 
-/* The settings that the reply repeats. */
-static bool keep_settings(struct generation_job *g)
+/* The settings that the reply repeats, and the fields that it has. */
+static bool keep_echo(struct generation_job *g, const struct quire_doc *body)
 {
     struct buffer o = {0};
+    json_out_raw(&o, "{\"settings\":");
     llama_cpp_put_settings(&o, g->params);
-    if (!buffer_text(&o)) {
+    json_out_raw(&o, ",\"fields\":");
+    bool ok = llama_cpp_read_fields(&o, body, &g->job.error);
+    json_out_raw(&o, "}");
+    ok = ok && (buffer_text(&o) || api_no_memory(&g->job.error));
+    if (ok)
+        g->echo = o.data;
+    else
         buffer_free(&o);
-        return api_no_memory(&g->job.error);
-    }
-    g->echo = o.data;
-    return true;
+    return ok;
 }
 
 bool llama_cpp_read(struct generation_job *g, const struct quire_doc *body)
@@ -77,7 +81,7 @@ bool llama_cpp_read(struct generation_job *g, const struct quire_doc *body)
               llama_cpp_read_bias(g->params->spec, body, g->job.served, e) &&
               llama_cpp_read_samplers(g->params->spec, body, e) && read_length(g->params, body, e) &&
               read_probabilities(g->params, body, e) && read_reply(g->params, body, e) &&
-              params_stops(g->params, body, "stop", e) && llama_cpp_read_prompt(g, body) && keep_settings(g);
+              params_stops(g->params, body, "stop", e) && llama_cpp_read_prompt(g, body) && keep_echo(g, body);
     g->job.text->want_text = true;
     return ok;
 }

@@ -12,10 +12,15 @@
 static void begin(struct reply *r, const struct generation_job *j)
 {
     struct buffer *o = &r->head;
+    const struct quire_value echo = {j->echo, strlen(j->echo)};
+    const struct quire_value settings = quire_value_member(echo, "settings");
+    const struct quire_value fields = quire_value_member(echo, "fields");
     json_out_raw(o, ",\"model\":");
     json_out_text(o, j->job.model);
     json_out_raw(o, ",\"generation_settings\":");
-    json_out_raw(o, j->echo);
+    buffer_append(o, settings.text, settings.n);
+    if (quire_value_count(fields) > 0)
+        o->failed |= buffer_append(&r->fields, fields.text, fields.n) != QUIRE_OK;
 }
 
 /* ---- fields ---- */
@@ -127,8 +132,8 @@ static void put_stop(struct buffer *o, const struct reply *r, const struct reply
         json_out_raw(o, "\"\"");
 }
 
-/* A whole result. In a stream its text, ids and probabilities were sent before. */
-static void put_result(struct buffer *o, const struct reply *r, const struct reply_prompt *p, const struct choice *c)
+/* All fields of a result. In a stream its text, ids and probabilities were sent before. */
+static void put_all(struct buffer *o, const struct reply *r, const struct reply_prompt *p, const struct choice *c)
 {
     const struct choice_parts *parts = c->parts;
     json_out_raw(o, "{\"index\":");
@@ -150,6 +155,22 @@ static void put_result(struct buffer *o, const struct reply *r, const struct rep
         buffer_append(o, parts->llama_cpp->probabilities.data, parts->llama_cpp->probabilities.n);
         json_out_raw(o, "]");
     }
+    if (r->params->wants_timing)
+        reply_put_timing(o, r);
+    json_out_raw(o, "}");
+}
+
+/* A result with the fields that the request asks for. */
+static void put_result(struct buffer *o, const struct reply *r, const struct reply_prompt *p, const struct choice *c)
+{
+    struct buffer all = {0};
+    if (r->fields.n == 0) {
+        put_all(o, r, p, c);
+        return;
+    }
+    put_all(&all, r, p, c);
+    llama_cpp_put_picked(o, &all, &r->fields);
+    buffer_free(&all);
 }
 
 static void watch_lines(struct choice *c, const struct gen_piece *piece)
@@ -162,7 +183,7 @@ static void watch_lines(struct choice *c, const struct gen_piece *piece)
 
 static void end_event(struct reply *r)
 {
-    json_out_raw(&r->event, "}\n\n");
+    json_out_raw(&r->event, "\n\n");
     reply_emit(r);
 }
 
@@ -196,6 +217,7 @@ static void put_token(struct reply *r, struct reply_prompt *p, struct choice *c,
         o->failed |= probabilities.failed;
     }
     buffer_free(&probabilities);
+    json_out_raw(o, "}");
     end_event(r);
 }
 
@@ -213,8 +235,6 @@ static void end(struct reply *r)
             buffer_clear(&r->event);
             json_out_raw(&r->event, "data: ");
             put_result(&r->event, r, p, &p->choices[k]);
-            if (r->params->wants_timing)
-                reply_put_timing(&r->event, r);
             end_event(r);
         }
     }
@@ -259,9 +279,6 @@ static void whole(struct reply *r, struct buffer *o)
             if (i > 0 || k > 0)
                 json_out_raw(o, ",");
             put_result(o, r, p, c);
-            if (r->params->wants_timing)
-                reply_put_timing(o, r);
-            json_out_raw(o, "}");
             choice_close(c);
         }
     }

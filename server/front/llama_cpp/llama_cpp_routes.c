@@ -1,4 +1,4 @@
-/* llama.cpp's /props, /slots and /apply-template. */
+/* llama.cpp's /props, /slots, /apply-template, and the routes that are not supported. */
 #include "server/front/llama_cpp/llama_cpp.h"
 
 #include "server/front/fields/field_shape.h"
@@ -110,6 +110,28 @@ void props_set_start(struct served_model *m, struct http_exchange *x)
     struct api_error e;
     (void)m;
     api_fail(&e, 501, NULL, "not_supported", "POST /props: properties cannot be changed while the server runs");
+    api_error_reply(x, &e);
+}
+
+/* ---- routes that are not supported ---- */
+
+/* Programs that speak to llama.cpp show this message, or take the status as: the server has no such feature. */
+void llama_cpp_missing_start(struct served_model *m, struct http_exchange *x)
+{
+    static const struct {
+        const char *begin, *instead;
+    } routes[] = {
+        {"/infill", "send the prompt with the model's own fill-in-the-middle tokens to /completion"},
+        {"/embedding", "/v1/embeddings serves embeddings"},
+        {"/slots/", "requests are not bound to slots, and the prefix cache needs no commands"},
+    };
+    struct api_error e;
+    const char *path = http_path(x), *instead = "";
+    (void)m;
+    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
+        if (strncmp(path, routes[i].begin, strlen(routes[i].begin)) == 0)
+            instead = routes[i].instead;
+    api_fail(&e, 501, NULL, "not_supported", "%.40s is not supported: %s", path, instead);
     api_error_reply(x, &e);
 }
 

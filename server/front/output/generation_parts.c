@@ -18,6 +18,7 @@ static void reply_free(struct reply *r)
         return;
     free(r->prompts);
     buffer_free(&r->head);
+    buffer_free(&r->fields);
     buffer_free(&r->event);
     buffer_free(&r->early);
     reply_budget_leave(&r->budget);

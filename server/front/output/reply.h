@@ -70,6 +70,7 @@ struct reply {
     bool is_similar; /* it is the answer to a similar question */
     char id[96];
     struct buffer head; /* the beginning of every reply, or of its object: {"id":...,"model":"..." */
+    struct buffer fields; /* the fields that the reply has, in the dialect's form; empty: all */
     struct buffer event; /* the event being written */
     struct buffer early; /* events made before the stream has begun */
     bool begun; /* the stream's headers were sent */

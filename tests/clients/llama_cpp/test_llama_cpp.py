@@ -168,6 +168,25 @@ def test_probabilities(server):
     assert [p for e in parts for p in e["completion_probabilities"]] == got["completion_probabilities"]
 
 
+def test_response_fields(server):
+    whole = complete(server)
+    paths = ["content", "generation_settings/n_predict", "nope", "content", "timings/prompt_n", "stop", "content/x", "", "/", "timings/"]
+    got = complete(server, response_fields=paths)
+    assert got == {"content": whole["content"], "generation_settings/n_predict": 24, "timings/prompt_n": got["timings/prompt_n"], "stop": True}
+    assert rig.answered(server, "/completion", {"prompt": PROMPT, **GREEDY, "response_fields": ["stop", "stop"]}).text == '{"stop":true}'
+    assert complete(server, response_fields=["tokens_predicted", "generation_settings"]) == {k: whole[k] for k in ("tokens_predicted", "generation_settings")}
+    assert complete(server, [PROMPT, PROMPT], response_fields=["index"]) == [{"index": 0}, {"index": 1}]
+    *parts, last = events(server, response_fields=["content", "stop", "tokens_predicted"])
+    assert last == {"content": "", "stop": True, "tokens_predicted": whole["tokens_predicted"]}
+    assert "".join(e["content"] for e in parts) == whole["content"] and all("index" in e for e in parts)
+    assert complete(server, response_fields=["nope"]) == {} and set(complete(server, response_fields=[])) == RESULT
+    # Bytes that JSON escapes, as a model may write them.
+    zero = complete(server, grammar='root ::= "\\x01\\"\\\\/\\t"', response_fields=["content", "stop_type"])
+    assert zero == {"content": '\x01"\\/\t', "stop_type": "eos"}
+    traced = rig.ask(server, "/completion", {"prompt": PROMPT, **GREEDY, "response_fields": ["quire_trace"]}, headers={"X-Quire-Trace": "1"})
+    assert set(traced.json()) == {"quire_trace"}
+
+
 def test_grammar_and_schema(server):
     got = complete(server, grammar='root ::= "yes" | "no"')
     assert got["content"] in ("yes", "no") and got["stop_type"] == "eos" and "::=" in got["generation_settings"]["grammar"]
@@ -180,7 +199,7 @@ def test_grammar_and_schema(server):
 @pytest.mark.parametrize("name, value", [
     ("mirostat", 2), ("dynatemp_range", 0.5), ("typical_p", 0.9), ("top_n_sigma", 1.5), ("xtc_probability", 0.5), ("dry_multiplier", 0.8),
     ("min_keep", 2), ("n_indent", 4), ("t_max_predict_ms", 10), ("post_sampling_probs", True), ("lora", [{"id": 0, "scale": 1}]),
-    ("response_fields", ["content"]), ("image_data", [{"data": "", "id": 1}]), ("samplers", ["temperature", "top_k"]), ("grammar_lazy", True),
+    ("image_data", [{"data": "", "id": 1}]), ("samplers", ["temperature", "top_k"]), ("grammar_lazy", True),
     ("adaptive_target", 0.5), ("suffix", "x"), ("input_prefix", "x")])
 def test_what_is_not_built_is_named(server, name, value):
     assert name in refused(server, **{name: value})["message"]
@@ -190,7 +209,8 @@ def test_what_is_not_built_is_named(server, name, value):
 @pytest.mark.parametrize("name, value", [
     *((name, wrong) for name in ("n_predict", "id_slot", "n_keep", "mirostat", "xtc_probability", "top_k", "temperature", "repeat_penalty", "n_probs",
                                  "dry_base", "repeat_last_n", "n_cmpl", "seed") for wrong in ("x", [], {}, True)),
-    *((name, 1) for name in ("cache_prompt", "return_tokens", "timings_per_token", "stream", "ignore_eos", "samplers", "stop", "lora", "json_schema", "grammar")),
+    *((name, 1) for name in ("cache_prompt", "return_tokens", "timings_per_token", "stream", "ignore_eos", "samplers", "stop", "lora", "json_schema", "grammar", "response_fields")),
+    ("response_fields", [1]), ("response_fields", ["a" * 129]), ("response_fields", [f"f{i}" for i in range(33)]),
     ("n_predict", -3), ("n_predict", 2**40), ("n_predict", 1.5), ("repeat_penalty", -1), ("repeat_penalty", 1e300), ("n_probs", -1), ("n_probs", 1000),
     ("n_cmpl", 0), ("n_cmpl", 10**9), ("temperature", 1e999), ("samplers", ["x"]), ("samplers", [5]), ("seed", 1.5), ("stop", [5]), ("repeat_last_n", -7)])
 def test_wrong_values_are_named(server, name, value):
@@ -273,6 +293,26 @@ def test_tokenize_with_pieces(server):
 
 # ---- what holds for every route ----
 
+@pytest.mark.parametrize("path", ["/infill", "/embedding", "/slots/0?action=save", "/props"])
+def test_routes_that_are_not_supported(server, path):
+    error = refused(server, path, 501, content="a")
+    assert error["type"] == "not_supported_error" and path.split("?")[0] in error["message"]
+
+
+def test_errors_have_the_form_of_llama_cpp(server):
+    for method, path, status in ("PUT", "/slots", 405), ("GET", "/completion/", 405), ("DELETE", "/slots/1", 405), ("GET", "/infill", 405):
+        reply = rig.ask(server, path, method=method)
+        assert reply.status == status and reply.json()["error"]["code"] == status, (path, reply.text)
+    for path in "/v1/completions", "/slots/1/2", "/completion/1", "/nothing":
+        assert isinstance(rig.ask(server, path, {}).json()["error"]["code"], str), path
+    too_large = rig.ask(server, "/completion", b" " * (17 << 20))
+    assert too_large.status == 413 and too_large.json()["error"]["code"] == 413
+
+
+def test_models_without_v1(server):
+    assert rig.answered(server, "/models").json() == rig.answered(server, "/v1/models").json()
+
+
 def test_keys_origins_and_hosts(start):
     server = start("serve", MODEL, "--port", "0", "--api-key", "secret", "--allowed-origins", "http://page.test")
     key = {"Authorization": "Bearer secret"}
@@ -285,7 +325,6 @@ def test_keys_origins_and_hosts(start):
         got = rig.answered(server, path, body, headers={**key, "Origin": "http://page.test"})
         assert got.headers["access-control-allow-origin"] == "http://page.test"
     assert rig.ask(server, "/completion", method="GET", headers=key).status == 405
-    assert rig.ask(server, "/infill", {"input_prefix": "a"}, headers=key).status == 404
 
 
 def test_disconnect_cancels(server):
