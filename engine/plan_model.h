@@ -40,6 +40,11 @@ int engine_plan_model(const struct engine_options *options, struct model_config 
                       struct engine_token_cost *cost, struct engine_plan *plan,
                       struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err);
 
+/* Counts the parameters of a model from the headers of its weights, as engine_token_cost has them. config describes it.
+ * Errors as engine_open() reports them for the same files. */
+int engine_plan_parameters(const char *model_dir, const struct model_config *config, uint64_t *out,
+                           struct quire_error *err);
+
 /* Memory on the device, including the weights and without the driver's part. */
 static inline uint64_t engine_plan_needed_bytes(const struct engine_plan *plan)
 {

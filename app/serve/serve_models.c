@@ -3,6 +3,7 @@
 #include "app/serving/about.h"
 #include "app/serving/text_load.h"
 #include "engine/model/describe.h"
+#include "engine/plan_model.h"
 #include "server/front/front_model.h"
 
 static void on_engine_died(void *context, const char *why)
@@ -28,6 +29,19 @@ static int open_engine(struct serve *s, struct quire_error *err)
     return own_engine_open(s->base, &options, &s->engine, err);
 }
 
+static void note_files(struct serve *s, const struct model_config *config)
+{
+    const char *path = s->flags->options->model_dir;
+    serving_about(&s->about, path, config);
+    engine_plan_parameters(path, config, &s->about.n_parameters, NULL); /* 0 if the weights are elsewhere */
+}
+
+static void note_memory(struct model_about *about, const struct engine_plan *plan)
+{
+    about->memory_bytes = engine_plan_total_bytes(plan) + plan->bytes[PLAN_WEIGHTS] + plan->bytes[PLAN_DRAFT_WEIGHTS];
+    about->vram_bytes = plan->device_memory > 0 ? engine_plan_needed_bytes(plan) : 0;
+}
+
 int serve_open_model(struct serve *s, struct sampling_defaults *sampling, struct quire_error *err)
 {
     struct serving_text_load *load;
@@ -36,7 +50,7 @@ int serve_open_model(struct serve *s, struct sampling_defaults *sampling, struct
     int status = model_describe(s->flags->options->model_dir, &config, sampling, err);
     const uint32_t vocab_size = status == QUIRE_OK ? config->vocab_size : 0;
     if (status == QUIRE_OK)
-        serving_about(&s->about, s->flags->options->model_dir, config);
+        note_files(s, config);
     if (status == QUIRE_OK)
         status = serving_identity_read(s->flags->options->model_dir, s->identity, err);
     if (status == QUIRE_OK)
@@ -49,6 +63,8 @@ int serve_open_model(struct serve *s, struct sampling_defaults *sampling, struct
     s->flags->options->grammars = serving_grammars_engine(s->grammars);
     if (!s->flags->says->remote && !s->flags->says->restarts)
         status = open_engine(s, err);
+    if (status == QUIRE_OK && s->engine)
+        note_memory(&s->about, own_engine_info(s->engine)->plan);
     int text_status = serving_text_join(load, &s->text, &text_err);
     if (status == QUIRE_OK && text_status != QUIRE_OK) {
         if (err)

@@ -88,6 +88,23 @@ static int count_costs(const struct files *f, struct engine_token_cost *cost, st
     return status;
 }
 
+int engine_plan_parameters(const char *model_dir, const struct model_config *config, uint64_t *out,
+                           struct quire_error *err)
+{
+    struct checkpoint *checkpoint;
+    struct checkpoint_facts facts;
+    struct weights_contents contents;
+    int status = weights_open(model_dir, config, &checkpoint, err);
+    if (status == QUIRE_OK)
+        status = weights_stored_dtype(checkpoint, NULL, config, &facts, err);
+    const struct model_desc desc = {.config = config, .facts = &facts};
+    if (status == QUIRE_OK)
+        status = weights_look(checkpoint, &desc, &contents, err);
+    *out = status == QUIRE_OK ? weights_n_parameters(&contents) : 0;
+    checkpoint_close(checkpoint);
+    return status;
+}
+
 int engine_plan_model(const struct engine_options *options, struct model_config **config,
                       struct engine_token_cost *cost, struct engine_plan *plan,
                       struct engine_plan_rank ranks[ENGINE_MAX_RANKS], struct quire_error *err)

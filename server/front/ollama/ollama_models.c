@@ -67,6 +67,19 @@ static void put_digest(struct buffer *o, const struct key256 *identity)
     json_out_text(o, text);
 }
 
+/* "494.03M", "7.6B", as Ollama writes a number of parameters; "" if it is unknown. */
+static void put_parameter_size(struct buffer *o, uint64_t n)
+{
+    char text[32] = "";
+    if (n >= 1000000000)
+        snprintf(text, sizeof text, n % 1000000000 ? "%.1fB" : "%.0fB", (double)n * 1e-9);
+    else if (n >= 1000000)
+        snprintf(text, sizeof text, n % 1000000 ? "%.2fM" : "%.0fM", (double)n * 1e-6);
+    else if (n > 0)
+        snprintf(text, sizeof text, n >= 1000 ? "%.0fK" : "%.0f", n >= 1000 ? (double)n * 1e-3 : (double)n);
+    json_out_text(o, text);
+}
+
 /* The facts that the front end has about a model. */
 static void put_details(struct buffer *o, const struct model_config *c)
 {
@@ -76,25 +89,29 @@ static void put_details(struct buffer *o, const struct model_config *c)
     json_out_text(o, c->about.family);
     json_out_raw(o, ",\"families\":[");
     json_out_text(o, c->about.family);
-    json_out_raw(o, "],\"parameter_size\":\"\",\"quantization_level\":");
+    json_out_raw(o, "],\"parameter_size\":");
+    put_parameter_size(o, c->about.n_parameters);
+    json_out_raw(o, ",\"quantization_level\":");
     json_out_text(o, c->about.quantization);
     json_out_raw(o, "}");
 }
 
+/* The size of a model that runs is that of its memory. */
 static void put_model(struct buffer *o, const struct served_model *m, const char *name, bool runs)
 {
+    const struct model_about *about = &m->config->about;
     json_out_raw(o, "{\"name\":");
     json_out_text(o, name);
     json_out_raw(o, ",\"model\":");
     json_out_text(o, name);
     put_digest(o, &m->config->prompt_identity);
     json_out_raw(o, ",\"size\":");
-    json_out_u64(o, m->config->about.n_bytes);
+    json_out_u64(o, runs && about->memory_bytes > 0 ? about->memory_bytes : about->n_bytes);
     put_details(o, m->config);
     if (runs) {
         /* It is not unloaded: the end of this century. */
         json_out_raw(o, ",\"expires_at\":\"2099-12-31T23:59:59Z\",\"size_vram\":");
-        json_out_u64(o, 0);
+        json_out_u64(o, about->vram_bytes);
         json_out_raw(o, ",\"context_length\":");
         json_out_u64(o, m->facts->max_model_len);
     } else {
@@ -178,6 +195,10 @@ static void put_info(struct buffer *o, const struct served_model *m)
     const struct model_about *a = &m->config->about;
     json_out_raw(o, ",\"model_info\":{\"general.architecture\":");
     json_out_text(o, a->family);
+    if (a->n_parameters > 0) {
+        json_out_raw(o, ",\"general.parameter_count\":");
+        json_out_u64(o, a->n_parameters);
+    }
     if (m->facts->max_model_len > 0) {
         json_out_raw(o, ",\"");
         json_out_raw(o, a->family);

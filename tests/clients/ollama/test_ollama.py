@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import re
 
 import ollama
@@ -115,9 +116,23 @@ def test_async(server):
     assert text.startswith("Ones") and len(alike) == 1
 
 
+def n_parameters():
+    """The numbers in the demo model's weights, by the headers of its files."""
+    n = 0
+    for path in MODEL.glob("*.safetensors"):
+        raw = path.read_bytes()
+        tensors = json.loads(raw[8:8 + int.from_bytes(raw[:8], "little")])
+        n += sum(math.prod(t["shape"]) for name, t in tensors.items() if name != "__metadata__")
+    return n
+
+
 def test_models(server, llama):
     [listed], [runs], shown = llama.list().models, llama.ps().models, llama.show("demo:latest")
-    assert listed.model == runs.model == "demo" and listed.size == runs.size == sum(p.stat().st_size for p in MODEL.glob("*.safetensors"))
+    assert listed.model == runs.model == "demo" and listed.size == sum(p.stat().st_size for p in MODEL.glob("*.safetensors"))
+    said = re.search(r"weights and buffers ([0-9.]+) MiB, KV cache ([0-9.]+) MiB", server.output())
+    assert runs.size / 2**20 == pytest.approx(sum(map(float, said.groups())) + listed.size / 2**20, abs=0.2) and runs.size_vram == 0
+    assert listed.details.parameter_size == runs.details.parameter_size == shown.details.parameter_size == f"{n_parameters() / 1e6:.2f}M"
+    assert shown.modelinfo["general.parameter_count"] == n_parameters()
     assert listed.details.family == "qwen2" and listed.details.format == "safetensors" and re.fullmatch("[0-9a-f]{64}", listed.digest)
     assert runs.context_length == 1024 and "completion" in shown.capabilities and shown.modelinfo["qwen2.context_length"] == 1024
     assert rig.answered(server, "/api/version").json() == rig.answered(server, "/version").json()
