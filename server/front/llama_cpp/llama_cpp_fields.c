@@ -135,7 +135,7 @@ static void put_value(struct buffer *o, struct quire_value key, struct quire_val
 
 bool llama_cpp_put_body(struct buffer *o, const struct quire_doc *body, struct api_error *e)
 {
-    static const char *const own[] = {"prompt", "logit_bias", "n_cmpl", "repetition_penalty", "bad_words"};
+    static const char *const own[] = {"prompt", "logit_bias", "n_cmpl", "bad_words"};
     struct quire_value rest = quire_doc_root(body), key, value, choices = json_field_get(body, "n_cmpl");
     const bool has_choices = choices.n > 0;
     const char *comma = "";

@@ -177,6 +177,8 @@ bool llama_cpp_read_prompt(struct generation_job *g, const struct quire_doc *bod
                        "%zu prompts with n_cmpl %u are more than the %u choices of one request "
                        "(--max-choices-per-request)",
                        n, n_choices, j->served->config->max_choices);
+    if (n > 1 && g->params->has_prediction)
+        return api_bad(e, "prediction", "is of one answer, and there are %zu prompts", n);
     if (!text_task_items(j->text, n, e))
         return false;
     if (one && !read_one(j, prompt, &j->text->items[0]))

@@ -47,7 +47,7 @@ static bool read_common(struct generation_job *g, const struct quire_doc *body)
         const int status = quire_doc_open(o.data, o.n, REQUEST_MAX_DEPTH, "the request's body", &doc, &e->why);
         ok = status == QUIRE_OK || api_fail_status(e, status, NULL);
     }
-    ok = ok && generation_job_common(g, doc) &&
+    ok = ok && generation_job_common(g, doc) && generation_job_prediction(g, doc) &&
          generation_job_format(g, json_field_get(doc, "response_format"), "response_format");
     g->once->model = g->once->cache_salt = g->once->cache_name_space = NULL;
     quire_doc_close(doc);

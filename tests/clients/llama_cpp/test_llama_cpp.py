@@ -130,6 +130,18 @@ def test_samplers_do_what_they_say(server):
     assert complete(server, repeat_penalty=1.9)["content"] != greedy == complete(server, repeat_penalty=1.9, repeat_last_n=0)["content"]
 
 
+def test_section_2s_names(server):
+    penalized = complete(server, repeat_penalty=1.9)
+    assert complete(server, repetition_penalty=1.9)["content"] == penalized["content"] != complete(server)["content"]
+    assert complete(server, repetition_penalty=1.1, repeat_penalty=1.9)["generation_settings"] == penalized["generation_settings"]
+    assert refused(server, repetition_penalty=0)["param"] == "repetition_penalty"
+    before = server.metric("vllm:spec_decode_num_accepted_tokens_total")
+    plain = complete(server)["content"]
+    assert complete(server, prediction={"type": "content", "content": plain})["content"] == plain
+    assert server.metric("vllm:spec_decode_num_accepted_tokens_total") > before
+    assert refused(server, prediction=3)["param"] == refused(server, prompt=["a", "b"], prediction={"type": "content", "content": "x"})["param"] == "prediction"
+
+
 def test_logit_bias(server):
     first = complete(server, n_predict=1, return_tokens=True)
     token, text = first["tokens"][0], first["content"]
