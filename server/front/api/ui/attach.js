@@ -1,6 +1,7 @@
 /* Text files that go with a message: dropped on the page, or chosen. */
 
 const MAX_FILE = 1e6; /* bytes: about 250,000 tokens */
+const MAX_TYPED = 1e5; /* characters that a field takes at once; a browser needs 10 s for 10^6 */
 let attached = [];    /* {name, text} for the next message */
 
 function listAttached() {
@@ -51,14 +52,25 @@ function makeFile(file) {
   const details = make("details", "file", make("summary", "", file.name + " · " + sizeOf(file.text)));
   details.addEventListener("toggle", () => {
     if (details.children.length > 1) return;
-    const pre = make("pre", "", file.text);
+    const pre = make("pre");
+    putText(pre, file.text);
     Object.assign(pre, {tabIndex: 0, role: "region", ariaLabel: file.name});
     details.append(pre);
   });
   return details;
 }
 
+/* A long text that is pasted or dropped into the message becomes a file. */
+function takeLongText(event) {
+  const text = event.data || "";
+  if (text.length <= MAX_TYPED || event.target.localName !== "textarea") return;
+  event.preventDefault();
+  if (event.target === $("input") && !openCalls().length) attachFiles([new File([text], "pasted.txt")]);
+  else showNotice("The pasted text has " + sizeOf(text) + "; this field takes " + shortNumber(MAX_TYPED) + " at once.");
+}
+
 function beginAttach() {
+  addEventListener("beforeinput", takeLongText);
   $("attach").addEventListener("click", () => $("attach-file").click());
   $("attach-file").addEventListener("change", async () => {
     await attachFiles([...$("attach-file").files]);

@@ -62,12 +62,12 @@ const advice = {
 };
 
 function makeError(turn, error) {
-  const box = make("div", "error");
-  box.setAttribute("role", "alert");
+  const why = make("div"), box = make("div", "error", why);
+  why.setAttribute("role", "alert"); /* without the seconds below */
   const again = makeButton("Try again", () => answerFrom(turns.indexOf(turn)));
-  box.append(make("strong", "", error.status === 401 ? keyReason() : error.message));
-  if (advice[error.status]) box.append(advice[error.status]);
-  if (error.code === "context_length_exceeded") box.append("Clear the conversation, shorten it, or lower max_tokens.");
+  why.append(make("strong", "", error.status === 401 ? keyReason() : error.message));
+  if (advice[error.status]) why.append(advice[error.status]);
+  if (error.code === "context_length_exceeded") why.append("Clear the conversation, shorten it, or lower max_tokens.");
   const row = make("div", "row", again);
   if (error.status === 401) row.prepend(makeButton("Enter a key", () => askForKey(keyReason(), turn)));
   if (error.retryMs) {

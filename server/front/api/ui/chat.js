@@ -37,7 +37,7 @@ function drawTurn(turn) {
   putReasoning(turn);
   if (turn.tokens.length) putTokens(turn);
   else if (turn.role === "assistant") (turn.view ||= new MarkdownView(turn.body)).show(turn.json ? asCode(turn) : turn.text);
-  else turn.body.textContent = turn.text;
+  else putText(turn.body, turn.text);
   turn.body.hidden = !busy && !turn.text && !turn.tokens.length;
   putCalls(turn);
   turn.below.textContent = "";
@@ -45,8 +45,8 @@ function drawTurn(turn) {
   if (busy) return;
   const acts = make("div", "acts");
   if (turn.text) acts.append(makeButton("Copy", event => copyText(turn.text, event.target)));
-  if (turn.role === "user") acts.append(makeButton("Edit", () => editTurn(turn)));
-  else if (!turn.error) acts.append(makeButton("Regenerate", () => answerFrom(turns.indexOf(turn))));
+  if (turn.role === "user" && turn.text.length <= MAX_TYPED) acts.append(makeButton("Edit", () => editTurn(turn)));
+  else if (turn.role !== "user" && !turn.error) acts.append(makeButton("Regenerate", () => answerFrom(turns.indexOf(turn))));
   if (turn.timing) acts.append(make("span", "usage", usageText(turn)));
   if (turn.tokens.length) turn.below.append(makeScale());
   turn.below.append(acts);
@@ -71,7 +71,7 @@ function editTurn(turn) {
   box.rows = Math.min(12, turn.text.split("\n").length + 1);
   box.setAttribute("aria-label", "Edit the message");
   const save = () => {
-    if (!box.value.trim()) return;
+    if (stopper || !box.value.trim() || !checkSampling()) return;
     const at = turns.indexOf(turn);
     turn.text = box.value;
     drawTurn(turn);
@@ -102,7 +102,7 @@ function takeEvent(turn, event) {
   const now = performance.now();
   if (event.usage) turn.usage = event.usage;
   if (event.quire_trace) turn.trace = event.quire_trace;
-  const choice = event.choices[0];
+  const choice = event.choices?.[0];
   if (!choice) return;
   if (choice.finish_reason) {
     turn.finish = choice.finish_reason;
@@ -174,6 +174,7 @@ async function answerFrom(at) {
   showBusy();
   $("said").textContent = turn.error ? "" : turn.stopped ? "Stopped." : "The answer is complete: " + turn.text.slice(0, 2000);
   if (turn.error?.status === 401) askForKey(keyReason(), turn);
+  if (turn.error?.status === 404) loadModels(); /* the server was started again with another model */
   if (turn.error?.param) refuseField(turn.error.param);
 }
 
@@ -198,7 +199,7 @@ function showBusy() {
 /* Sends the message, or the result of a tool call. Begins the answer once each call has a result. */
 function sendInput() {
   const text = $("input").value, call = openCalls()[0];
-  if (stopper || !text.trim() && !attached.length || !checkSampling()) return;
+  if (stopper || !text.trim() && (call || !attached.length) || !checkSampling()) return;
   showNotice("");
   $("input").value = "";
   addTurn(call ? {role: "tool", text, call_id: call.id, name: call.name} : {role: "user", text, files: attached.length ? attached : undefined});

@@ -16,21 +16,29 @@ function showNotice(text, act) {
 
 /* ---- the open conversation ---- */
 
-/* Leaves out a question whose answer failed or was stopped before its first word: many templates need questions and
- * answers in turn. */
+/* Leaves out a question whose answer failed, was stopped or was left before its first word: many templates need questions
+ * and answers in turn. */
 const isSaid = turn => turn.text || turn.calls?.length || turn.files?.length;
-const said = list => list.filter((turn, i) => isSaid(turn) && !(turn.role === "user" && list[i + 1] && !isSaid(list[i + 1])));
+const said = list => list.filter((turn, i) => isSaid(turn) && !(turn.role === "user" && list[i + 1] && (list[i + 1].role === "user" || !isSaid(list[i + 1]))));
 
-function keepTurns() {
+let isKept = true; /* the last write succeeded */
+
+/* The open conversation as it is kept. */
+function shownChat() {
   const plain = turns.filter(isSaid).map(({role, text, model, reasoning, calls, call_id, name, files, json}) =>
     ({role, text, model, reasoning, calls, call_id, name, files, json}));
-  if (!plain.length) return;
+  const title = titleOf(plain[0]?.text || plain[0]?.files?.[0].name || "");
+  return {id: current, title, changed: Date.now(), turns: plain};
+}
+
+function keepTurns() {
+  if (!turns.some(isSaid)) return;
   const there = store.raw(current);
   if (there !== null && there !== seen) current = makeId(); /* another tab changed it: both are kept */
   kept.set("chat", current);
-  const title = (plain[0].text || plain[0].files?.[0].name || "Conversation").trim().split("\n")[0].slice(0, MAX_TITLE);
-  if (!store.write({id: current, title, changed: Date.now(), turns: plain}))
-    showNotice("The browser’s storage is full or forbidden: this conversation is kept only while this page is open. Export conversations and delete some.");
+  isKept = store.write(shownChat());
+  if (!isKept)
+    showNotice("The browser’s storage is full or forbidden: this conversation is kept only while the page shows it. Export conversations and delete some.");
   seen = store.raw(current);
   listChats();
 }
@@ -43,6 +51,7 @@ function showTurns(list) {
 }
 
 function showStored() {
+  isKept = true;
   seen = store.raw(current);
   showTurns(store.read(current)?.turns || []);
 }
@@ -52,10 +61,18 @@ function openChat(id) {
     showNotice("Wait for the end of the answer, or stop it.");
     return;
   }
+  const from = current, lost = isKept ? null : turns.slice();
   current = id;
   kept.set("chat", id);
   showStored();
   listChats();
+  if (lost) showNotice("The conversation before this one is not kept: the browser’s storage is full or forbidden.", () => {
+    if (stopper) return false;
+    openChat(from);
+    showTurns(lost);
+    isKept = false;
+    return true;
+  });
 }
 
 /* ---- deletion ---- */
@@ -85,7 +102,7 @@ function listChats() {
   const chats = store.all();
   const focused = document.activeElement?.dataset?.chat;
   $("chats").replaceChildren(...chats.map(chat => {
-    const open = makeButton(chat.title || "Conversation", () => { openChat(chat.id); if (current === chat.id) leaveHistory(); });
+    const open = makeButton(chat.title, () => { openChat(chat.id); if (current === chat.id) leaveHistory(); });
     open.dataset.chat = "open " + chat.id;
     open.title = new Date(chat.changed).toLocaleString();
     if (chat.id === current) open.setAttribute("aria-current", "true");
@@ -95,7 +112,7 @@ function listChats() {
     return make("li", "", open, remove);
   }));
   $("no-chats").hidden = chats.length > 0;
-  $("export").disabled = !chats.length;
+  $("export").disabled = !chats.length && isKept;
   if (focused) document.querySelector("[data-chat=\"" + focused + "\"]")?.focus();
 }
 
@@ -107,9 +124,14 @@ function leaveHistory() {
 
 /* ---- export and import ---- */
 
+/* The open one as it is shown: a full storage may have less of it. */
+function allChats() {
+  return isKept ? store.all() : [checkedChat(shownChat(), ""), ...store.all().filter(chat => chat.id !== current)];
+}
+
 function exportChats() {
   const link = make("a");
-  link.href = URL.createObjectURL(new Blob([exported(store.all())], {type: "application/json"}));
+  link.href = URL.createObjectURL(new Blob([exported(allChats())], {type: "application/json"}));
   link.download = "quire-conversations.json";
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 60000);

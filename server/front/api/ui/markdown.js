@@ -19,6 +19,24 @@ const isRule = line => line.length <= MAX_PIECE && RULE.test(line);
 /* A place at or before that one that is not inside a character. */
 const cutBefore = (text, at) => /[\ud800-\udbff]/.test(text[at - 1]) ? at - 1 : at;
 
+/* Puts a text into a node as it is; a long one in pieces, as in a paragraph. isMore: the text continues the one before, and only
+ * the last piece is made again. */
+function putText(node, text, isMore = false) {
+  let at = isMore ? node.lastPiece || 0 : 0;
+  if (at) node.lastChild.remove();
+  else node.textContent = "";
+  do {
+    node.lastPiece = at;
+    let piece = text.slice(at, at + MAX_PIECE);
+    if (at + piece.length < text.length) {
+      const end = [piece.lastIndexOf("\n"), piece.lastIndexOf(" ")].find(place => place > MAX_PIECE / 2);
+      piece = piece.slice(0, end ? end + 1 : cutBefore(piece, piece.length));
+    }
+    node.append(text.length > MAX_PIECE ? make("span", "part", piece) : piece);
+    at += piece.length;
+  } while (at < text.length);
+}
+
 function trimParts(node, kept) {
   while (node.childNodes.length > kept) node.lastChild.remove();
 }

@@ -17,8 +17,12 @@ let models = [];
 
 /* ---- settings ---- */
 
+function keptSettings() {
+  try { return JSON.parse(kept.get("settings")) || {}; } catch { return {}; }
+}
+
 function beginSettings() {
-  const before = JSON.parse(kept.get("settings") || "{}");
+  const before = keptSettings();
   for (const [name, text, min, max, step] of fields) {
     const input = Object.assign(make("input"), {id: "f-" + name, type: "number", min, max, step, inputMode: "decimal", value: before[name] || ""});
     input.addEventListener("input", () => input.classList.remove("refused"));
@@ -105,7 +109,7 @@ function refuseField(name) {
 async function loadModels() {
   try {
     const list = await (await request("/v1/models")).json();
-    models = list.data;
+    models = [...list.data];
   } catch (error) {
     if (error.status === 401) askForKey(keyReason(), null);
     return;
@@ -147,6 +151,9 @@ function beginKey() {
 
 /* ---- the state line ---- */
 
+let wasGood = true;
+
+/* The figures change each second: a screen reader reads only whether the server answers. */
 function showState(sample, error) {
   const state = $("state");
   const good = sample?.up > 0;
@@ -158,10 +165,13 @@ function showState(sample, error) {
     : error.status === 0 ? "the server does not answer"
     : "no figures: " + error.message;
   if (state.textContent !== text) state.textContent = text;
+  if (!good) $("state-said").textContent = text;
+  else if (!wasGood) $("state-said").textContent = "The server answers again.";
   $("facts").textContent = !sample ? "/metrics: " + error.message
     : !good ? "The front end is there, the engine is not."
     : [sample.policy && "policy " + sample.policy, sample.method && sample.method !== "none" && "drafts by " + sample.method, count(sample.preemptions) + " preemptions", count(sample.refused) + " requests refused (429)"].filter(Boolean).join(" · ");
-  if (sample && !models.length) loadModels();
+  if (sample && (!models.length || good && !wasGood)) loadModels(); /* it may have another model now */
+  wasGood = good;
 }
 
 /* ---- views ---- */
@@ -175,6 +185,12 @@ function showView(name) {
 }
 
 for (const button of document.querySelectorAll("nav button")) button.addEventListener("click", () => showView(button.dataset.to));
+/* The second click of a double click is for the first one's button, and another may be in its place by then. */
+addEventListener("click", event => {
+  if (event.detail < 2 || !event.target.closest?.("button")) return;
+  event.preventDefault();
+  event.stopPropagation();
+}, true);
 $("model").addEventListener("change", showDefaults);
 beginSettings();
 beginKey();

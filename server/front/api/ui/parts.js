@@ -11,11 +11,9 @@ function putReasoning(turn) {
   if (!turn.reasoning) return;
   if (!turn.thought) {
     turn.thought = makeFold("reasoning", "Reasoning");
-    turn.thought.lastChild.append("");
     turn.above.append(turn.thought);
   }
-  const text = turn.thought.lastChild.firstChild;
-  text.appendData(turn.reasoning.slice(text.length));
+  putText(turn.thought.lastChild, turn.reasoning, true);
 }
 
 /* Arguments as they came while they are not whole JSON. */
@@ -28,7 +26,7 @@ function putCalls(turn) {
     turn.callFolds[i] ||= turn.aside.appendChild(makeFold("call", "Tool call: " + call.name));
     const pre = turn.callFolds[i].lastChild;
     const text = turn.busy ? call.arguments : readable(call.arguments);
-    if (pre.textContent !== text) pre.textContent = text;
+    if (pre.textContent !== text) putText(pre, text);
   });
 }
 
