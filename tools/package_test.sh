@@ -99,13 +99,20 @@ says() { # text script: what the script prints has this text
     printed=$(inside "$2" 2>"$root.err")
     case $printed in *"$1"*) ;; *) printf '%s\n' "$printed" | tail -5 >&2; tail -5 "$root.err" >&2; return 1 ;; esac
 }
-seconds_of() { # what goal command...: how long it took; also a failure beyond the goal
-    local what=$1 goal=$2 started=$(date +%s%N) ms
+count_ms() { # sets ms: the processor time of all commands that have ended; a subshell would count only its own
+    times >"$work/times"
+    ms=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); ms += (t[1] * 60 + t[2]) * 1000 } printf "%d", ms }' "$work/times")
+}
+seconds_of() { # what goal command...: prints how long it took; its status is the command's, however long it took
+    local what=$1 goal=$2 started=$(date +%s%N) before ms
     shift 2
+    count_ms
+    before=$ms
     "$@"
     local status=$?
-    ms=$((($(date +%s%N) - started) / 1000000))
-    echo "     $what: $((ms / 1000)).$((ms % 1000 / 100)) s; the goal is $goal s"
+    count_ms
+    awk -v what="$what" -v goal="$goal" -v ns=$(($(date +%s%N) - started)) -v ms=$((ms - before)) \
+        'BEGIN { printf "     %s: %.1f s, of which %.1f s of processor time; the goal is %d s\n", what, ns / 1e9, ms / 1e3, goal }'
     return $status
 }
 
