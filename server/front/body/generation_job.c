@@ -73,6 +73,20 @@ bool generation_job_format(struct generation_job *g, struct quire_value format, 
     return params_format(g->params, format, field, &model, &g->job.error);
 }
 
+bool generation_job_read_as(struct generation_job *g, const struct buffer *made,
+                            bool (*read)(struct generation_job *g, const struct quire_doc *body))
+{
+    struct quire_doc *body = NULL;
+    if (made->failed)
+        return api_no_memory(&g->job.error);
+    const bool ok = request_body_parse(made->data, made->n, &body, &g->job.error) && read(g, body);
+    /* Its texts go with it. */
+    g->once->model = g->once->cache_salt = g->once->cache_name_space = NULL;
+    g->once->bad_words = (struct quire_value){0};
+    quire_doc_close(body);
+    return ok;
+}
+
 static bool encode_bad_words(struct generation_job *g)
 {
     const struct model_view *served = g->job.served;

@@ -35,6 +35,10 @@ bool generation_job_common(struct generation_job *g, const struct quire_doc *bod
 bool generation_job_prediction(struct generation_job *g, const struct quire_doc *body);
 /* Reads a format in the style of response_format from this field. After the common parameters. */
 bool generation_job_format(struct generation_job *g, struct quire_value format, const char *field);
+/* Reads the body in another route's form that a route made of the request's. It may not have "bad_words", which are read
+ * after read() has returned. */
+bool generation_job_read_as(struct generation_job *g, const struct buffer *made,
+                            bool (*read)(struct generation_job *g, const struct quire_doc *body));
 /* For routes with one answer. Returns false if the request sets more than one choice. */
 bool generation_job_one_choice(struct generation_job *g);
 

@@ -36,22 +36,17 @@ static bool read_reply(struct params *p, const struct quire_doc *body, struct ap
            json_field_bool(body, "timings_per_token", &p->continuous_usage, e);
 }
 
-/* Texts of `once` are those of a document that is closed now. */
+static bool read_made(struct generation_job *g, const struct quire_doc *body)
+{
+    return generation_job_common(g, body) && generation_job_prediction(g, body) &&
+           generation_job_format(g, json_field_get(body, "response_format"), "response_format");
+}
+
 static bool read_common(struct generation_job *g, const struct quire_doc *body)
 {
-    struct buffer o = {0};
-    struct quire_doc *doc = NULL;
-    struct api_error *e = &g->job.error;
-    bool ok = llama_cpp_put_body(&o, body, e);
-    if (ok) {
-        const int status = quire_doc_open(o.data, o.n, REQUEST_MAX_DEPTH, "the request's body", &doc, &e->why);
-        ok = status == QUIRE_OK || api_fail_status(e, status, NULL);
-    }
-    ok = ok && generation_job_common(g, doc) && generation_job_prediction(g, doc) &&
-         generation_job_format(g, json_field_get(doc, "response_format"), "response_format");
-    g->once->model = g->once->cache_salt = g->once->cache_name_space = NULL;
-    quire_doc_close(doc);
-    buffer_free(&o);
+    struct buffer made = {0};
+    const bool ok = llama_cpp_put_body(&made, body, &g->job.error) && generation_job_read_as(g, &made, read_made);
+    buffer_free(&made);
     return ok;
 }
 

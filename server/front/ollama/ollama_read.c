@@ -19,15 +19,10 @@ static bool put_common(struct buffer *o, const struct request_job *j, const stru
            ollama_put_format(o, json_field_get(body, "format"), e);
 }
 
-/* Reads a body of another route in place of the request's. */
 static bool read_as(struct generation_job *g, struct buffer *o,
                     bool (*read)(struct generation_job *g, const struct quire_doc *body))
 {
-    struct quire_doc *body = NULL;
-    if (o->failed)
-        return api_no_memory(&g->job.error);
-    const bool ok = request_body_parse(o->data, o->n, &body, &g->job.error) && read(g, body);
-    quire_doc_close(body);
+    const bool ok = generation_job_read_as(g, o, read);
     if (ok) { /* Ollama drops the oldest tokens of a long answer instead of an error */
         g->params->clamps_max_tokens = true;
         g->params->include_usage = true;
