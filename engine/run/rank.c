@@ -113,15 +113,28 @@ static int check_experts(const struct engine_options *o, const struct model_desc
                       desc->config->architecture);
 }
 
+/* Of the mapped bytes those that are read: without parts for images, for example. */
+static int used_bytes(const struct checkpoint *checkpoint, const struct model_desc *desc, uint64_t *bytes,
+                      struct quire_error *err)
+{
+    struct weights_unused unused;
+    const int status = weights_unused(checkpoint, desc, true, &unused, err);
+    *bytes = checkpoint_total_bytes(checkpoint);
+    for (uint32_t i = 0; status == QUIRE_OK && i < unused.n; i++)
+        *bytes -= unused.of[i].bytes;
+    return status;
+}
+
 int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
                       uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err)
 {
     const uint32_t n_places = at_least_one(o->tensor_parallel_size), n_stages = at_least_one(o->pipeline_parallel_size);
     struct model_desc whole = *desc;
     uint32_t n_threads;
-    *weight_bytes = checkpoint_total_bytes(checkpoint);
     *own = *desc;
-    int status = check_experts(o, desc, err);
+    int status = used_bytes(checkpoint, desc, weight_bytes, err);
+    if (status == QUIRE_OK)
+        status = check_experts(o, desc, err);
     if (status != QUIRE_OK || (n_places == 1 && n_stages == 1))
         return status;
     whole.shard.whole_experts = o->enable_expert_parallel && n_places > 1;

@@ -84,6 +84,13 @@ static int make_rope_plain(json_t *text)
 static const char *const inherited[] = {"dtype",        "torch_dtype",  "quantization_config", "tie_word_embeddings",
                                         "bos_token_id", "eos_token_id", "compression_config"};
 
+/* Tools write null for a field that the whole decides. */
+static bool lacks(const json_t *text, const char *key)
+{
+    const json_t *value = json_object_get(text, key);
+    return !value || json_is_null(value);
+}
+
 static int complete(const json_t *config, const struct text_model *model, json_t *text)
 {
     const struct {
@@ -96,11 +103,11 @@ static int complete(const json_t *config, const struct text_model *model, json_t
                  {"num_attention_heads", model->num_attention_heads}};
     int failed = json_object_set_new(text, "architectures", json_pack("[s]", model->architecture));
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (!json_object_get(text, sizes[i].key))
+        if (lacks(text, sizes[i].key))
             failed |= json_object_set_new(text, sizes[i].key, json_integer(sizes[i].value));
     for (size_t i = 0; i < sizeof inherited / sizeof *inherited; i++) {
         json_t *value = json_object_get(config, inherited[i]);
-        if (value && !json_object_get(text, inherited[i]))
+        if (value && lacks(text, inherited[i]))
             failed |= json_object_set(text, inherited[i], value);
     }
     return failed | make_rope_plain(text);
