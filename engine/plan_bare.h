@@ -18,10 +18,15 @@ struct bare_format {
     struct k_format more;   /* of V and down projections in half of the layers; bits 0: as the others */
     struct k_format head;   /* of the matrix that makes logits, and of embeddings in a file of GGUF */
     bool zeros;             /* a zero point of an element's bits belongs to each group */
+    uint32_t scale_rows;    /* rows that share a scale, of FP8 in blocks; 0: each row has its own */
     const char *made_by;    /* NULL, or the value of --quantization that makes it of plain weights */
 };
 const struct bare_format *bare_format_find(const char *name); /* NULL: no format has this name */
 const struct bare_format *bare_format_at(size_t i);           /* NULL past the last */
+/* What the text of config.json says of stored weights; BF16 if they are plain. Errors as quantization_read(). */
+int bare_format_stated(const char *config, size_t n_config, struct bare_format *out, struct quire_error *err);
+/* Bytes of `count` matrices of a layer, with their scales and zero points. */
+uint64_t bare_matrix_bytes(const struct bare_format *format, uint64_t count, uint64_t n_rows, uint32_t n_cols);
 
 /* The model: zeroed it is closed. */
 struct bare_model {
@@ -37,7 +42,8 @@ int bare_open(const char *config, size_t n_config, const char *weights, struct b
 struct bare_model bare_with(const struct bare_model *m, const struct bare_format *format);
 void bare_close(struct bare_model *m);
 
-/* The weights of one of n_ranks that divide each layer. Bytes are of matrices, on a host also of stored norms and biases. */
+/* The weights of one of n_ranks that divide each layer. Bytes are of matrices: on a device as it stores them; on a host as
+ * files do, with norms and biases. */
 struct bare_weights {
     uint64_t parameters, active_parameters; /* active: a token computes with them, of embeddings alone with a row */
     uint64_t bytes;

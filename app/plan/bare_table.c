@@ -34,6 +34,9 @@ static void print_model(const struct bare_report *r)
     printf("  %" PRIu64 " parameters, of which a token uses %" PRIu64 "; %.3f bytes a weight with scales\n",
            r->weights.parameters, r->weights.active_parameters,
            (double)r->weights.bytes / (double)r->weights.parameters);
+    if (config->multimodal[0])
+        printf("  These are of the text part of %s. Quire does not load its parts for images and audio.\n",
+               config->multimodal);
     if (a)
         printf("  %s: %u query heads read %u of K and V, %u wide\n", bare_attention_name(config), a->n_q_heads,
                a->n_kv_heads, a->k_dim);

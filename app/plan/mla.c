@@ -10,6 +10,8 @@
 
 #define WHERE "config.json"
 #define MAX_SIZE 1000000u
+#define MAX_WIDTH 4096u /* of heads, of experts, and of each head: their products are columns */
+#define MAX_PARAMETERS 1e15
 
 /* Names as in config.json; 0: absent. */
 struct mla_config {
@@ -17,7 +19,7 @@ struct mla_config {
     uint32_t kv_lora_rank, q_lora_rank, qk_nope_head_dim, qk_rope_head_dim, v_head_dim;
     uint32_t n_routed_experts, num_experts_per_tok, n_shared_experts, moe_intermediate_size, first_k_dense_replace;
     uint32_t max_position_embeddings;
-    bool tie_word_embeddings;
+    bool tie_word_embeddings, attention_bias;
 };
 
 static int read_config(const json_t *config, struct mla_config *out, struct quire_error *err)
@@ -25,26 +27,26 @@ static int read_config(const json_t *config, struct mla_config *out, struct quir
     const struct {
         const char *key;
         uint32_t *to;
-        uint32_t min;
+        uint32_t min, max;
     } keys[] = {
-        {"hidden_size", &out->hidden_size, 1},
-        {"num_hidden_layers", &out->num_hidden_layers, 1},
-        {"num_attention_heads", &out->num_attention_heads, 1},
-        {"vocab_size", &out->vocab_size, 1},
-        {"intermediate_size", &out->intermediate_size, 1},
-        {"kv_lora_rank", &out->kv_lora_rank, 1},
-        {"q_lora_rank", &out->q_lora_rank, 0},
-        {"qk_nope_head_dim", &out->qk_nope_head_dim, 1},
-        {"qk_rope_head_dim", &out->qk_rope_head_dim, 1},
-        {"v_head_dim", &out->v_head_dim, 1},
-        {"n_routed_experts", &out->n_routed_experts, 0},
-        {"num_experts_per_tok", &out->num_experts_per_tok, 0},
-        {"n_shared_experts", &out->n_shared_experts, 0},
-        {"moe_intermediate_size", &out->moe_intermediate_size, 0},
-        {"first_k_dense_replace", &out->first_k_dense_replace, 0},
+        {"hidden_size", &out->hidden_size, 1, MAX_SIZE},
+        {"num_hidden_layers", &out->num_hidden_layers, 1, MAX_WIDTH},
+        {"num_attention_heads", &out->num_attention_heads, 1, MAX_WIDTH},
+        {"vocab_size", &out->vocab_size, 1, MAX_SIZE},
+        {"intermediate_size", &out->intermediate_size, 1, MAX_SIZE},
+        {"kv_lora_rank", &out->kv_lora_rank, 1, MAX_SIZE},
+        {"q_lora_rank", &out->q_lora_rank, 0, MAX_SIZE},
+        {"qk_nope_head_dim", &out->qk_nope_head_dim, 1, MAX_WIDTH},
+        {"qk_rope_head_dim", &out->qk_rope_head_dim, 1, MAX_WIDTH},
+        {"v_head_dim", &out->v_head_dim, 1, MAX_WIDTH},
+        {"n_routed_experts", &out->n_routed_experts, 0, MAX_WIDTH},
+        {"num_experts_per_tok", &out->num_experts_per_tok, 0, MAX_WIDTH},
+        {"n_shared_experts", &out->n_shared_experts, 0, MAX_WIDTH},
+        {"moe_intermediate_size", &out->moe_intermediate_size, 0, MAX_SIZE},
+        {"first_k_dense_replace", &out->first_k_dense_replace, 0, MAX_SIZE},
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        const int status = quire_json_u32(config, WHERE, keys[i].key, keys[i].min, MAX_SIZE, keys[i].to, err);
+        const int status = quire_json_u32(config, WHERE, keys[i].key, keys[i].min, keys[i].max, keys[i].to, err);
         if (status != QUIRE_OK)
             return status;
         if (keys[i].min && !*keys[i].to)
@@ -53,62 +55,78 @@ static int read_config(const json_t *config, struct mla_config *out, struct quir
     out->max_position_embeddings = 4096;
     int status = quire_json_u32(config, WHERE, "max_position_embeddings", 1, 1u << 26, &out->max_position_embeddings,
                                 err);
+    if (status == QUIRE_OK)
+        status = quire_json_bool(config, WHERE, "attention_bias", &out->attention_bias, err);
     return status == QUIRE_OK ? quire_json_bool(config, WHERE, "tie_word_embeddings", &out->tie_word_embeddings, err)
                               : status;
 }
 
-static uint64_t attention_weights(const struct mla_config *c)
-{
-    const uint64_t h = c->hidden_size, heads = c->num_attention_heads;
-    const uint64_t q = heads * (c->qk_nope_head_dim + c->qk_rope_head_dim);
-    const uint64_t of_q = c->q_lora_rank ? c->q_lora_rank * (h + q) : h * q;
-    return of_q + h * (c->kv_lora_rank + c->qk_rope_head_dim) +
-           c->kv_lora_rank * heads * (c->qk_nope_head_dim + c->v_head_dim) + heads * c->v_head_dim * h;
-}
-
-/* Of the layers and the head; norms are left out. */
-static uint64_t all_weights(const struct mla_config *c)
-{
-    const uint64_t h = c->hidden_size;
-    const uint32_t n_dense = c->n_routed_experts == 0                          ? c->num_hidden_layers
-                             : c->first_k_dense_replace < c->num_hidden_layers ? c->first_k_dense_replace
-                                                                               : c->num_hidden_layers;
-    const uint64_t dense = 3 * h * c->intermediate_size;
-    const uint64_t experts = 3 * h * c->moe_intermediate_size * (c->n_routed_experts + c->n_shared_experts) +
-                             h * c->n_routed_experts;
-    return c->num_hidden_layers * attention_weights(c) + n_dense * dense + (c->num_hidden_layers - n_dense) * experts;
-}
-
-/* config.json of DeepSeek-V3 says fp8 in quantization_config. */
-static struct k_format format_of(const json_t *config, const struct bare_format *named)
-{
-    if (named)
-        return named->layers;
-    return json_object_get(config, "quantization_config") ? bare_format_find("fp8")->layers
-                                                          : (struct k_format)K_FORMAT_BF16;
-}
-
-static uint64_t bytes_of(struct k_format format, uint64_t n)
-{
-    /* In rows of 7,168 and other multiples of 256. */
-    const uint64_t rows = (n + 255) / 256;
-    uint64_t bytes = rows * k_format_bytes(format, 256);
-    if (format.packing == K_PACKING_PLANES && format.group)
-        bytes += rows * (256 / format.group) * k_dtype_bytes(format.scale);
-    return bytes;
-}
-
 struct mla_sizes {
+    const struct bare_format *format;
     uint64_t parameters, weight_bytes, token_kv_bytes;
-    const char *format;
+    double magnitude; /* parameters, where the integer may have wrapped */
 };
+
+static void add_matrices(struct mla_sizes *s, uint64_t count, uint64_t n_rows, uint32_t n_cols)
+{
+    s->parameters += count * n_rows * n_cols;
+    s->magnitude += (double)count * (double)n_rows * n_cols;
+    s->weight_bytes += bare_matrix_bytes(s->format, count, n_rows, n_cols);
+}
+
+/* Tables, routers, norms and biases, which stay in 16 bits. */
+static void add_plain(struct mla_sizes *s, uint64_t count, uint64_t n)
+{
+    s->parameters += count * n;
+    s->magnitude += (double)count * (double)n;
+    s->weight_bytes += 2 * count * n;
+}
+
+static void add_mlps(struct mla_sizes *s, const struct mla_config *c, uint64_t count, uint32_t width)
+{
+    add_matrices(s, 2 * count, width, c->hidden_size);
+    add_matrices(s, count, c->hidden_size, width);
+}
+
+static void add_attention(struct mla_sizes *s, const struct mla_config *c)
+{
+    const uint32_t n = c->num_hidden_layers, h = c->hidden_size, heads = c->num_attention_heads;
+    const uint32_t q = heads * (c->qk_nope_head_dim + c->qk_rope_head_dim);
+    const uint32_t latent = c->kv_lora_rank + c->qk_rope_head_dim;
+    if (c->q_lora_rank)
+        add_matrices(s, n, c->q_lora_rank, h);
+    add_matrices(s, n, q, c->q_lora_rank ? c->q_lora_rank : h);
+    add_matrices(s, n, latent, h);
+    add_matrices(s, n, (uint64_t)heads * (c->qk_nope_head_dim + c->v_head_dim), c->kv_lora_rank);
+    add_matrices(s, n, h, heads * c->v_head_dim);
+    add_plain(s, n, (uint64_t)c->q_lora_rank + c->kv_lora_rank); /* norms */
+    if (c->attention_bias)
+        add_plain(s, n, (uint64_t)c->q_lora_rank + latent + h);
+}
+
+/* Equal to the parameters of the classes in transformers: the routers' corrections, which train otherwise, are left out. */
+static void add_all(struct mla_sizes *s, const struct mla_config *c)
+{
+    const uint32_t n = c->num_hidden_layers, h = c->hidden_size;
+    const uint32_t n_dense = c->n_routed_experts == 0 || c->first_k_dense_replace > n ? n : c->first_k_dense_replace;
+    const uint32_t shared = c->n_shared_experts * c->moe_intermediate_size;
+    add_attention(s, c);
+    add_mlps(s, c, n_dense, c->intermediate_size);
+    add_mlps(s, c, (uint64_t)(n - n_dense) * c->n_routed_experts, c->moe_intermediate_size);
+    if (shared)
+        add_mlps(s, c, n - n_dense, shared);
+    add_plain(s, n - n_dense, (uint64_t)c->n_routed_experts * h);
+    add_plain(s, 1, (uint64_t)h * (2 * (uint64_t)n + 1)); /* norms */
+    add_plain(s, c->tie_word_embeddings ? 1 : 2, (uint64_t)c->vocab_size * h);
+    s->token_kv_bytes = UINT64_C(2) * n * (c->kv_lora_rank + c->qk_rope_head_dim);
+}
 
 static void print_table(const char *given, const struct mla_config *c, const struct mla_sizes *s,
                         const struct bare_list *contexts, const struct bare_list *batches)
 {
     printf("%s: multi-head latent attention, from config.json by formula. Quire cannot serve this model.\n\n", given);
-    printf("  %" PRIu64 " parameters without norms; weights %s: %s\n", s->parameters, s->format,
-           quire_size(s->weight_bytes).text);
+    printf("  %" PRIu64 " parameters without layers that predict further tokens (MTP); weights %s: %s\n", s->parameters,
+           s->format->name, quire_size(s->weight_bytes).text);
     printf("  KV: %u numbers of 16 bits a token in each of %u layers (kv_lora_rank + qk_rope_head_dim): %s a token\n\n",
            c->kv_lora_rank + c->qk_rope_head_dim, c->num_hidden_layers, quire_size(s->token_kv_bytes).text);
     printf("  %10s %8s %12s %12s\n", "context", "batch", "KV cache", "total");
@@ -133,9 +151,40 @@ static int print_json(const char *given, const struct mla_sizes *s, const struct
                                                    "total_bytes", (json_int_t)(kv + s->weight_bytes)));
         }
     return command_print_json(json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:o}", "model", given, "servable", 0,
-                                        "attention", "MLA", "weights", s->format, "parameters",
+                                        "attention", "MLA", "weights", s->format->name, "parameters",
                                         (json_int_t)s->parameters, "weight_bytes", (json_int_t)s->weight_bytes,
                                         "kv_token_bytes", (json_int_t)s->token_kv_bytes, "cases", cases));
+}
+
+#define MAX_BYTES 1e18 /* of the KV cache and the weights: an integer of JSON holds 9.2e18 */
+
+/* The lists of the options, with their defaults. */
+static int choose_cases(const struct mla_config *c, const struct mla_sizes *s, struct bare_flags *flags,
+                        struct quire_error *err)
+{
+    if (!flags->contexts.n)
+        flags->contexts = (struct bare_list){1, {c->max_position_embeddings}};
+    if (!flags->batches.n)
+        flags->batches = (struct bare_list){1, {1}};
+    for (uint32_t i = 0; i < flags->contexts.n; i++)
+        for (uint32_t j = 0; j < flags->batches.n; j++)
+            if ((double)s->token_kv_bytes * flags->contexts.items[i] * flags->batches.items[j] > MAX_BYTES)
+                return quire_fail(err, QUIRE_INVALID,
+                                  "--batches: %u sequences of %u tokens have more than %g bytes of KV",
+                                  flags->batches.items[j], flags->contexts.items[i], MAX_BYTES);
+    return QUIRE_OK;
+}
+
+static int read_sizes(const json_t *root, struct mla_config *c, struct mla_sizes *s, struct quire_error *err)
+{
+    const int status = read_config(root, c, err);
+    if (status != QUIRE_OK)
+        return status;
+    add_all(s, c);
+    return s->magnitude <= MAX_PARAMETERS
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INVALID, WHERE ": describes %.3g parameters; at most %g", s->magnitude,
+                            MAX_PARAMETERS);
 }
 
 bool mla_command(const char *given, const char *config, size_t n_config, const char *weights,
@@ -143,33 +192,26 @@ bool mla_command(const char *given, const char *config, size_t n_config, const c
 {
     json_t *root = NULL;
     struct mla_config c = {0};
+    struct bare_format stated;
+    struct bare_flags cases = *flags;
     if (quire_json_parse_python(config, n_config, WHERE, &root, err) != QUIRE_OK || !json_is_object(root) ||
         !json_object_get(root, "kv_lora_rank")) {
         json_decref(root);
         return false;
     }
-    const struct bare_format *named = weights ? bare_format_find(weights) : NULL;
-    const struct k_format format = format_of(root, named);
-    const int status = read_config(root, &c, err);
+    struct mla_sizes s = {.format = weights ? bare_format_find(weights) : &stated};
+    int status = weights ? QUIRE_OK : bare_format_stated(config, n_config, &stated, err);
+    if (status == QUIRE_OK)
+        status = read_sizes(root, &c, &s, err);
+    if (status == QUIRE_OK)
+        status = choose_cases(&c, &s, &cases, err);
     json_decref(root);
-    if (status != QUIRE_OK) {
-        *code = command_fail(1, err->text);
-        return true;
-    }
-    const uint64_t table = (uint64_t)c.vocab_size * c.hidden_size, of_layers = all_weights(&c);
-    const uint64_t tables = c.tie_word_embeddings ? table : 2 * table;
-    const struct mla_sizes s = {.parameters = of_layers + tables,
-                                .weight_bytes = bytes_of(format, of_layers) + 2 * tables,
-                                .token_kv_bytes = UINT64_C(2) * c.num_hidden_layers *
-                                                  (c.kv_lora_rank + c.qk_rope_head_dim),
-                                .format = named ? named->name : k_format_name(format)};
-    const struct bare_list contexts = flags->contexts.n ? flags->contexts
-                                                        : (struct bare_list){1, {c.max_position_embeddings}};
-    const struct bare_list batches = flags->batches.n ? flags->batches : (struct bare_list){1, {1}};
     *code = 0;
-    if (json)
-        *code = print_json(given, &s, &contexts, &batches);
+    if (status != QUIRE_OK)
+        *code = command_fail(1, err->text);
+    else if (json)
+        *code = print_json(given, &s, &cases.contexts, &cases.batches);
     else
-        print_table(given, &c, &s, &contexts, &batches);
+        print_table(given, &c, &s, &cases.contexts, &cases.batches);
     return true;
 }

@@ -1,4 +1,5 @@
 /* Lists the formats of weights that --weights accepts. */
+#include "engine/model/quantization/quantize.h"
 #include "engine/plan_bare.h"
 
 #include <string.h>
@@ -15,26 +16,28 @@
 #define INT4_128 {K_INT, 4, 128, K_F16, K_PACKING_PLANES}
 #define INT8_128 {K_INT, 8, 128, K_F16, K_PACKING_PLANES}
 #define INT8_ROW {K_INT, 8, 0, K_F32, K_PACKING_PLANES}
+#define FP8_ROWS QUANTIZE_BLOCK_ROWS
 #define E4M3_128 {K_E4M3, 8, 128, K_F32, K_PACKING_PLANES}
 #define MXFP4 {K_E2M1, 4, 32, K_E8M0, K_PACKING_PLANES}
 
 static const struct bare_format formats[] = {
-    {"f32", "4 bytes", F32, NONE, F32, false, NULL},
-    {"f16", "2 bytes", F16, NONE, F16, false, NULL},
-    {"bf16", "2 bytes", BF16, NONE, BF16, false, NULL},
-    {"int8", "8 bits, a float16 scale for 32 columns (Q8_0)", Q8_0, NONE, Q8_0, false, "int8"},
-    {"int4", "4 bits, a float16 scale for 32 columns (Q4_0); the head Q8_0", Q4_0, NONE, Q8_0, false, "int4-block"},
-    {"fp8", "e4m3, a float32 scale for 128 columns; the head as config.json says", E4M3_128, NONE, NONE, false, "fp8"},
-    {"w8a8", "8 bits, a float32 scale for a row; the head as config.json says", INT8_ROW, NONE, NONE, false, NULL},
-    {"gptq", "4 bits, a float16 scale and a zero point for 128 columns", INT4_128, NONE, NONE, true, NULL},
-    {"gptq-8", "8 bits, a float16 scale and a zero point for 128 columns", INT8_128, NONE, NONE, true, NULL},
-    {"awq", "4 bits, a float16 scale and a zero point for 128 columns", INT4_128, NONE, NONE, true, NULL},
-    {"mxfp4", "e2m1, a scale of 8 bits for 32 columns", MXFP4, NONE, NONE, false, NULL},
-    {"q8_0", "GGUF: 8.5 bits", Q8_0, NONE, Q8_0, false, NULL},
-    {"q6_k", "GGUF: 6.56 bits", Q6_K, NONE, Q6_K, false, NULL},
-    {"q5_k_m", "GGUF: Q5_K, and Q6_K for half of the V and down projections", Q5_K, Q6_K, Q6_K, false, NULL},
-    {"q4_k_m", "GGUF: Q4_K, and Q6_K for half of the V and down projections", Q4_K, Q6_K, Q6_K, false, NULL},
-    {"q4_0", "GGUF: 4.5 bits; the head Q6_K", Q4_0, NONE, Q6_K, false, NULL},
+    {"f32", "4 bytes", F32, NONE, F32, false, 0, NULL},
+    {"f16", "2 bytes", F16, NONE, F16, false, 0, NULL},
+    {"bf16", "2 bytes", BF16, NONE, BF16, false, 0, NULL},
+    {"int8", "8 bits, a float16 scale for 32 columns (Q8_0)", Q8_0, NONE, Q8_0, false, 0, "int8"},
+    {"int4", "4 bits, a float16 scale for 32 columns (Q4_0); the head Q8_0", Q4_0, NONE, Q8_0, false, 0, "int4-block"},
+    {"fp8", "e4m3, a float32 scale for 128 x 128; the head as config.json says", E4M3_128, NONE, NONE, false, FP8_ROWS,
+     "fp8"},
+    {"w8a8", "8 bits, a float32 scale for a row; the head as config.json says", INT8_ROW, NONE, NONE, false, 0, NULL},
+    {"gptq", "4 bits, a float16 scale and a zero point for 128 columns", INT4_128, NONE, NONE, true, 0, NULL},
+    {"gptq-8", "8 bits, a float16 scale and a zero point for 128 columns", INT8_128, NONE, NONE, true, 0, NULL},
+    {"awq", "4 bits, a float16 scale and a zero point for 128 columns", INT4_128, NONE, NONE, true, 0, NULL},
+    {"mxfp4", "e2m1, a scale of 8 bits for 32 columns", MXFP4, NONE, NONE, false, 0, NULL},
+    {"q8_0", "GGUF: 8.5 bits", Q8_0, NONE, Q8_0, false, 0, NULL},
+    {"q6_k", "GGUF: 6.56 bits", Q6_K, NONE, Q6_K, false, 0, NULL},
+    {"q5_k_m", "GGUF: Q5_K, and Q6_K for half of the V and down projections", Q5_K, Q6_K, Q6_K, false, 0, NULL},
+    {"q4_k_m", "GGUF: Q4_K, and Q6_K for half of the V and down projections", Q4_K, Q6_K, Q6_K, false, 0, NULL},
+    {"q4_0", "GGUF: 4.5 bits; the head Q6_K", Q4_0, NONE, Q6_K, false, 0, NULL},
 };
 
 const struct bare_format *bare_format_at(size_t i)

@@ -1,6 +1,8 @@
 #include "engine/plan_bare.h"
 
+#include "base/encoding/json.h"
 #include "engine/model/describe.h"
+#include "engine/model/quantization/quantization.h"
 #include "engine/model/share.h"
 #include "engine/model/tensors.h"
 #include "kernels/quant.h"
@@ -9,11 +11,10 @@
 #include <string.h>
 
 /* What config.json says of stored weights. */
-static struct bare_format stated_format(const struct model_config *config)
+static struct bare_format stated_format(const struct quantization *q, enum k_dtype dtype)
 {
-    const struct quantization *q = config->quantization;
-    const struct k_format plain = k_format_of(config->dtype);
-    struct bare_format f = {.name = k_dtype_name(config->dtype), .says = "as config.json says", .layers = plain};
+    const struct k_format plain = k_format_of(dtype);
+    struct bare_format f = {.name = k_dtype_name(dtype), .says = "as config.json says", .layers = plain};
     f.head = plain;
     if (q->layout == QUANTIZATION_NONE)
         return f;
@@ -24,7 +25,21 @@ static struct bare_format stated_format(const struct model_config *config)
         f.layers = k_format_of_planes(q->is_float ? K_E4M3 : K_INT, q->bits ? q->bits : 8, q->group,
                                       q->layout == QUANTIZATION_ELEMENTS ? K_F32 : K_F16);
     f.zeros = !q->symmetric || q->layout == QUANTIZATION_GPTQ;
+    f.scale_rows = q->block_rows;
     return f;
+}
+
+int bare_format_stated(const char *config, size_t n_config, struct bare_format *out, struct quire_error *err)
+{
+    json_t *root = NULL;
+    struct quantization q;
+    int status = quire_json_parse_python(config, n_config, "config.json", &root, err);
+    if (status == QUIRE_OK)
+        status = quantization_read(root, &q, err);
+    json_decref(root);
+    if (status == QUIRE_OK)
+        *out = stated_format(&q, K_BF16);
+    return status;
 }
 
 /* Of tables that are not quantized: as quantized files have them, where config.json says float32. */
@@ -70,7 +85,7 @@ int bare_open(const char *config, size_t n_config, const char *weights, struct b
     int status = model_describe_json(config, n_config, NULL, 0, &out->config, &sampling, err);
     if (status != QUIRE_OK)
         return status;
-    out->format = format ? *format : stated_format(out->config);
+    out->format = format ? *format : stated_format(out->config->quantization, out->config->dtype);
     if (format && format->layers.kind == K_E2M1 && !has_experts(out->config)) {
         bare_close(out);
         return quire_fail(err, QUIRE_INVALID, "--weights %s: only experts are stored so, and this model has none",
@@ -130,14 +145,23 @@ static struct k_format part_format(const struct bare_model *m, const struct mode
     return with_whole_blocks(to, model_whole_size(desc, layer, row->cols), plain);
 }
 
-static uint64_t matrix_bytes(const struct bare_model *m, struct k_format format, uint64_t n_rows, uint32_t n_cols)
+/* Of `count` matrices. A block of rows that share a scale ends with its matrix. */
+static uint64_t matrix_bytes(const struct bare_format *f, struct k_format format, uint64_t count, uint64_t n_rows,
+                             uint32_t n_cols)
 {
-    uint64_t bytes = n_rows * k_format_bytes(format, n_cols);
+    uint64_t bytes = count * n_rows * k_format_bytes(format, n_cols);
     if (format.packing != K_PACKING_PLANES)
         return bytes;
     const uint64_t n_groups = format.group ? (n_cols + format.group - 1) / format.group : 1;
-    bytes += n_rows * n_groups * k_dtype_bytes(format.scale);
-    return bytes + (m->format.zeros ? n_rows * n_groups * format.bits / 8 : 0);
+    const uint64_t n_scaled = f->scale_rows ? (n_rows + f->scale_rows - 1) / f->scale_rows : n_rows;
+    bytes += count * n_scaled * n_groups * k_dtype_bytes(format.scale);
+    return bytes + (f->zeros ? count * n_rows * n_groups * format.bits / 8 : 0);
+}
+
+uint64_t bare_matrix_bytes(const struct bare_format *format, uint64_t count, uint64_t n_rows, uint32_t n_cols)
+{
+    const struct k_format stored = with_whole_blocks(format->layers, n_cols, k_format_of(K_BF16));
+    return matrix_bytes(format, stored, count, n_rows, n_cols);
 }
 
 /* Of `count` matrices or vectors, those that a token computes with. */
@@ -162,23 +186,59 @@ static void add_vector(const struct bare_model *m, const struct model_desc *desc
         out->bytes += stack->count * n * (is_gguf ? sizeof(float) : k_dtype_bytes(table_dtype(m)));
 }
 
+/* Of the embeddings, a step reads one row, unless they make the logits, too. */
+static bool is_table(const struct model_desc *desc, const struct model_tensor *row)
+{
+    const bool makes_logits = desc->config->tied_embeddings && desc->config->outputs.kind == OUTPUT_TOKENS;
+    return row->owner == OF_MODEL && row->place == SITE_EMBED && !makes_logits;
+}
+
 static void add_matrix(const struct bare_model *m, const struct model_desc *desc, const struct model_stack *stack,
                        const struct model_tensor *row, const struct k_planner *planner, struct bare_weights *out)
 {
     const uint32_t n_rows = model_size_of(desc, stack->layer, row->rows);
     const struct k_format format = part_format(m, desc, stack->layer, row);
     const uint32_t n_active = active_of(desc, stack, row);
-    const bool is_table = row->owner == OF_MODEL && row->place == SITE_EMBED &&
-                          !(desc->config->tied_embeddings && desc->config->outputs.kind == OUTPUT_TOKENS);
+    const bool is_looked_up = is_table(desc, row);
     out->parameters += (uint64_t)stack->count * n_rows * stack->cols;
     out->active_parameters += (uint64_t)n_active * n_rows * stack->cols;
-    out->bytes += matrix_bytes(m, format, (uint64_t)stack->count * n_rows, stack->cols);
-    out->step_bytes += matrix_bytes(m, format, is_table ? 1 : (uint64_t)n_active * n_rows, stack->cols);
+    if (planner && !planner->on_host)
+        return;
+    out->bytes += matrix_bytes(&m->format, format, stack->count, n_rows, stack->cols);
+    out->step_bytes += matrix_bytes(&m->format, format, is_looked_up ? 1 : n_active, is_looked_up ? 1 : n_rows,
+                                    stack->cols);
     /* A table that is quantized for the head is kept as it is for lookups. */
     if (m->format.made_by && row->owner == OF_MODEL && row->place == SITE_EMBED && !k_format_is_plain(format))
-        out->bytes += matrix_bytes(m, k_format_of(table_dtype(m)), n_rows, stack->cols);
-    if (planner && planner->on_host && !is_table)
+        out->bytes += matrix_bytes(&m->format, k_format_of(table_dtype(m)), 1, n_rows, stack->cols);
+    if (planner && !is_looked_up)
         out->repacked_bytes += stack->count * planner->weight_bytes(format, 1, n_rows, stack->cols);
+}
+
+/* A device's copies: plain parts lie together, quantized ones each with a scale for each of its rows. */
+static void add_copies(const struct bare_model *m, const struct model_desc *desc, const struct model_stack *stack,
+                       const struct k_planner *planner, struct bare_weights *out)
+{
+    const bool is_plain = k_format_is_plain(part_format(m, desc, stack->layer, stack->parts));
+    for (uint32_t i = 0; i < (is_plain ? 1 : stack->n_parts); i++) {
+        const struct model_tensor *row = &stack->parts[i];
+        const struct k_format format = part_format(m, desc, stack->layer, row);
+        const uint32_t n_rows = is_plain ? stack->rows : model_size_of(desc, stack->layer, row->rows);
+        out->bytes += planner->weight_bytes(format, stack->count, n_rows, stack->cols);
+        out->step_bytes += is_table(desc, row)
+                               ? k_format_bytes(format, stack->cols)
+                               : planner->weight_bytes(format, active_of(desc, stack, row), n_rows, stack->cols);
+    }
+}
+
+static void add_stack(const struct bare_model *m, const struct model_desc *desc, const struct model_stack *stack,
+                      const struct k_planner *planner, struct bare_weights *out)
+{
+    const bool is_matrix = stack->parts->kind == TENSOR_MATRIX;
+    for (uint32_t i = 0; i < stack->n_parts; i++)
+        if (model_has_tensor(desc, stack->layer, &stack->parts[i]))
+            (is_matrix ? add_matrix : add_vector)(m, desc, stack, &stack->parts[i], planner, out);
+    if (is_matrix && planner && !planner->on_host)
+        add_copies(m, desc, stack, planner, out);
 }
 
 void bare_weights(const struct bare_model *m, uint32_t n_ranks, const struct k_planner *planner,
@@ -190,10 +250,7 @@ void bare_weights(const struct bare_model *m, uint32_t n_ranks, const struct k_p
     struct model_stack stack = {0};
     memset(out, 0, sizeof *out);
     while (model_next_stack(&desc, &stack))
-        for (uint32_t i = 0; i < stack.n_parts; i++)
-            if (model_has_tensor(&desc, stack.layer, &stack.parts[i]))
-                (stack.parts->kind == TENSOR_MATRIX ? add_matrix : add_vector)(m, &desc, &stack, &stack.parts[i],
-                                                                               planner, out);
+        add_stack(m, &desc, &stack, planner, out);
 }
 
 /* ---- the plan -------------------------------------------------------------------------------------------- */
