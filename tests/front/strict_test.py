@@ -20,6 +20,11 @@ BODIES = {
     "/tokenize": {"prompt": "Hello"},
     "/detokenize": {"tokens": [1]},
     "/v1/cache/pins": {"prompt": "Hello there " * 20},
+    "/completion": {"prompt": "Hello", "n_predict": 2},
+    "/apply-template": {"messages": HELLO},
+    "/api/chat": {"model": "fake", "messages": HELLO, "options": {"num_predict": 2}},
+    "/api/generate": {"model": "fake", "prompt": "Hello", "options": {"num_predict": 2}},
+    "/api/show": {"model": "fake"},
 }
 HEADER = "x-quire-warning"
 
@@ -57,6 +62,18 @@ UNKNOWN = [
     ("/tokenize", {"return_token_str": True}, "return_token_str", "unknown field; did you mean return_token_strs?"),
     ("/detokenize", {"token": []}, "token", "unknown field; did you mean tokens?"),
     ("/v1/cache/pins", {"ttl": 5}, "ttl", "unknown field; did you mean ttl_seconds?"),
+    ("/completion", {"n_predikt": 2}, "n_predikt", "unknown field; did you mean n_predict?"),
+    ("/completion", {"prompt": {"prompt_string": "x", "image": 1}}, "prompt.image", "unknown field"),
+    ("/completion", {"prompt": ["x", {"prompt_string": "x", "image": 1}]}, "prompt[1].image", "unknown field"),
+    ("/apply-template", {"message": []}, "message", "unknown field; did you mean messages?"),
+    ("/api/chat", {"temperature": 0}, "temperature", "unknown field"),
+    ("/api/chat", {"options": {"temprature": 0}}, "options.temprature", "unknown field; did you mean temperature?"),
+    ("/api/chat", {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "argument": {}}}]}, {"role": "tool", "content": "x", "tool_name": "f"}]},
+     "messages[0].tool_calls[0].function.argument", "unknown field; did you mean arguments?"),
+    ("/api/chat", {"messages": [], "sistem": "x"}, "sistem", "unknown field"),  # nothing to answer
+    ("/api/generate", {"sistem": "x"}, "sistem", "unknown field; did you mean system?"),
+    ("/api/generate", {"prompt": "", "optionz": {}}, "optionz", "unknown field; did you mean options?"),
+    ("/api/show", {"modle": "x"}, "modle", "unknown field; did you mean model?"),
 ]
 
 # What clients send by default, or to be understood by several servers.
@@ -96,6 +113,8 @@ def ask(s, path, more, **kwargs):
 
 def message_of(path, data):
     e = json.loads(data)["error"]
+    if isinstance(e, str):  # Ollama's
+        return e, None, None
     return e["message"], e.get("param"), e.get("code")
 
 
@@ -116,7 +135,9 @@ def test_strict_fields_reject_them():
             status, warnings, data = ask(s, path, more)
             text, param, code = message_of(path, data)
             assert status == 400 and text == f"{field}: {words}", (path, more, data)
-            if not path.startswith("/v1/messages"):
+            if path in ("/completion", "/apply-template"):
+                assert (param, code) == (field, 400), (path, more, data)
+            elif not path.startswith(("/v1/messages", "/api/")):
                 assert (param, code) == (field, "unknown_parameter"), (path, more, data)
         for path in BODIES:
             assert ask(s, path, {})[0] == 200, path
@@ -173,7 +194,8 @@ def test_tools_that_the_template_does_not_show():
     warning = "tools: the model does not see them: its chat template shows no tools"
     anthropic = {"name": "f", "input_schema": {"type": "object"}}
     bodies = [(CHAT, {"tools": [TOOL]}), (MESSAGES, {"tools": [anthropic]}), (COUNT, {"tools": [anthropic]}),
-              (RESPONSES, {"tools": [{"type": "function", "name": "f"}]}), ("/tokenize", {"messages": HELLO, "tools": [TOOL]})]
+              (RESPONSES, {"tools": [{"type": "function", "name": "f"}]}), ("/tokenize", {"messages": HELLO, "tools": [TOOL]}),
+              ("/api/chat", {"tools": [TOOL]}), ("/apply-template", {"tools": [TOOL]})]
     templates = {  # and whether it shows tools
         PLAIN: False,
         PLAIN + "{# tools #}": False,
@@ -188,6 +210,8 @@ def test_tools_that_the_template_does_not_show():
                     status, warnings, data = ask(s, path, more)
                     assert warnings == ([] if shows else [warning]), (template, path, warnings)
                     assert status == (400 if "raise" in template else 200), data
+                for path in (CHAT, "/api/chat"):
+                    assert ask(s, path, {"tools": [{**TOOL, "foo": 1}]})[1][0] == "tools[0].foo: unknown field"
                 # They are left out of the prompt, as the client asked.
                 assert ask(s, CHAT, {"tools": [TOOL], "tool_choice": "none"})[1] == []
     with Server("--strict-fields") as s:

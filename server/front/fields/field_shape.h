@@ -47,12 +47,13 @@ extern const struct field_shape field_shape_responses, field_shape_messages;
 extern const struct field_shape field_shape_embeddings, field_shape_score, field_shape_rerank;
 extern const struct field_shape field_shape_llama_cpp;
 extern const struct field_shape field_shape_ollama_chat, field_shape_ollama_generate, field_shape_ollama_embed,
-    field_shape_ollama_embeddings;
+    field_shape_ollama_embeddings, field_shape_ollama_show;
 
 /* Parts of several shapes. */
 extern const struct field_table field_table_generation; /* fields of every generating route without a row of rows.h */
 extern const struct field_table field_table_grammar;
 extern const struct field_table field_table_peers; /* fields of clients and of other servers that change nothing here */
 extern const struct field_shape field_shape_format; /* response_format */
+extern const struct field_shape field_shape_tool, field_shape_call; /* of a chat's tools, and of their calls */
 
 #endif

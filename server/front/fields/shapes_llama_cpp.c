@@ -1,8 +1,12 @@
 /* llama.cpp's /completion, which server/front/llama_cpp/ reads, and /apply-template. */
 #include "server/front/fields/field_shape.h"
 
+static const struct field_row prompt_rows[] = {FIELD("prompt_string"), FIELD("multimodal_data")};
+static const struct field_table prompt_table = FIELD_TABLE(prompt_rows);
+static const struct field_shape prompt_shape = {.tables = {&prompt_table}};
+
 static const struct field_row own_rows[] = {
-    FIELD("prompt"),
+    FIELD_OF("prompt", &prompt_shape),
     FIELD("n_predict"),
     FIELD("max_tokens"),
     FIELD("repeat_penalty"),

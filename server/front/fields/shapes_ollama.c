@@ -43,13 +43,15 @@ static const struct field_table common_table = FIELD_TABLE(common_rows);
 static const char *const roles[] = {"user", "assistant", "system", "tool", NULL};
 
 static const struct field_row message_rows[] = {
-    FIELD("role"), FIELD("content"),  FIELD("tool_calls"), FIELD("tool_name"),
-    FIELD("name"), FIELD("thinking"), FIELD("images"),     FIELD("tool_call_id"),
+    FIELD("role"),      FIELD("content"),      FIELD_OF("tool_calls", &field_shape_call),
+    FIELD("tool_name"), FIELD("name"),         FIELD("thinking"),
+    FIELD("images"),    FIELD("tool_call_id"),
 };
 static const struct field_table message_table = FIELD_TABLE(message_rows);
 static const struct field_shape message_shape = {.tables = {&message_table}, .roles = roles};
 
-static const struct field_row chat_rows[] = {FIELD_OF("messages", &message_shape), FIELD("tools")};
+static const struct field_row chat_rows[] = {FIELD_OF("messages", &message_shape),
+                                             FIELD_OF("tools", &field_shape_tool)};
 static const struct field_table chat_table = FIELD_TABLE(chat_rows);
 const struct field_shape field_shape_ollama_chat = {.tables = {&chat_table, &common_table}};
 
@@ -59,6 +61,12 @@ static const struct field_row generate_rows[] = {
 };
 static const struct field_table generate_table = FIELD_TABLE(generate_rows);
 const struct field_shape field_shape_ollama_generate = {.tables = {&generate_table, &common_table}};
+
+/* ---- /api/show ---- */
+
+static const struct field_row show_rows[] = {FIELD("model"), FIELD("name"), FIELD("verbose")};
+static const struct field_table show_table = FIELD_TABLE(show_rows);
+const struct field_shape field_shape_ollama_show = {.tables = {&show_table}};
 
 /* ---- vectors ---- */
 

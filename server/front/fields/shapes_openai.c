@@ -15,7 +15,7 @@ static const struct field_row call_rows[] = {
     FIELD("custom"), FIELD("extra_content"), FIELD("provider_specific_fields"),
 };
 static const struct field_table call_table = FIELD_TABLE(call_rows);
-static const struct field_shape call_shape = {.tables = {&call_table}, .is_of_template = true};
+const struct field_shape field_shape_call = {.tables = {&call_table}, .is_of_template = true};
 
 static const struct field_row part_rows[] = {
     FIELD("type"),    FIELD("text"), FIELD("cache_control"), FIELD("prompt_cache_breakpoint"),
@@ -27,7 +27,7 @@ static const struct field_shape part_shape = {.tables = {&part_table}};
 static const struct field_row message_rows[] = {
     FIELD("role"),
     FIELD_OF("content", &part_shape),
-    FIELD_OF("tool_calls", &call_shape),
+    FIELD_OF("tool_calls", &field_shape_call),
     FIELD("tool_call_id"),
     FIELD("name"),
     FIELD("reasoning_content"),
@@ -63,7 +63,7 @@ static const struct field_row tool_rows[] = {
     FIELD("defer_loading"),
 };
 static const struct field_table tool_table = FIELD_TABLE(tool_rows);
-static const struct field_shape tool_shape = {.tables = {&tool_table}, .is_of_template = true};
+const struct field_shape field_shape_tool = {.tables = {&tool_table}, .is_of_template = true};
 
 static const struct field_row named_rows[] = {FIELD("name")};
 static const struct field_table named_table = FIELD_TABLE(named_rows);
@@ -78,8 +78,8 @@ static const struct field_shape choice_shape = {.tables = {&choice_table}};
 
 /* What the template sees. Also of /tokenize and pins. */
 static const struct field_row prompt_rows[] = {
-    FIELD_OF("messages", &message_shape), FIELD_OF("tools", &tool_shape),  FIELD_OF("tool_choice", &choice_shape),
-    FIELD("add_generation_prompt"),       FIELD("continue_final_message"), FIELD("add_special_tokens"),
+    FIELD_OF("messages", &message_shape), FIELD_OF("tools", &field_shape_tool), FIELD_OF("tool_choice", &choice_shape),
+    FIELD("add_generation_prompt"),       FIELD("continue_final_message"),      FIELD("add_special_tokens"),
 };
 static const struct field_table prompt_table = FIELD_TABLE(prompt_rows);
 

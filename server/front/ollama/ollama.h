@@ -10,8 +10,11 @@
 
 #include <stdbool.h>
 
+struct field_shape;
 struct generation_job;
 struct http_exchange;
+struct model_list;
+struct model_view;
 struct request_job;
 struct served_model;
 
@@ -23,6 +26,19 @@ bool ollama_generate_read(struct generation_job *g, const struct quire_doc *body
 /* Appends ,"model": and its name without ":latest", unless a model is served under that name. The field must be a
  * string. */
 bool ollama_put_model(struct buffer *o, const struct request_job *j, struct quire_value model, struct api_error *e);
+
+/* The served name of the model that a request calls so, with or without ":latest". NULL, with an error in e. */
+const char *ollama_name(const struct model_list *list, const struct model_view *model, const char *asked,
+                        struct api_error *e);
+
+/* ---- ollama_load.c: on the loop ---- */
+
+#define OLLAMA_SMALL_BODY 4096 /* bytes: a longer body has a prompt, and is not parsed on the loop */
+
+/* Warns about fields of a small body that its shape does not have. Returns false with an error in e if there are some
+ * and --strict-fields rejects them. Before the reply begins. */
+bool ollama_check_fields(struct served_model *m, struct http_exchange *x, const struct field_shape *shape,
+                         const struct quire_doc *body, struct api_error *e);
 
 /* ---- routes, on the loop ---- */
 void ollama_chat_start(struct served_model *m, struct http_exchange *x);

@@ -1,6 +1,7 @@
 /* Ollama's lists of models. A model of this server is loaded from its start to its end. */
 #include "server/front/ollama/ollama.h"
 
+#include "server/front/fields/field_shape.h"
 #include "server/front/front_internal.h"
 
 #include <stdio.h>
@@ -10,9 +11,8 @@
 
 #define LATEST ":latest" /* Ollama's clients add it to a name without a tag */
 
-/* The name in a request, which may end with ":latest": the served name. NULL, with an error in e. */
-static const char *name_of(const struct model_list *list, const struct model_view *model, const char *asked,
-                           struct api_error *e)
+const char *ollama_name(const struct model_list *list, const struct model_view *model, const char *asked,
+                        struct api_error *e)
 {
     const size_t n = asked ? strlen(asked) : 0, n_latest = strlen(LATEST);
     char name[256];
@@ -31,7 +31,7 @@ bool ollama_put_model(struct buffer *o, const struct request_job *j, struct quir
         return api_bad(e, "model", model.n ? "must be a string" : "is missing");
     if (!json_value_text(model, "model", &asked, &n, e))
         return false;
-    const char *name = name_of(j->models, j->served, asked, e);
+    const char *name = ollama_name(j->models, j->served, asked, e);
     free(asked);
     if (!name)
         return false;
@@ -215,32 +215,41 @@ static void put_info(struct buffer *o, const struct served_model *m)
 }
 
 /* The model of a body {"model": NAME}, or {"name": NAME} of older clients. NULL, with an error in e. */
-static struct served_model *asked_model(struct served_model *m, struct http_exchange *x, struct api_error *e)
+static struct served_model *asked_model(struct served_model *m, const struct quire_doc *body, struct api_error *e)
 {
-    struct quire_doc *body = NULL;
-    struct served_model *of, *found = NULL;
+    struct served_model *of;
     const char *name = NULL;
-    size_t n;
-    const char *text = http_body(x, &n);
-    bool ok = request_body_parse(text, n, &body, e) && json_field_string(body, "name", &name, e) &&
-              json_field_string(body, "model", &name, e) && (name || api_bad(e, "model", "is missing"));
+    if (!json_field_string(body, "name", &name, e) || !json_field_string(body, "model", &name, e) ||
+        (!name && !api_bad(e, "model", "is missing")))
+        return NULL;
     TAILQ_FOREACH(of, &m->front->models, link)
     {
-        struct api_error other;
-        if (ok && !found && name_of(m->front->list, served_model_view(of), name, &other))
-            found = of;
+        if (ollama_name(m->front->list, served_model_view(of), name, e))
+            return of;
     }
-    if (ok && !found)
-        name_of(m->front->list, served_model_view(m), name, e);
-    quire_doc_close(body);
-    return found;
+    return NULL;
+}
+
+/* It is parsed on the loop, and needs no more than a name. */
+static bool read_body(struct http_exchange *x, struct quire_doc **body, struct api_error *e)
+{
+    size_t n;
+    const char *text = http_body(x, &n);
+    *body = NULL;
+    if (n > OLLAMA_SMALL_BODY)
+        return api_fail(e, 413, NULL, "request_too_large", "the request's body has %zu bytes, and may have %d", n,
+                        OLLAMA_SMALL_BODY);
+    return request_body_parse(text, n, body, e);
 }
 
 void ollama_show_start(struct served_model *m, struct http_exchange *x)
 {
     struct api_error e;
     struct buffer o = {0};
-    const struct served_model *of = asked_model(m, x, &e);
+    struct quire_doc *body = NULL;
+    const bool ok = read_body(x, &body, &e) && ollama_check_fields(m, x, &field_shape_ollama_show, body, &e);
+    const struct served_model *of = ok ? asked_model(m, body, &e) : NULL;
+    quire_doc_close(body);
     if (!of) {
         api_error_reply(x, &e);
         return;
@@ -253,58 +262,4 @@ void ollama_show_start(struct served_model *m, struct http_exchange *x)
     put_time(&o, "modified_at", m->front->created);
     json_out_raw(&o, "}");
     reply(x, &o);
-}
-
-/* ---- generating ----------------------------------------------------------------------------- */
-
-#define SMALL_BODY 4096 /* bytes: a longer body has a prompt */
-
-/* A request without a prompt loads a model, or with "keep_alive": 0 unloads it: there is nothing to do. Returns whether
- * this was one, and then it was answered. */
-static bool answer_load(struct served_model *m, struct http_exchange *x, bool is_chat)
-{
-    struct api_error e;
-    struct quire_doc *body = NULL;
-    struct buffer o = {0};
-    char now[OLLAMA_TIME_BYTES];
-    const char *asked = NULL, *name = NULL;
-    size_t n;
-    const char *text = http_body(x, &n);
-    if (n > SMALL_BODY || !request_body_parse(text, n, &body, &e)) {
-        quire_doc_close(body);
-        return false;
-    }
-    const struct quire_value said = json_field_get(body, is_chat ? "messages" : "prompt");
-    const struct quire_value keep = json_field_get(body, "keep_alive");
-    const bool is_load = !said.n || quire_value_is(said, "") ||
-                         (json_is(said, QUIRE_ARRAY) && quire_value_count(said) == 0);
-    if (is_load && json_field_string(body, "model", &asked, &e) && (asked || api_bad(&e, "model", "is missing")))
-        name = name_of(m->front->list, served_model_view(m), asked, &e);
-    if (name) {
-        ollama_time(now);
-        json_out_raw(&o, "{\"model\":");
-        json_out_text(&o, name);
-        json_out_raw(&o, ",\"created_at\":");
-        json_out_text(&o, now);
-        json_out_raw(&o, is_chat ? ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}" : ",\"response\":\"\"");
-        json_out_raw(&o, quire_value_double(keep) == 0 ? ",\"done_reason\":\"unload\"" : ",\"done_reason\":\"load\"");
-        json_out_raw(&o, ",\"done\":true}");
-        reply(x, &o);
-    } else if (is_load) {
-        api_error_reply(x, &e);
-    }
-    quire_doc_close(body);
-    return is_load;
-}
-
-void ollama_chat_start(struct served_model *m, struct http_exchange *x)
-{
-    if (!answer_load(m, x, true))
-        generation_start(m, x, &api_ollama_chat);
-}
-
-void ollama_generate_start(struct served_model *m, struct http_exchange *x)
-{
-    if (!answer_load(m, x, false))
-        generation_start(m, x, &api_ollama_generate);
 }
