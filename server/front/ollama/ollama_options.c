@@ -4,6 +4,7 @@
 #include "server/front/output/json_out.h"
 
 #include <stdio.h>
+#include <string.h>
 
 void ollama_put_field(struct buffer *o, const char *name, struct quire_value value)
 {
@@ -85,6 +86,30 @@ bool ollama_put_options(struct buffer *o, struct quire_value options, struct api
     for (size_t i = 0; i < sizeof same / sizeof *same; i++)
         ollama_put_field(o, same[i].field, json_field_member(options, same[i].option));
     return check_absent(options, e) && put_length(o, options, e) && put_seed(o, options, e);
+}
+
+/* An error's text begins with its field. */
+static void rename_field(struct api_error *e, const char *path, const char *name)
+{
+    char text[sizeof e->why.text];
+    const size_t n = strlen(e->param);
+    if (strncmp(e->why.text, e->param, n) == 0) {
+        snprintf(text, sizeof text, "%s%s%s", path, name, e->why.text + n);
+        memcpy(e->why.text, text, sizeof text);
+    }
+    snprintf(e->param, sizeof e->param, "%s%s", path, name);
+}
+
+void ollama_name_error(struct api_error *e)
+{
+    if (strncmp(e->param, "response_format", strlen("response_format")) == 0)
+        rename_field(e, "", "format");
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
+        if (strcmp(e->param, same[i].field) == 0) {
+            rename_field(e, "options.", same[i].option);
+            return;
+        }
+    }
 }
 
 bool ollama_put_format(struct buffer *o, struct quire_value format, struct api_error *e)

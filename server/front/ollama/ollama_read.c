@@ -5,6 +5,7 @@
 #include "server/front/front_internal.h"
 #include "server/front/ollama/ollama.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Begins a body with the fields of both routes. */
@@ -23,6 +24,10 @@ static bool read_as(struct generation_job *g, struct buffer *o,
                     bool (*read)(struct generation_job *g, const struct quire_doc *body))
 {
     const bool ok = generation_job_read_as(g, o, read);
+    if (!ok)
+        ollama_name_error(&g->job.error);
+    if (ok && g->params->grammar) /* it is compiled later */
+        snprintf(g->params->grammar->field, sizeof g->params->grammar->field, "format");
     if (ok) { /* Ollama drops the oldest tokens of a long answer instead of an error */
         g->params->clamps_max_tokens = true;
         g->params->include_usage = true;
@@ -48,7 +53,8 @@ static bool continues(struct quire_value messages)
     struct quire_value last = {0};
     while (quire_value_next(&messages, NULL, &last))
         ;
-    return quire_value_is(json_field_member(last, "role"), "assistant") && !json_field_member(last, "tool_calls").n;
+    const struct quire_value calls = json_field_member(last, "tool_calls");
+    return quire_value_is(json_field_member(last, "role"), "assistant") && (!calls.n || quire_value_count(calls) == 0);
 }
 
 bool ollama_chat_read(struct generation_job *g, const struct quire_doc *body)
@@ -116,7 +122,9 @@ static bool put_prompt(struct buffer *o, const struct quire_doc *body, struct ap
 {
     const struct quire_value logprobs = json_field_get(body, "logprobs"), top = json_field_get(body, "top_logprobs");
     bool wanted = false;
-    if (!json_value_bool(logprobs, "logprobs", &wanted, e))
+    uint64_t n = 0;
+    if (!json_value_bool(logprobs, "logprobs", &wanted, e) ||
+        (top.n && !json_value_whole(top, "top_logprobs", 0, REQUEST_MAX_LOGPROBS, &n, e)))
         return false;
     if (wanted && top.n)
         ollama_put_field(o, "logprobs", top);
@@ -140,6 +148,7 @@ bool ollama_generate_read(struct generation_job *g, const struct quire_doc *body
     ok = ok && (raw ? put_prompt(&o, body, e) : put_dialog(&o, body, e));
     json_out_raw(&o, "}");
     ok = ok && read_as(g, &o, raw ? completions_read : chat_read);
+    g->job.text->name = "prompt";
     buffer_free(&o);
     return ok;
 }

@@ -1,7 +1,7 @@
 /* Ollama's bodies, translated to bodies of this server's own routes, which then check and read them.
  *
  * So every rule of /v1/chat/completions holds for /api/chat, too. An error names the field by its path in Ollama's
- * body where the translation checks it, and by the name that both APIs share otherwise. All functions append JSON text
+ * body. All functions append JSON text
  * to buffers that the caller frees, and return false with an error in e. Any thread on its own body. Private to this
  * folder.
  */
@@ -22,6 +22,9 @@ bool ollama_put_options(struct buffer *o, struct quire_value options, struct api
 /* The same for "format" and for "think". */
 bool ollama_put_format(struct buffer *o, struct quire_value format, struct api_error *e);
 bool ollama_put_think(struct buffer *o, struct quire_value think, struct api_error *e);
+
+/* Names the field of Ollama's body in an error about the translated one. */
+void ollama_name_error(struct api_error *e);
 
 /* ---- ollama_turns.c ---- */
 

@@ -71,6 +71,8 @@ static bool put_call(struct turns *t, struct quire_value call)
     if (!json_is(name, QUIRE_STRING))
         return api_bad(t->e, path_of(t, ".tool_calls"),
                        "a call must be {\"function\":{\"name\":...,\"arguments\":{...}}}");
+    if (arguments.n && !json_is(arguments, QUIRE_OBJECT) && !json_is(arguments, QUIRE_STRING))
+        return api_bad(t->e, path_of(t, ".tool_calls"), "function.arguments must be an object");
     if (!open_call(t, name))
         return false;
     json_out_raw(t->o, "{\"id\":");

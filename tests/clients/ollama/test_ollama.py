@@ -103,6 +103,7 @@ def test_an_assistants_last_message_is_continued(llama):
     head = whole[:whole.index(",")]
     rest = llama.chat("demo", [*ASK, {"role": "assistant", "content": head}], options=EXACT).message.content
     assert not rest.startswith("Ones") and rest.strip()
+    assert llama.chat("demo", [*ASK, {"role": "assistant", "content": head, "tool_calls": []}], options=EXACT).message.content == rest
 
 
 def test_async(server):
@@ -218,9 +219,13 @@ def test_a_request_without_a_prompt_loads(server, path, body, says):
     ("/api/chat", {"messages": [{"role": "tool", "content": "x"}]}, "messages[0]"),
     ("/api/chat", {"options": [1]}, "options"), ("/api/chat", {"options": {"num_predict": "x"}}, "options.num_predict"),
     ("/api/chat", {"options": {"num_predict": 1.5}}, "options.num_predict"), ("/api/chat", {"options": {"seed": 1e300}}, "options.seed"),
-    ("/api/chat", {"options": {"temperature": "hot"}}, "temperature"), ("/api/chat", {"options": {"temperature": -1}}, "temperature"),
-    ("/api/chat", {"options": {"mirostat": 2}}, "options.mirostat"), ("/api/chat", {"options": {"stop": [3]}}, "stop"),
-    ("/api/chat", {"format": "yaml"}, "format"), ("/api/chat", {"format": {"type": 3}}, "response_format"), ("/api/chat", {"think": 3}, "think"),
+    ("/api/chat", {"options": {"temperature": "hot"}}, "options.temperature"), ("/api/chat", {"options": {"temperature": -1}}, "options.temperature"),
+    ("/api/chat", {"options": {"mirostat": 2}}, "options.mirostat"), ("/api/chat", {"options": {"stop": [3]}}, "options.stop"),
+    ("/api/chat", {"options": {"repeat_penalty": 0}}, "options.repeat_penalty"), ("/api/generate", {"raw": True, "options": {"top_k": 1.5}}, "options.top_k"),
+    ("/api/chat", {"format": "yaml"}, "format"), ("/api/chat", {"format": {"type": 3}}, "format"), ("/api/chat", {"think": 3}, "think"),
+    ("/api/generate", {"format": {"type": "object", "properties": {"a": {"$ref": "#/none"}}}}, "format"),
+    ("/api/generate", {"raw": True, "logprobs": True, "top_logprobs": 21}, "top_logprobs"), ("/api/generate", {"prompt": "word " * 1100}, "prompt"),
+    ("/api/chat", {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": 5}}]}]}, "messages[0].tool_calls: function.arguments"),
     ("/api/chat", {"stream": "yes"}, "stream"), ("/api/chat", {"tools": 3}, "tools"),
     ("/api/generate", {"prompt": 3}, "prompt"), ("/api/generate", {"suffix": "end"}, "suffix"), ("/api/generate", {"template": "{{ .Prompt }}"}, "template"),
     ("/api/generate", {"context": [1, 2]}, "context"), ("/api/generate", {"images": ["aGk="]}, "images"), ("/api/generate", {"raw": 1}, "raw"),
@@ -237,6 +242,11 @@ def test_wrong_fields_are_named(server, path, fields, field):
 def test_what_is_no_body(server, path, body):
     reply = rig.ask(server, path, body)
     assert reply.status == 400 and list(reply.json()) == ["error"]
+
+
+def test_a_long_body_of_show_is_not_parsed(server):
+    reply = rig.ask(server, "/api/show", {"model": "demo", "options": {"x": "x" * 5000}})
+    assert reply.status == 413 and "5" in reply.json()["error"]
 
 
 def test_a_client_that_leaves_is_cancelled(server):
