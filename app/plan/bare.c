@@ -188,10 +188,9 @@ static int plan_case(struct bare_report *r, const struct engine_options *o, stru
 static int make_report(struct bare_report *r, const struct engine_options *o, const struct bare_flags *flags,
                        struct quire_error *err)
 {
-    const struct bare_list one_context = {1, {o->max_model_len ? o->max_model_len : r->model.config->max_position}};
-    const struct bare_list one_batch = {1, {o->max_num_seqs ? o->max_num_seqs : 1}};
-    const struct bare_list contexts = flags->contexts.n ? flags->contexts : one_context;
-    const struct bare_list batches = flags->batches.n ? flags->batches : one_batch;
+    const struct bare_list contexts = flags->contexts.n ? flags->contexts
+                                                        : (struct bare_list){1, {r->model.config->max_position}};
+    const struct bare_list batches = flags->batches.n ? flags->batches : (struct bare_list){1, {1}};
     int status = o->attention_window || o->attention_sinks
                      ? model_stream(r->model.config, o->attention_sinks, o->attention_window, err)
                      : QUIRE_OK;
@@ -223,6 +222,17 @@ static int choose_weights(const struct engine_options *o, const struct bare_flag
                 : quire_fail(err, QUIRE_INVALID, "--quantization %.40s: give the format by --weights", o->quantization);
 }
 
+/* Lists that were not given are of the server's options, if those were. */
+static struct bare_flags with_options(const struct bare_flags *flags, const struct engine_options *o)
+{
+    struct bare_flags all = *flags;
+    if (!all.contexts.n && o->max_model_len)
+        all.contexts = (struct bare_list){1, {o->max_model_len}};
+    if (!all.batches.n && o->max_num_seqs)
+        all.batches = (struct bare_list){1, {o->max_num_seqs}};
+    return all;
+}
+
 int bare_command(const char *given, const struct engine_options *options, const struct bare_flags *flags, bool json)
 {
     struct buffer text = {0};
@@ -230,6 +240,7 @@ int bare_command(const char *given, const struct engine_options *options, const 
     const char *weights;
     struct bare_report *r = calloc(1, sizeof *r);
     const bool streams = options->attention_window || options->attention_sinks;
+    const struct bare_flags all = with_options(flags, options);
     int code = 1;
     if (!r)
         return command_fail(1, "out of memory");
@@ -241,13 +252,12 @@ int bare_command(const char *given, const struct engine_options *options, const 
         status = bare_open(text.data, text.n, weights, &r->model, &why);
     if (status == QUIRE_UNSUPPORTED && streams) {
         err = why; /* an MLA model's plan has no windows */
-    } else if (status == QUIRE_UNSUPPORTED &&
-               mla_command(given, text.data, text.n, weights, flags, json, &code, &err)) {
+    } else if (status == QUIRE_UNSUPPORTED && mla_command(given, text.data, text.n, weights, &all, json, &code, &err)) {
         status = QUIRE_OK; /* printed, or told in code */
     } else if (status != QUIRE_OK && text.data) {
         err = why;
     } else if (status == QUIRE_OK) {
-        status = make_report(r, options, flags, &err);
+        status = make_report(r, options, &all, &err);
         if (status == QUIRE_OK)
             (json ? bare_print_json : bare_print_table)(r);
         code = 0;

@@ -40,7 +40,8 @@ static bool answer_load(struct served_model *m, struct http_exchange *x, bool is
     const struct quire_value keep = json_field_get(body, "keep_alive");
     const bool is_load = !said.n || quire_value_is(said, "") ||
                          (json_is(said, QUIRE_ARRAY) && quire_value_count(said) == 0);
-    if (is_load && ollama_check_fields(m, x, shape, body, &e) && json_field_string(body, "model", &asked, &e) && (asked || api_bad(&e, "model", "is missing")))
+    if (is_load && ollama_check_fields(m, x, shape, body, &e) && json_field_string(body, "model", &asked, &e) &&
+        (asked || api_bad(&e, "model", "is missing")))
         name = ollama_name(m->front->list, served_model_view(m), asked, &e);
     if (name) {
         ollama_time(now);

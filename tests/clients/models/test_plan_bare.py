@@ -68,10 +68,11 @@ def test_llama_70b_in_int4_at_128000_tokens(write):
 
 def test_the_servers_options_are_the_defaults(write):
     """--max-model-len and --max-num-seqs are the context and the batch, unless there are lists of them."""
-    options = (write(LLAMA_70B), "--max-model-len", 4096, "--max-num-seqs", 3)
-    for more, wanted in (((), (4096, 3)), (("--contexts", "8k"), (8192, 3)), (("--batches", "5"), (4096, 5))):
-        case, = plan(*options, *more)["cases"]
-        assert (case["context"], case["batch"]) == wanted
+    for config in (LLAMA_70B, DEEPSEEK_V3):
+        options = (write(config), "--max-model-len", 4096, "--max-num-seqs", 3)
+        for more, wanted in (((), (4096, 3)), (("--contexts", "8k"), (8192, 3)), (("--batches", "5"), (4096, 5))):
+            case, = plan(*options, *more)["cases"]
+            assert (case["context"], case["batch"]) == wanted
 
 
 def test_heads_decide_the_cache(write):
