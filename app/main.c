@@ -61,12 +61,24 @@ static void print_help(void)
 
 /* Verbs of other tools. */
 static const char *const synonyms[][2] = {
-    {"chat", "run"},    {"complete", "generate"}, {"delete", "rm"},   {"download", "pull"},    {"ls", "list"},
-    {"models", "list"}, {"remove", "rm"},         {"start", "serve"}, {"convert", "quantize"}, {"benchmark", "bench"},
+    {"chat", "run"},         {"complete", "generate"}, {"delete", "rm"}, {"download", "pull"},
+    {"ls", "list"},          {"models", "list"},       {"remove", "rm"}, {"start", "serve"},
+    {"convert", "quantize"}, {"benchmark", "bench"},   {"stop", "ps"},   {"info", "show"},
 };
+
+/* A path, a GGUF file or ORG/NAME. */
+static bool is_like_a_model(const char *name)
+{
+    const size_t n = strlen(name);
+    return name[0] != '-' && (strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".gguf") == 0));
+}
 
 static int unknown_command(const char *name)
 {
+    if (is_like_a_model(name)) {
+        fprintf(stderr, "quire: unknown command \"%.200s\"; did you mean quire run %.200s?\n", name, name);
+        return 2;
+    }
     struct suggest near = suggest_begin(name, strlen(name));
     for (size_t i = 0; i < N_COMMANDS; i++)
         suggest_try_list(&near, commands[i].name);
@@ -96,11 +108,12 @@ int main(int argc, char **argv)
             for (size_t i = 0; i < N_COMMANDS; i++)
                 if (strcmp(argv[2], commands[i].name) == 0)
                     return commands[i].run(argc > 3 ? 2 : 1, help);
+            return unknown_command(argv[2]);
         }
         print_help();
         return argc > 1 ? 0 : 2;
     }
-    if (strcmp(name, "--version") == 0)
+    if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0 || strcmp(name, "-v") == 0)
         return command_version(0, NULL);
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(name, commands[i].name) == 0)

@@ -73,6 +73,7 @@ static int unknown(const struct cli_command *command, const char *name, size_t n
     for (const struct cli_option *o = command->options; o->names; o++)
         if (o->kind != CLI_GROUP)
             suggest_try_list(&near, o->names);
+    suggest_try_list(&near, "help");
     if (n > 4 && strncmp(name, "no-", 3) == 0 && !near.best) {
         near = suggest_begin(name + 3, n - 3);
         for (const struct cli_option *o = command->options; o->names; o++)
@@ -113,35 +114,31 @@ int cli_parse_bytes(const char *text, uint64_t *out)
 
 static int set_number(const struct cli_option *o, const char *value, struct quire_error *err)
 {
-    int name_len = (int)strcspn(o->names, ",");
     uint64_t whole = 0;
     double real = 0;
     char *end = NULL;
     errno = 0;
     if (o->kind == CLI_BYTES) {
         if (cli_parse_bytes(value, &whole) != QUIRE_OK)
-            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a size; write 1048576, 512M or 4GiB", name_len,
-                              o->names, value);
+            return quire_fail(err, QUIRE_INVALID, "\"%s\" is not a size; write 1048576, 512M or 4GiB", value);
         real = (double)whole;
     } else if (o->kind == CLI_F64) {
         const char *at = value + (value[0] == '-');
         if (!quire_take_number(&at, DBL_MAX, &real) || *at)
-            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a number", name_len, o->names, value);
+            return quire_fail(err, QUIRE_INVALID, "\"%s\" is not a number", value);
         real = value[0] == '-' ? -real : real;
     } else {
         whole = isdigit((unsigned char)value[0]) ? strtoull(value, &end, 10) : 0;
         uint64_t most = o->kind == CLI_U32 ? UINT32_MAX : UINT64_MAX;
         if (!end || *end || errno || whole > most)
-            return quire_fail(err, QUIRE_INVALID, "--%.*s: \"%s\" is not a whole number", name_len, o->names, value);
+            return quire_fail(err, QUIRE_INVALID, "\"%s\" is not a whole number", value);
         real = (double)whole;
     }
     if (o->min > 0 && o->max == 0 && real < o->min)
-        return quire_fail(err, QUIRE_INVALID, "--%.*s: must be at least %.10g, got %s", name_len, o->names, o->min,
-                          value);
+        return quire_fail(err, QUIRE_INVALID, "must be at least %.10g, got %s", o->min, value);
     const bool has_most = o->max != 0 || o->min < 0;
     if (has_most && (real < o->min || real > o->max))
-        return quire_fail(err, QUIRE_INVALID, "--%.*s: must be between %.10g and %.10g, got %s", name_len, o->names,
-                          o->min, o->max, value);
+        return quire_fail(err, QUIRE_INVALID, "must be between %.10g and %.10g, got %s", o->min, o->max, value);
     if (o->kind == CLI_U32)
         *(uint32_t *)o->target = (uint32_t)whole;
     else if (o->kind == CLI_F64)
@@ -160,17 +157,12 @@ static int set_option(const struct cli_option *o, const char *value, struct quir
     if (o->kind == CLI_LIST) {
         struct cli_list *list = o->target;
         if (list->n == CLI_MAX_LIST)
-            return quire_fail(err, QUIRE_INVALID, "--%.*s: more than %d values", (int)strcspn(o->names, ","), o->names,
-                              CLI_MAX_LIST);
+            return quire_fail(err, QUIRE_INVALID, "more than %d values", CLI_MAX_LIST);
         list->items[list->n++] = value;
         return QUIRE_OK;
     }
-    if (o->kind == CLI_PARSED) {
-        int status = o->parse(value, o->target, err);
-        if (status != QUIRE_OK)
-            quire_error_prefix(err, "--%.*s", (int)strcspn(o->names, ","), o->names);
-        return status;
-    }
+    if (o->kind == CLI_PARSED)
+        return o->parse(value, o->target, err);
     return set_number(o, value, err);
 }
 
@@ -269,11 +261,22 @@ static int read_option(struct reading *r, struct quire_error *err)
         return QUIRE_OK;
     }
     const char *value = take_value(r, arg, n, o->value, err);
-    int status = value ? set_option(o, value, err) : QUIRE_INVALID;
+    if (!value)
+        return QUIRE_INVALID;
+    int status = set_option(o, value, err);
     while (status == QUIRE_OK && o->kind == CLI_LIST && arg[n] != '=' && r->i + 1 < r->argc &&
            r->argv[r->i + 1][0] != '-')
         status = set_option(o, r->argv[++r->i], err);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "%s%.*s", dashes(n), (int)n, arg);
     return status;
+}
+
+static int too_many(const struct cli_command *command, const char *arg, struct quire_error *err)
+{
+    const bool has_prompt = strstr(command->usage, "PROMPT") != NULL;
+    return quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; %susage: %s", arg,
+                      has_prompt ? "put a prompt of several words in quotes; " : "", command->usage);
 }
 
 /* Assigns the arguments without a name. */
@@ -287,8 +290,7 @@ static int place_positionals(const struct reading *r, struct quire_error *err)
         *command->positionals[at++] = r->first;
     for (size_t i = 0; i < r->n_positionals; i++) {
         if (at == n_slots)
-            return quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; usage: %s", r->positionals[i],
-                              command->usage);
+            return too_many(command, r->positionals[i], err);
         *command->positionals[at++] = r->positionals[i];
     }
     return QUIRE_OK;
@@ -337,7 +339,7 @@ int cli_parse(const struct cli_command *command, int argc, char **argv, enum cli
         else if (!command->arguments && r.n_positionals < 4)
             r.positionals[r.n_positionals++] = arg;
         else
-            status = quire_fail(err, QUIRE_INVALID, "\"%s\" is one argument too many; usage: %s", arg, command->usage);
+            status = too_many(command, arg, err);
     }
     if (status == QUIRE_OK)
         status = place_positionals(&r, err);

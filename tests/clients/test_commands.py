@@ -31,13 +31,15 @@ def test_help_teaches(command):
 def test_no_command_shows_help():
     assert quire().returncode == 2
     assert "serve" in quire("--help").stdout
-    assert quire("version").stdout.startswith("quire ")
+    assert quire("version").stdout.startswith("quire ") and quire("version").stdout == quire("-v").stdout == quire("-V").stdout == quire("--version").stdout
 
 
 @pytest.mark.parametrize("typed,meant", [
     ("srve", "quire serve"), ("servee", "quire serve"), ("pul", "quire pull"), ("chat", "quire run"), ("ls", "quire list"), ("download", "quire pull"),
     ("bench serv", "quire bench serve"), ("cache stat", "quire cache stats"), ("cache calibrat", "quire cache calibrate"), ("keys lst", "quire keys list"),
     ("eval pll", "quire eval ppl"), ("serve x --max-num-seq 3", "--max-num-seqs"), ("serve x --max-model 3", "--max-model-len"),
+    ("./model", "quire run ./model"), ("Qwen/Qwen3-0.6B", "quire run Qwen/Qwen3-0.6B"), ("model.gguf", "quire run model.gguf"), ("help srve", "quire serve"),
+    ("stop", "quire ps"), ("info x", "quire show"), ("run --hlep", "--help"), ("serve x --hepl", "--help"),
     ("serve x --hsot 0.0.0.0", "--host"), ("serve x --no-prefix-caching", "--no-enable-prefix-caching"), ("generate x --temprature 0", "--temperature"),
 ])
 def test_what_was_meant(typed, meant):
@@ -121,7 +123,10 @@ def test_the_short_help_of_serve_has_the_common_options():
     (["sim", "--speculative-acceptance", "0x1"], "--speculative-acceptance"),
     (["bench", "serve", "--metric-percentiles", "50,"], "--metric-percentiles"),
     (["bench", "serve", "--request-rate", "1e400"], "--request-rate"),
-    (["serve", "x", "y"], "one argument too many"),
+    (["serve", "x", "y"], "\"y\" is one argument too many; usage"),
+    (["run", "x", "two", "words"], "\"words\" is one argument too many; put a prompt of several words in quotes; usage"),
+    (["run", "x", "-n", "abc"], "quire: -n: \"abc\" is not a whole number"),
+    (["serve", "x", "--max_model_len", "abc"], "quire: --max_model_len: \"abc\" is not a whole number"),
     (["serve", "x", "--engine", "unix:/absent", "--max-num-seqs", "3"], "--max-num-seqs is for an engine in this process"),
     (["serve", "x", "--engine", "unix:/absent", "--shadow-policy", "sjf"], "--shadow-policy is for an engine"),
     (["serve", "x", "--warm", "prompts.jsonl", "--no-enable-prefix-caching"], "which is off"),
@@ -184,7 +189,7 @@ def test_inspect_says_what_is_in_a_checkpoint():
 
 @pytest.mark.parametrize("arguments,says", [
     (["--tensor-parallel-size", "9"], "--tensor-parallel-size: must be between 1 and 8, got 9"),
-    (["-pp", "9"], "--pipeline-parallel-size: must be between 1 and 8, got 9"),
+    (["-pp", "9"], "quire: -pp: must be between 1 and 8, got 9"),
     (["--tensor-parallel-size"], "needs a value"),
     (["--data-parallel-size", "2"], "not supported yet"),
     (["--enable-lora"], "--enable-lora: not supported yet"),
