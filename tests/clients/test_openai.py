@@ -285,3 +285,8 @@ def test_a_request_among_others_gets_the_same_bits(server, client):
         together = list(pool.map(ask, range(48)))
     for i, got in enumerate(together):
         assert got == alone[i % 8]
+
+
+def test_best_of_says_what_it_may_be(client):
+    with pytest.raises(openai.BadRequestError, match="best_of: 3 is not supported; leave it out, or give the value of n: 2"):
+        client.completions.create(model="demo", prompt="x", n=2, best_of=3, max_tokens=1)

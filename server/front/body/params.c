@@ -130,7 +130,8 @@ static bool read_spec(struct params *p, const struct quire_doc *body, const stru
     if (!json_field_i64(body, "best_of", 1, REQUEST_MAX_CHOICES, &best_of, e))
         return false;
     if (best_of != p->spec->n)
-        return api_unsupported(e, "best_of", "only the value of n is supported");
+        return api_unsupported(e, "best_of", "%lld is not supported; leave it out, or give the value of n: %u",
+                               (long long)best_of, p->spec->n);
     return true;
 }
 
