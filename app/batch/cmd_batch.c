@@ -1,5 +1,6 @@
 /* quire batch: runs a file of requests on a model in this process. */
 #include "app/batch/batch_status.h"
+#include "app/batch/first_error.h"
 #include "app/bulk/job.h"
 #include "app/bulk/model_flags.h"
 #include "app/command/command.h"
@@ -155,13 +156,15 @@ static json_t *summary(const struct batch_options *o, const struct job_report *r
 static int exit_status(const struct batch_options *o, const struct bulk_counts *c)
 {
     const uint32_t n_failed = c->n_done - c->n[BULK_SUCCEEDED];
-    char text[sizeof o->state + 128];
+    char why[256], text[sizeof o->state + sizeof why + 128];
     if (c->n_done < c->n_lines)
         return command_fail(JOB_EXIT_INTERRUPTED, "interrupted; run the same command again to continue");
     if (n_failed == 0)
         return 0;
-    snprintf(text, sizeof text, "%u of %u lines failed; their errors are in %s", n_failed, c->n_lines,
-             o->errors ? o->errors : o->output);
+    const char *path = o->errors ? o->errors : o->output;
+    batch_first_error(path, why, sizeof why);
+    snprintf(text, sizeof text, "%u of %u lines failed; their errors are in %s%s%s", n_failed, c->n_lines, path,
+             why[0] ? "; the first: " : "", why);
     return command_fail(JOB_EXIT_FAILED_LINES, text);
 }
 

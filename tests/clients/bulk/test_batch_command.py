@@ -157,7 +157,7 @@ def test_every_failure_has_a_line(tmp_path):
     for arguments in ((), ("--json",)):
         result = run(path, *arguments)
         assert result.returncode == 3
-        assert result.stderr.splitlines()[-1] == f"quire: 1 of 2 lines failed; their errors are in {tmp_path / 'in.results.jsonl'}"
+        assert result.stderr.splitlines()[-1] == f"quire: 1 of 2 lines failed; their errors are in {tmp_path / 'in.results.jsonl'}; the first: the model 'another' does not exist; served here: 'demo'"
     with open("/dev/full", "w", encoding="utf-8") as full:
         result = subprocess.run([str(conftest.QUIRE), "batch", str(path), "--model", MODEL], stdout=full, stderr=subprocess.PIPE, text=True, timeout=600, check=False)
     assert result.returncode == 1 and "the summary cannot be written" in result.stderr
