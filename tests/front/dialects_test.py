@@ -184,6 +184,12 @@ def test_events_that_repeat_much_are_nobodys_slowness():
     metadata = {"a": "b" * 1500000}
     events = stream(RESPONSES, {"input": "Hello there", "metadata": metadata})
     assert events[0]["response"]["metadata"] == events[-1]["response"]["metadata"] == metadata
+    prompt = "ab " * 11000  # each result of llama.cpp's streams repeats it
+    with Server("--max-model-len", 100000) as s:
+        status, _, data = s.request("POST", "/completion", {"prompt": prompt, "n_predict": 1, "n_cmpl": 128, "stream": True})
+        events = [json.loads(event.removeprefix("data: ")) for event in data.decode().split("\n\n")[:-1]]
+        assert status == 200 and [e["index"] for e in events if e["stop"]] == list(range(128))
+        assert all(e["prompt"] == prompt for e in events if e["stop"])
 
 
 def test_the_events_of_a_response():

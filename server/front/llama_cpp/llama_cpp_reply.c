@@ -184,7 +184,6 @@ static void watch_lines(struct choice *c, const struct gen_piece *piece)
 static void end_event(struct reply *r)
 {
     json_out_raw(&r->event, "\n\n");
-    reply_emit(r);
 }
 
 static void open_choice(struct reply *r, struct reply_prompt *p, struct choice *c)
@@ -219,6 +218,7 @@ static void put_token(struct reply *r, struct reply_prompt *p, struct choice *c,
     buffer_free(&probabilities);
     json_out_raw(o, "}");
     end_event(r);
+    reply_emit(r);
 }
 
 /* The result follows in end(), when the counts of the cache are known. */
@@ -227,17 +227,20 @@ static void finish(struct reply *r, struct reply_prompt *p, struct choice *c)
     open_choice(r, p, c);
 }
 
+/* All results are one piece: each repeats its prompt, and together they are not more than the client has had time to
+ * read. */
 static void end(struct reply *r)
 {
+    buffer_clear(&r->event);
     for (size_t i = 0; i < r->n_prompts; i++) {
         struct reply_prompt *p = &r->prompts[i];
         for (uint32_t k = 0; k < r->params->spec->n; k++) {
-            buffer_clear(&r->event);
             json_out_raw(&r->event, "data: ");
             put_result(&r->event, r, p, &p->choices[k]);
             end_event(r);
         }
     }
+    reply_emit(r);
 }
 
 static void error(struct reply *r, const struct api_error *e)
