@@ -1,8 +1,11 @@
 #include "app/command/command.h"
 
+#include "base/encoding/utf8.h"
 #include "base/log.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 bool command_begin(const struct cli_command *command, int argc, char **argv, int *code)
 {
@@ -35,4 +38,20 @@ int command_print_json(json_t *object)
     json_decref(object);
     putchar('\n');
     return ok && fflush(stdout) == 0 ? 0 : command_fail(1, "the results cannot be written");
+}
+
+json_t *command_json_text(const char *text)
+{
+    char *valid = strdup(text);
+    size_t n_left = strlen(text);
+    for (char *p = valid; valid && n_left > 0;) {
+        const size_t n = utf8_character((const uint8_t *)p, n_left);
+        if (n == 0)
+            *p = '?';
+        p += n ? n : 1;
+        n_left -= n ? n : 1;
+    }
+    json_t *made = valid ? json_string(valid) : NULL;
+    free(valid);
+    return made;
 }

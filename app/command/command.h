@@ -18,4 +18,7 @@ int command_fail(int code, const char *text);
 /* Prints one JSON object and a newline on standard output. Takes the reference. Returns the exit status. */
 int command_print_json(json_t *object);
 
+/* Returns a JSON string of an argument or a path, with '?' for each byte that is not UTF-8; NULL without memory. */
+json_t *command_json_text(const char *text);
+
 #endif

@@ -245,22 +245,22 @@ int bare_command(const char *given, const struct engine_options *options, const 
     if (!r)
         return command_fail(1, "out of memory");
     r->name = given;
-    int status = choose_weights(options, flags, &weights, &err);
+    int status = choose_weights(options, flags, &weights, &why);
     if (status == QUIRE_OK)
-        status = read_config(given, &text, &err);
-    if (status == QUIRE_OK)
+        status = read_config(given, &text, &why);
+    const bool is_read = status == QUIRE_OK;
+    if (is_read)
         status = bare_open(text.data, text.n, weights, &r->model, &why);
-    if (status == QUIRE_UNSUPPORTED && streams) {
-        err = why; /* an MLA model's plan has no windows */
-    } else if (status == QUIRE_UNSUPPORTED && mla_command(given, text.data, text.n, weights, &all, json, &code, &err)) {
+    if (is_read && status == QUIRE_UNSUPPORTED && !streams && /* an MLA model's plan has no windows */
+        mla_command(given, text.data, text.n, weights, &all, json, &code, &err)) {
         status = QUIRE_OK; /* printed, or told in code */
-    } else if (status != QUIRE_OK && text.data) {
+    } else if (status != QUIRE_OK) {
         err = why;
-    } else if (status == QUIRE_OK) {
+    } else {
         status = make_report(r, options, &all, &err);
-        if (status == QUIRE_OK)
-            (json ? bare_print_json : bare_print_table)(r);
-        code = 0;
+        code = status == QUIRE_OK && json ? bare_print_json(r) : 0;
+        if (status == QUIRE_OK && !json)
+            bare_print_table(r);
     }
     for (uint32_t i = 0; i < r->n_cases; i++) {
         free(r->cases[i].plan);

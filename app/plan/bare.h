@@ -75,7 +75,7 @@ struct bare_report {
 };
 /* "MHA", "GQA" or "MQA", of the first layer with attention; else "none". */
 const char *bare_attention_name(const struct model_config *config);
-void bare_print_json(const struct bare_report *report);
+int bare_print_json(const struct bare_report *report); /* returns the exit status */
 void bare_print_table(const struct bare_report *report);
 
 /* Whether MODEL has no weights: a file *.json, or a directory with config.json and no checkpoint. */

@@ -48,20 +48,20 @@ static json_t *groups_json(const struct engine_plan *plan)
     return groups;
 }
 
-void bare_print_json(const struct bare_report *r)
+int bare_print_json(const struct bare_report *r)
 {
     const struct engine_plan *plan = r->cases[0].plan;
     json_t *cases = json_array();
     for (uint32_t i = 0; i < r->n_cases; i++)
         json_array_append_new(cases, case_json(r, &r->cases[i]));
-    command_print_json(json_pack("{s:s, s:s, s:s?, s:b, s:s, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:s, s:o, s:o}",
-                                 "model", r->name, "architecture", r->model.config->architecture, "multimodal",
-                                 r->model.config->multimodal[0] ? r->model.config->multimodal : NULL, "servable", 1,
-                                 "attention", bare_attention_name(r->model.config), "device", engine_plan_device(plan),
-                                 "weights", r->model.format.name, "weights_hold", r->model.format.says,
-                                 "bytes_per_weight", (double)r->weights.bytes / (double)r->weights.parameters,
-                                 "parameters", (json_int_t)r->weights.parameters, "active_parameters",
-                                 (json_int_t)r->weights.active_parameters, "weight_bytes", (json_int_t)r->weights.bytes,
-                                 "max_position", (json_int_t)r->max_position, "kv_dtype",
-                                 k_format_name(plan->kv_format), "kv_groups", groups_json(plan), "cases", cases));
+    return command_print_json(
+        json_pack("{s:o, s:s, s:s?, s:b, s:s, s:s, s:s, s:s, s:f, s:I, s:I, s:I, s:I, s:s, s:o, s:o}", "model",
+                  command_json_text(r->name), "architecture", r->model.config->architecture, "multimodal",
+                  r->model.config->multimodal[0] ? r->model.config->multimodal : NULL, "servable", 1, "attention",
+                  bare_attention_name(r->model.config), "device", engine_plan_device(plan), "weights",
+                  r->model.format.name, "weights_hold", r->model.format.says, "bytes_per_weight",
+                  (double)r->weights.bytes / (double)r->weights.parameters, "parameters",
+                  (json_int_t)r->weights.parameters, "active_parameters", (json_int_t)r->weights.active_parameters,
+                  "weight_bytes", (json_int_t)r->weights.bytes, "max_position", (json_int_t)r->max_position, "kv_dtype",
+                  k_format_name(plan->kv_format), "kv_groups", groups_json(plan), "cases", cases));
 }

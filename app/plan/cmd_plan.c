@@ -147,6 +147,9 @@ int command_plan(int argc, char **argv)
         return command_fail(1, err.text);
     if (companion.model && plan_second(&companion, &options, &first, &second, &plans[1], ranks[1], &err) != QUIRE_OK)
         return command_fail(1, err.text);
-    (json ? plan_print_json : plan_print_table)(&first, companion.model ? &second : NULL);
+    const struct planned *more = companion.model ? &second : NULL;
+    if (json)
+        return plan_print_json(&first, more);
+    plan_print_table(&first, more);
     return 0;
 }

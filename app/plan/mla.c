@@ -150,8 +150,8 @@ static int print_json(const char *given, const struct mla_sizes *s, const struct
                                                    "batch", (json_int_t)batches->items[j], "kv_bytes", (json_int_t)kv,
                                                    "total_bytes", (json_int_t)(kv + s->weight_bytes)));
         }
-    return command_print_json(json_pack("{s:s, s:b, s:s, s:s, s:I, s:I, s:I, s:o}", "model", given, "servable", 0,
-                                        "attention", "MLA", "weights", s->format->name, "parameters",
+    return command_print_json(json_pack("{s:o, s:b, s:s, s:s, s:I, s:I, s:I, s:o}", "model", command_json_text(given),
+                                        "servable", 0, "attention", "MLA", "weights", s->format->name, "parameters",
                                         (json_int_t)s->parameters, "weight_bytes", (json_int_t)s->weight_bytes,
                                         "kv_token_bytes", (json_int_t)s->token_kv_bytes, "cases", cases));
 }

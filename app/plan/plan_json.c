@@ -1,3 +1,4 @@
+#include "app/command/command.h"
 #include "app/plan/planned.h"
 
 #include "base/encoding/json.h"
@@ -80,10 +81,11 @@ static json_t *plan_json(const struct planned *p)
         {"tensor_parallel_size", plan->n_ranks / plan->n_stages},
         {"pipeline_parallel_size", plan->n_stages},
     };
-    json_t *out = json_pack("{s:s, s:s, s:s?, s:s, s:s?, s:s, s:s}", "model", p->name, "architecture", p->architecture,
-                            "multimodal", p->multimodal[0] ? p->multimodal : NULL, "device", engine_plan_device(plan),
-                            "gpu", plan->gpu ? plan->gpu->title : NULL, "weight_dtype",
-                            k_format_name(plan->weight_format), "kv_dtype", k_format_name(plan->kv_format));
+    json_t *out = json_pack("{s:o, s:s, s:s?, s:s, s:s?, s:s, s:s}", "model", command_json_text(p->name),
+                            "architecture", p->architecture, "multimodal", p->multimodal[0] ? p->multimodal : NULL,
+                            "device", engine_plan_device(plan), "gpu", plan->gpu ? plan->gpu->title : NULL,
+                            "weight_dtype", k_format_name(plan->weight_format), "kv_dtype",
+                            k_format_name(plan->kv_format));
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
         json_object_set_new(out, numbers[i].name, json_integer((json_int_t)numbers[i].value));
     json_object_set_new(out, "kv_groups", groups_json(plan));
@@ -91,7 +93,7 @@ static json_t *plan_json(const struct planned *p)
     return out;
 }
 
-void plan_print_json(const struct planned *first, const struct planned *second)
+int plan_print_json(const struct planned *first, const struct planned *second)
 {
     json_t *root = plan_json(first);
     if (root) {
@@ -100,9 +102,10 @@ void plan_print_json(const struct planned *first, const struct planned *second)
     }
     if (root && second)
         json_object_set_new(root, "embedding_model", plan_json(second));
-    if (root) {
-        json_dumpf(root, stdout, JSON_INDENT(2));
-        putchar('\n');
-    }
+    if (!root)
+        return command_fail(1, "out of memory");
+    const bool is_written = json_dumpf(root, stdout, JSON_INDENT(2)) == 0 && putchar('\n') != EOF &&
+                            fflush(stdout) == 0;
     json_decref(root);
+    return is_written ? 0 : command_fail(1, "the results cannot be written");
 }

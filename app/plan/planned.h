@@ -31,8 +31,8 @@ static inline uint64_t planned_tokenizer_bytes(const struct planned *p)
  * not all memory is this process's: on a GPU, and of several ranks. second: NULL for a single model. */
 uint64_t planned_resident_bytes(const struct planned *first, const struct planned *second);
 
-/* Each prints to standard output. second: NULL for a single model. */
-void plan_print_json(const struct planned *first, const struct planned *second);
+/* Each prints to standard output. second: NULL for a single model. JSON: returns the exit status. */
+int plan_print_json(const struct planned *first, const struct planned *second);
 void plan_print_table(const struct planned *first, const struct planned *second);
 
 #endif

@@ -208,6 +208,23 @@ def test_wrong_input_is_refused(write, tmp_path):
     assert "need a config.json" in run(other, "--contexts", "4").stderr
 
 
+def test_files_that_are_no_config(write, tmp_path):
+    large = tmp_path / "large.json"
+    large.write_text(" " * (5 << 20))
+    got = run(large)
+    assert got.returncode == 1 and got.stderr == "quire: config.json: larger than the 4194304 bytes allowed\n"
+    many = {"num_hidden_layers": 4096, "hidden_size": 10**6, "moe_intermediate_size": 10**6, "n_routed_experts": 4096}
+    got = run(write(DEEPSEEK_V3, **many))
+    assert got.returncode == 1 and "config.json: describes" in got.stderr and not got.stdout
+
+
+@pytest.mark.parametrize("config", [LLAMA_70B, DEEPSEEK_V3], ids=["llama", "deepseek"])
+def test_json_of_a_name_that_is_not_utf8(config, tmp_path):
+    file = tmp_path / os.fsdecode(b"\xffa\xc3\xa4.json")
+    file.write_text(json.dumps(config))
+    assert plan(file)["model"] == str(tmp_path / "?a\u00e4.json")
+
+
 # ---- real processes ----
 
 # family, query heads, KV heads, their width, the flags, changes of config.json
