@@ -206,6 +206,8 @@ def test_grammar_and_schema(server):
     assert json.loads(complete(server, json_schema=schema, n_predict=60)["content"])["a"] in (3, 4)
     assert "grammar" in refused(server, grammar="root ::= (")["message"]
     refused(server, grammar='root ::= "a"', json_schema=schema)
+    for number in (-2**63, 2**53 + 1):
+        assert "/const: " in refused(server, json_schema={"const": number})["message"]
 
 
 @pytest.mark.parametrize("name, value", [

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{json, Value};
+use serde_json::{json, Number, Value};
 
 use super::path::Path;
 use crate::error::Result;
@@ -87,6 +87,36 @@ pub fn multiple(value: &Value, alone: bool, at: &Path) -> Result<Value> {
         0 => json!(scaled as u64),
         _ => json!(number),
     })
+}
+
+/// A value of `const` or `enum` as one that llguidance represents exactly: it reads numbers as doubles.
+pub fn exact(value: &Value, at: &Path) -> Result<Value> {
+    Ok(match value {
+        Value::Number(n) => return exact_number(n, at),
+        Value::Array(items) => {
+            let items = items.iter().map(|v| exact(v, at));
+            Value::Array(items.collect::<Result<_>>()?)
+        }
+        Value::Object(map) => {
+            let members = map.iter().map(|(k, v)| Ok((k.clone(), exact(v, at)?)));
+            Value::Object(members.collect::<Result<_>>()?)
+        }
+        other => other.clone(),
+    })
+}
+
+/// llguidance computes with i64, and negates the least one without an end.
+fn exact_number(n: &Number, at: &Path) -> Result<Value> {
+    let double = n.as_f64().unwrap_or(f64::INFINITY);
+    if double.abs() >= i64::MAX as f64 {
+        return at.invalid(format!("{n} is too large to be enforced"));
+    }
+    match n.as_i64() {
+        Some(whole) if double as i64 != whole => {
+            at.invalid(format!("{n} has too many digits to be enforced"))
+        }
+        _ => Ok(Value::Number(n.clone())),
+    }
 }
 
 /// Without repetitions; numbers of equal value are equal.

@@ -478,7 +478,8 @@ impl<'a> Walk<'a> {
         if self.n_nodes > MAX_NODES {
             return at.invalid(format!("the schema has more than {MAX_NODES} parts"));
         }
-        let list = literals::distinct(list);
+        let exact = list.iter().map(|v| literals::exact(v, at));
+        let list = literals::distinct(exact.collect::<Result<Vec<Value>>>()?);
         parts.and(json!({"enum": list}));
         Ok(())
     }
