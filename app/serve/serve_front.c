@@ -51,6 +51,14 @@ static struct quire_grammars *use_grammars(struct serve *s)
     return grammars;
 }
 
+static void log_template(const struct serve *s)
+{
+    if (quire_text_has_chat(s->text) || (s->engine && own_engine_has_vectors(s->engine)))
+        return;
+    quire_log(QUIRE_LOG_INFO, "server", "%s has no chat template: /v1/completions continues text, chats are rejected",
+              s->flags->says->names.items[0]);
+}
+
 static int add_models(struct serve *s, const struct sampling_defaults *sampling, struct quire_error *err)
 {
     const struct served_model_options model = {
@@ -71,6 +79,7 @@ static int add_models(struct serve *s, const struct sampling_defaults *sampling,
         .share_answers = s->flags->cache->share_all,
         .compares = s->flags->cache->semantic_model != NULL,
     };
+    log_template(s);
     int status = front_add_model(s->front, &model, &s->served, err);
     if (status != QUIRE_OK || !s->flags->companion->model)
         return status;

@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from conftest import MODEL, QUIRE, cannot_run
+from conftest import MODEL, QUIRE, Server, cannot_run
 from test_commands import quire
 
 ANSWERED = " tokens/s"
@@ -263,3 +263,7 @@ def test_a_model_without_a_template_says_so(tmp_path):
     said = quire("generate", tmp_path, "Once upon", "--max-tokens", "3")
     assert said.returncode == 0 and "has no chat template: it continues the text" in said.stderr
     assert "template" not in quire("generate", tmp_path, "Once upon", "--max-tokens", "3", "--raw").stderr
+    for model, has_line in ((tmp_path, True), (MODEL, False)):
+        server = Server("serve", model, "--port", "0", "--served-model-name", "plain")
+        assert ("plain has no chat template: /v1/completions continues text" in server.output()) == has_line
+        assert server.stop() == 0
