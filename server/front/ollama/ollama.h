@@ -31,7 +31,7 @@ bool ollama_put_model(struct buffer *o, const struct request_job *j, struct quir
 const char *ollama_name(const struct model_list *list, const struct model_view *model, const char *asked,
                         struct api_error *e);
 
-/* ---- ollama_load.c: on the loop ---- */
+/* ---- ollama_load.c, ollama_fields.c: on the loop ---- */
 
 #define OLLAMA_SMALL_BODY 4096 /* bytes: a longer body has a prompt, and is not parsed on the loop */
 

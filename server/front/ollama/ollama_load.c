@@ -1,24 +1,8 @@
 /* The start of requests for answers, and the reply to those without a prompt. */
 #include "server/front/ollama/ollama.h"
 
-#include "server/front/fields/field_check.h"
+#include "server/front/fields/field_shape.h"
 #include "server/front/front_internal.h"
-
-#include <stdlib.h>
-
-bool ollama_check_fields(struct served_model *m, struct http_exchange *x, const struct field_shape *shape,
-                         const struct quire_doc *body, struct api_error *e)
-{
-    struct field_notes *notes = NULL;
-    field_check(shape, quire_doc_root(body), m->config->text, &notes);
-    if (!notes)
-        return true;
-    m->counts->n_unknown_fields += notes->n;
-    field_report(&m->front->field_log, x, notes);
-    const bool ok = !m->config->strict_fields || field_notes_fail(notes, e);
-    free(notes);
-    return ok;
-}
 
 /* A request without a prompt loads a model, or with "keep_alive": 0 unloads it: there is nothing to do. Returns whether
  * this was one, and then it was answered. */
