@@ -14,7 +14,7 @@ sys.path.insert(0, str(HERE.parent))
 from conftest import MODEL, Server  # noqa: E402
 
 FEATURES = ["chat", "stream", "JSON schema", "JSON schema, stream", "JSON mode", "prompted", "grammar", "tools",
-            "tools, strict", "tools, stream", "thinking", "thinking, stream", "errors"]
+            "tools, strict", "tools, stream", "thinking", "thinking, stream", "errors", "facts"]
 CELLS = {"pass": "yes", "FAIL": "FAIL", "unsupported": "no"}
 
 

@@ -6,7 +6,7 @@
 #   bash tests/clients/more/run.sh --markdown      the table of docs/internals/conformance.md
 #   bash tests/clients/more/run.sh --only WORDS    cases whose client and feature contain WORDS, such as "Instructor tools"
 #
-# Installs pinned packages into build/clients-more (QUIRE_MORE) where they have changed: 0.7 GB from PyPI and npm. Needs
+# Installs pinned packages into build/clients-more (QUIRE_MORE) where they have changed: 0.8 GB from PyPI and npm. Needs
 # Python 3.11 with venv, and Node.js 20; without Node.js its clients are left out, which the last line says.
 set -eu
 cd "$(dirname "$0")/../../.."

@@ -1,13 +1,14 @@
-"""LlamaIndex: OpenAILike, by JSON schemas and by function calls."""
+"""LlamaIndex: OpenAILike, by JSON schemas and by function calls; Llamafile, which speaks llama.cpp's API."""
 
-from cases import LIMIT, MODEL, QUESTION, URL, Person, case, run
+from cases import LIMIT, MODEL, QUESTION, SERVER, URL, Person, case, run
 from llama_index.core.llms import ChatMessage
 from llama_index.core.program import LLMTextCompletionProgram
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
+from llama_index.llms.llamafile import Llamafile
 from llama_index.llms.openai_like import OpenAILike
 
-NAME = "LlamaIndex"
+NAME, LLAMAFILE = "LlamaIndex", "LlamaIndex, Llamafile"
 ask = [ChatMessage(role="user", content=QUESTION)]
 prompt = PromptTemplate("{question}")
 
@@ -58,4 +59,18 @@ def tools():
     assert call.tool_name == "weather" and isinstance(call.tool_kwargs["city"], str)
 
 
-run("llama-index-core")
+llamafile = Llamafile(base_url=SERVER, temperature=0, additional_kwargs={"n_predict": 24})
+
+
+@case(LLAMAFILE, "chat")
+def llamafile_chat():
+    assert llamafile.complete(QUESTION).text and llamafile.chat(ask).message.content
+
+
+@case(LLAMAFILE, "stream")
+def llamafile_stream():
+    # Not stream_chat(), which takes the [DONE] of /v1/chat/completions for JSON; so it does with llama.cpp's server.
+    assert [*llamafile.stream_complete(QUESTION)][-1].text == llamafile.complete(QUESTION).text
+
+
+run("llama-index-core", {LLAMAFILE: "llama-index-llms-llamafile"})
