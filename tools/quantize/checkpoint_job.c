@@ -95,7 +95,7 @@ static int add_unit(struct checkpoint_run *r, uint32_t i, const struct checkpoin
             r->report->n_experts++;
             r->report->experts_bytes += t->n_bytes;
         }
-        if (t->n_dims == 2 && !strstr(t->name, "embed"))
+        if (t->n_dims == 2 && !strstr(t->name, "embed") && strcmp(module, "lm_head") != 0) /* which is there */
             json_array_append_new(r->ignored, json_string(module));
     }
     u->n_items = r->list.n - u->first_item;

@@ -579,6 +579,9 @@ def test_experts_are_calibrated_by_the_tokens_that_they_see(tmp_path, text):
     model = write_mixture(tmp_path / "model", 6)
     options = ("--calibration", text, "--calibration-samples", 8, "--calibration-length", 256, "--group-size", 32)
     rounded = quantize(model, tmp_path / "rounded", "int4-block", "--group-size", 32)
+    ignored = json.loads((rounded / "config.json").read_text())["quantization_config"]["ignore"]
+    gates = [f"model.layers.{i}.mlp.{name}" for i in range(2) for name in ("gate", "shared_expert_gate")]
+    assert sorted(ignored) == ["lm_head", *sorted(gates)]
     run = quire("quantize", model, tmp_path / "gptq", "--method", "gptq", *options)
     assert run.returncode == 0 and "too few tokens" not in run.stdout, run
     assert "50 matrices as gptq" in run.stdout  # of each layer 4 of attention, 18 of experts, 3 of the shared one
