@@ -45,6 +45,16 @@ static bool add_form(struct choice_parts *parts, uint32_t n, enum choice_form fo
     return all != NULL;
 }
 
+/* Whether a grammar restricts more than the reasoning, which is its first line. */
+static bool has_form(const struct request_spec *spec)
+{
+    static const char reasoning[] = "%reasoning ";
+    const size_t n = spec->n_grammar;
+    if (n < sizeof reasoning || memcmp(spec->grammar, reasoning, sizeof reasoning - 1) != 0)
+        return n > 0;
+    return memchr(spec->grammar, '\n', n - 1) != NULL;
+}
+
 struct choice *choice_list_new(uint32_t n, uint32_t first, enum choice_form form, const struct choice_rules *rules)
 {
     struct choice *choices = calloc(n, sizeof *choices);
@@ -57,7 +67,9 @@ struct choice *choice_list_new(uint32_t n, uint32_t first, enum choice_form form
     for (uint32_t i = 0; i < n; i++) {
         const struct params *p = rules->params;
         parts[i].answer = (struct answer_parser){
-            .reasoning.format = p->reasoning_format, .tools.format = p->tool_format, .one_call = p->one_tool_call};
+            .reasoning = {.format = p->reasoning_format, .has_form = has_form(p->spec)},
+            .tools.format = p->tool_format,
+            .one_call = p->one_tool_call};
         if (p->tools)
             parts[i].answer.tools.tools = (struct quire_value){p->tools, strlen(p->tools)};
         choices[i] = (struct choice){.index = first + i, .stop_string = -1, .stop_token = -1, .parts = &parts[i]};

@@ -119,7 +119,7 @@ static bool think_start(struct reasoning_parser *p, bool over)
         return true;
     }
     drop(p, 0, REASONING_TEXT);
-    p->has_begun = true;
+    p->has_begun = !p->has_form;
     return true;
 }
 

@@ -44,9 +44,11 @@ struct reasoning_sink {
 /* REASONING_CALL: in a message to a tool, whose text is passed on as written. */
 enum reasoning_state { REASONING_START, REASONING_INSIDE, REASONING_TEXT, REASONING_HEADER, REASONING_CALL };
 
-struct reasoning_parser { /* zero at first, except format and state: REASONING_INSIDE if it begins inside */
+struct reasoning_parser { /* zero at first, except format, state and has_form */
     enum reasoning_format format; /* not REASONING_NONE */
-    enum reasoning_state state;
+    enum reasoning_state state; /* REASONING_INSIDE if it begins inside */
+    bool has_form; /* the answer has a grammar, which allows blanks before it, as behind a reasoning: they are left out
+                      where there is no reasoning, too */
     struct buffer held, blank; /* private, as all that follows: not passed on yet; blanks before it */
     bool has_begun; /* something came behind the last tag: blanks no longer belong to it */
 };

@@ -16,8 +16,6 @@ SERVER = sys.argv[1]
 URL = SERVER + "/v1"
 MODEL = "demo"
 QUESTION = "Tell me a story."
-# The template shows reasoning, so that blanks may come before an answer that is restricted to a text, as behind a reasoning.
-NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
 END_OBJECT = {"92": 100}  # A logit bias on "}": in JSON mode the demo model would not end an object before the limit.
 LIMIT = 200  # tokens of a structured answer. Person needs at most 80, where each byte is a token.
 

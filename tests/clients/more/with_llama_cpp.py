@@ -9,7 +9,7 @@ import urllib.parse
 import warnings
 
 import llamacpp_client
-from cases import LIMIT, MODEL, NO_THINKING, QUESTION, SCHEMA, SERVER, TOOL, Person, case, check_arguments, expect, run
+from cases import LIMIT, MODEL, QUESTION, SCHEMA, SERVER, TOOL, Person, case, check_arguments, expect, run
 from langchain_llama_cpp import ChatLlama, LlamaInvalidRequestError, LlamaModelNotFoundError
 from pathlib import Path
 
@@ -115,7 +115,7 @@ def langchain_schema():
 
 @case(LANGCHAIN, "grammar")
 def langchain_grammar():
-    assert chat_model(grammar='root ::= "yes" | "no"', **NO_THINKING).invoke(QUESTION).content in ("yes", "no")
+    assert chat_model(grammar='root ::= "yes" | "no"').invoke(QUESTION).content in ("yes", "no")
 
 
 @case(LANGCHAIN, "tools")

@@ -3,7 +3,7 @@
 import json
 
 import openai
-from cases import (END_OBJECT, LIMIT, MODEL, NO_THINKING, QUESTION, TOOL, URL, Anything, Person, case, check_arguments,
+from cases import (END_OBJECT, LIMIT, MODEL, QUESTION, TOOL, URL, Anything, Person, case, check_arguments,
                    expect, run)
 
 NAME, RESPONSES = "openai-python", "openai-python, Responses"
@@ -62,7 +62,7 @@ def json_mode():
 @case(NAME, "grammar")
 def vllm_fields():
     for fields in ({"structured_outputs": {"choice": ["tea", "coffee"]}}, {"guided_choice": ["tea", "coffee"]}):
-        reply = client.chat.completions.create(**ask, extra_body={**fields, **NO_THINKING})
+        reply = client.chat.completions.create(**ask, extra_body=fields)
         assert reply.choices[0].message.content in ("tea", "coffee"), reply
     reply = client.completions.create(model=MODEL, prompt="I am", max_tokens=24, extra_body={"structured_outputs": {"regex": "[0-9]{3}"}})
     assert len(reply.choices[0].text) == 3 and reply.choices[0].text.isdigit()

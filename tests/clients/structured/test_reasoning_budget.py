@@ -88,6 +88,16 @@ def test_a_long_budget_changes_nothing(thinker):
         assert thought(free.message).startswith(thought(less))
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_without_reasoning_has_the_form_alone(thinker, stream):
+    """The grammar allows blanks behind a reasoning, and so at the beginning of an answer that has none."""
+    choices = ["tea", "coffee"]
+    for seed in range(8):
+        reply = ask(thinker, {"structured_outputs": {"choice": choices}}, seed=seed, stream=stream)
+        text = "".join(c.choices[0].delta.content or "" for c in reply if c.choices) if stream else reply.choices[0].message.content
+        assert text in choices, repr(text)
+
+
 def test_the_form_begins_where_the_reasoning_ends(thinker):
     for extra in (CLOSED, {}):  # closed by the prompt; and one that the model does not open
         message = ask(thinker, extra, FORMAT).choices[0].message
