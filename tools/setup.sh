@@ -180,15 +180,26 @@ quire_setup() {
     quire_setup_rust
 }
 
+# The number of the step on a terminal, from ninja's output on standard input.
+quire_show_steps() {
+    local line step='^\[[0-9]+/[0-9]+\]'
+    while IFS= read -r line; do
+        if [ -t 2 ] && [[ $line =~ $step ]]; then printf '\r%s ' "${BASH_REMATCH[0]}" >&2; fi
+    done
+    [ ! -t 2 ] || printf '\r\033[K' >&2
+}
+
 # quire_build PRESET ON|OFF [TARGET]: with tests or without; configures when needed (also with QUIRE_CMAKE_OPTIONS, words) and
-# builds, quietly unless it fails.
+# builds. Shows the number of the step on a terminal, and the output if it fails.
 quire_build() {
     local root preset log
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
     preset=$1
     log=$(mktemp)
-    (cd "$root" && cmake --preset "$preset" -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" -DBUILD_TESTING="$2" ${QUIRE_CMAKE_OPTIONS:-} &&
-        cmake --build --preset "$preset" ${3:+--target "$3"}) >"$log" 2>&1 ||
+    (set -o pipefail
+     cd "$root" &&
+        { cmake --preset "$preset" -DQUIRE_CARGO="$QUIRE_CARGO" -DQUIRE_RUSTC="$QUIRE_RUSTC" -DBUILD_TESTING="$2" ${QUIRE_CMAKE_OPTIONS:-} &&
+        cmake --build --preset "$preset" ${3:+--target "$3"}; } 2>&1 | tee "$log" | quire_show_steps) ||
         { tail -40 "$log" >&2; rm -f "$log"; quire_die "the $preset build failed (its last lines stand above)"; }
     rm -f "$log"
 }
