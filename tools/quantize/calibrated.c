@@ -493,7 +493,7 @@ static int quantize_matrix(struct calibrated *c, struct site *s, struct matrix *
     free(job.scratch);
     make_effective(&c->r->how, s, m);
     int status = checkpoint_run_write_codes(c->r, m->unit, &m->tensor, &m->codes, c->err);
-    c->r->job->progress(c->r->job->context, c->r->done_weights += m->tensor.shape[0] * m->tensor.shape[1],
+    c->r->job->progress(c->r->job->context, "weights", c->r->done_weights += m->tensor.shape[0] * m->tensor.shape[1],
                         c->r->n_weights);
     return status;
 }

@@ -215,7 +215,7 @@ static int write_unit(struct checkpoint_run *r, uint32_t i, struct quire_error *
     if (!quantizer_output_has(r->output, i))
         status = u->is_quantized ? quantize(r, i, &t, err) : checkpoint_run_write_plain(r, i, t.data, err);
     if (u->is_quantized && r->job->method->algorithm == ALGORITHM_ROUND)
-        r->job->progress(r->job->context, r->done_weights += t.shape[0] * t.shape[1], r->n_weights);
+        r->job->progress(r->job->context, "weights", r->done_weights += t.shape[0] * t.shape[1], r->n_weights);
     return status;
 }
 

@@ -12,19 +12,27 @@
 
 #define MAX_THREADS 64u
 
-/* A progress bar that begins with the first report. */
+/* A progress bar that begins with the first report of what it counts. */
 struct bar {
     struct bench_progress progress;
-    const char *what; /* is counted */
-    bool is_begun;
+    const char *what; /* is counted; NULL: it has not begun */
 };
 
-static void show(void *context, uint64_t done, uint64_t total)
+static void end_bar(struct bar *bar)
+{
+    if (bar->what)
+        bench_progress_end(&bar->progress);
+    bar->what = NULL;
+}
+
+static void show(void *context, const char *what, uint64_t done, uint64_t total)
 {
     struct bar *bar = context;
-    if (!bar->is_begun)
-        bench_progress_begin(&bar->progress, bar->what, total);
-    bar->is_begun = true;
+    if (!bar->what || strcmp(bar->what, what) != 0) {
+        end_bar(bar);
+        bench_progress_begin(&bar->progress, what, total);
+        bar->what = what;
+    }
     bench_progress_set(&bar->progress, done);
 }
 
@@ -42,7 +50,7 @@ static int run(const char *model, const char *out, const struct quantizer_choice
                struct quire_error *err)
 {
     struct hub_model found;
-    struct bar bar = {.what = "weights"};
+    struct bar bar = {.what = NULL};
     struct quantizer_report report = {0};
     struct quantizer_job job = {
         .out = out, .choices = choices, .n_threads = n_threads, .progress = show, .context = &bar};
@@ -53,12 +61,10 @@ static int run(const char *model, const char *out, const struct quantizer_choice
         return status;
     job.model = found.dir;
     const bool is_imatrix = job.method->algorithm == ALGORITHM_IMATRIX;
-    bar.what = is_imatrix ? "layers" : "weights";
     status = (is_imatrix                          ? quantizer_run_imatrix
               : job.method->layout == LAYOUT_GGUF ? quantizer_run_gguf
                                                   : quantizer_run_checkpoint)(&job, &report, err);
-    if (bar.is_begun)
-        bench_progress_end(&bar.progress);
+    end_bar(&bar);
     if (status == QUIRE_OK && is_imatrix)
         printf("%s: the importance matrix of %u layers\n", out, report.n_quantized);
     else if (status == QUIRE_OK)

@@ -233,7 +233,7 @@ static int write_chunks(struct run *r, uint32_t i, const struct checkpoint_tenso
         c.first = row;
         row_threads_run((uint32_t)n, 1, n * c.n_cols * 64, r->job->n_threads, make_rows, &c);
         status = quantizer_output_write(r->output, r->head.n + item->begin + row * c.stride, out, n * c.stride, err);
-        r->job->progress(r->job->context, r->done_weights += n * c.n_cols, r->n_weights);
+        r->job->progress(r->job->context, "weights", r->done_weights += n * c.n_cols, r->n_weights);
     }
     return status;
 }

@@ -102,7 +102,7 @@ static int run_layers(struct imatrix_run *r, struct quire_error *err)
         if (status == QUIRE_OK && (status = r->status) != QUIRE_OK)
             status = no_memory(err);
         calibration_layer_end(r->layers);
-        r->job->progress(r->job->context, r->layer + 1, r->n_layers);
+        r->job->progress(r->job->context, "layers", r->layer + 1, r->n_layers);
     }
     return status;
 }

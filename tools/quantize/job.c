@@ -30,7 +30,7 @@ struct key256 quantizer_job_identity(const struct quantizer_job *job, const stru
 
 int quantizer_job_finish(const struct quantizer_job *job, struct quantizer_output *output, struct quire_error *err)
 {
-    int status = quantizer_loads(job->model, quantizer_output_partial(output), job->n_threads, err);
+    int status = quantizer_loads(job, quantizer_output_partial(output), err);
     if (status == QUIRE_OK)
         return quantizer_output_finish(output, err);
     quire_error_prefix(err, "%.250s: Quire cannot load what was written, so it is deleted", job->out);

@@ -17,7 +17,8 @@ struct quantizer_job {
     struct quantizer_integers how;
     const struct quantizer_choices *choices;
     uint32_t n_threads;
-    void (*progress)(void *context, uint64_t done, uint64_t total); /* in weights */
+    /* what: is counted, such as "weights"; a literal. Another one begins another bar. */
+    void (*progress)(void *context, const char *what, uint64_t done, uint64_t total);
     void *context;
 };
 

@@ -10,6 +10,7 @@
 #include "kernels/backend.h"
 #include "kernels/open.h"
 #include "request/spec.h"
+#include "tools/quantize/job.h"
 
 #define MAX_MODULES_BYTES ((size_t)1 << 20)
 
@@ -79,11 +80,12 @@ static int load_layer(struct k_backend *backend, const struct opened_model *m, u
     return status;
 }
 
-static int load_weights(const struct opened_model *m, const char *model, uint32_t n_threads, struct quire_error *err)
+static int load_weights(const struct opened_model *m, const char *model, const struct quantizer_job *job,
+                        struct quire_error *err)
 {
     const struct model_desc desc = opened_model_desc(m);
     struct k_backend_options options = {
-        .device = "cpu", .n_threads = n_threads, .weight_format = model_weight_format(&desc), .cpu_bind = "none"};
+        .device = "cpu", .n_threads = job->n_threads, .weight_format = model_weight_format(&desc), .cpu_bind = "none"};
     struct engine_options engine;
     struct k_backend *backend;
     const char *why;
@@ -95,18 +97,20 @@ static int load_weights(const struct opened_model *m, const char *model, uint32_
         status = k_backend_open(&options, &backend, &why, err);
     if (status != QUIRE_OK)
         return status;
-    for (uint32_t i = 0; status == QUIRE_OK && i < m->config->n_layers; i++)
+    for (uint32_t i = 0; status == QUIRE_OK && i < m->config->n_layers; i++) {
+        job->progress(job->context, "layers loaded", i, m->config->n_layers);
         status = load_layer(backend, m, i, backend->form, err);
+    }
     backend->ops->close(backend);
     return status;
 }
 
-int quantizer_loads(const char *original, const char *written, uint32_t n_threads, struct quire_error *err)
+int quantizer_loads(const struct quantizer_job *job, const char *written, struct quire_error *err)
 {
     struct opened_model m;
-    int status = open_files(written, manner_of(original), &m, err);
+    int status = open_files(written, manner_of(job->model), &m, err);
     if (status == QUIRE_OK)
-        status = load_weights(&m, written, n_threads, err);
+        status = load_weights(&m, written, job, err);
     opened_model_close(&m);
     return status;
 }

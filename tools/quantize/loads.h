@@ -7,10 +7,10 @@
 
 #include "base/status.h"
 
-#include <stdint.h>
+struct quantizer_job;
 
-/* written: the complete output, a directory or a GGUF file. It is loaded like `original`: with the same task, and with
+/* written: the complete output, a directory or a GGUF file. It is loaded like the job's model: with the same task, and with
  * --ignore-unused-tensors only if the original needs that. Errors are those of loading. */
-int quantizer_loads(const char *original, const char *written, uint32_t n_threads, struct quire_error *err);
+int quantizer_loads(const struct quantizer_job *job, const char *written, struct quire_error *err);
 
 #endif
