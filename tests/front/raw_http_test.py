@@ -299,7 +299,7 @@ def take_replies(sockets, replies):
         c.setblocking(False)
         try:
             replies[c] = replies.get(c, b"") + c.recv(65536)
-        except BlockingIOError:
+        except (BlockingIOError, ConnectionResetError):  # where slots are short, a reset may follow the reply
             pass
     return len(replies)
 
