@@ -84,4 +84,7 @@ struct quire_grammar_source {
 int quire_grammar_normal(const struct quire_grammar_source *source, char **out, size_t *n_bytes,
                          struct quire_error *err);
 
+/* Whether a normal text restricts an answer, or the answer behind its reasoning. normal: may be NULL if n_bytes is 0. */
+bool quire_grammar_has_form(const uint8_t *normal, size_t n_bytes);
+
 #endif

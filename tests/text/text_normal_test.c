@@ -53,6 +53,21 @@ static void test_forms(void **state)
            "start: q_");
 }
 
+static bool has_form(const char *normal)
+{
+    return quire_grammar_has_form((const uint8_t *)normal, strlen(normal));
+}
+
+static void test_forms_behind_a_reasoning(void **state)
+{
+    (void)state;
+    assert_true(has_form("start: \"a\"\n"));
+    assert_true(has_form("%reasoning {}\nstart: \"a\""));
+    assert_false(has_form("%reasoning {}\n"));
+    assert_false(has_form("%reasoning {}"));
+    assert_false(quire_grammar_has_form(NULL, 0));
+}
+
 static void test_reasoning_and_white_space(void **state)
 {
     (void)state;
@@ -84,6 +99,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_forms_behind_a_reasoning),
         cmocka_unit_test(test_reasoning_and_white_space),
         cmocka_unit_test(test_errors),
     };

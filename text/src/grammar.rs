@@ -5,7 +5,7 @@ pub(crate) mod compile;
 pub(crate) mod matcher;
 mod members;
 mod productive;
-mod reasoning;
+pub(crate) mod reasoning;
 pub(crate) mod tokens;
 
 use std::ffi::{c_char, c_int};

@@ -1,5 +1,7 @@
 #include "server/front/output/choice.h"
 
+#include "text/quire_grammar_normal.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,16 +47,6 @@ static bool add_form(struct choice_parts *parts, uint32_t n, enum choice_form fo
     return all != NULL;
 }
 
-/* Whether a grammar restricts more than the reasoning, which is its first line. */
-static bool has_form(const struct request_spec *spec)
-{
-    static const char reasoning[] = "%reasoning ";
-    const size_t n = spec->n_grammar;
-    if (n < sizeof reasoning || memcmp(spec->grammar, reasoning, sizeof reasoning - 1) != 0)
-        return n > 0;
-    return memchr(spec->grammar, '\n', n - 1) != NULL;
-}
-
 struct choice *choice_list_new(uint32_t n, uint32_t first, enum choice_form form, const struct choice_rules *rules)
 {
     struct choice *choices = calloc(n, sizeof *choices);
@@ -67,7 +59,8 @@ struct choice *choice_list_new(uint32_t n, uint32_t first, enum choice_form form
     for (uint32_t i = 0; i < n; i++) {
         const struct params *p = rules->params;
         parts[i].answer = (struct answer_parser){
-            .reasoning = {.format = p->reasoning_format, .has_form = has_form(p->spec)},
+            .reasoning = {.format = p->reasoning_format,
+                          .has_form = quire_grammar_has_form(p->spec->grammar, p->spec->n_grammar)},
             .tools.format = p->tool_format,
             .one_call = p->one_tool_call};
         if (p->tools)

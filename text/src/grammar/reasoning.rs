@@ -90,6 +90,15 @@ pub fn split<'a>(normal: &'a str, tokens: &Tokens) -> Result<(Option<Reasoning>,
     ))
 }
 
+/// Whether a normal text restricts more than the reasoning.
+pub fn has_form(normal: &[u8]) -> bool {
+    let is_line = normal.starts_with(DIRECTIVE.as_bytes());
+    match normal.iter().position(|byte| *byte == b'\n') {
+        Some(end) if is_line => end + 1 < normal.len(),
+        _ => !is_line && !normal.is_empty(),
+    }
+}
+
 fn is_blank(byte: &u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }

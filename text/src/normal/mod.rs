@@ -24,6 +24,7 @@ use std::ffi::{c_char, c_int};
 use serde_json::{json, Value};
 
 use crate::error::{Error, Result};
+use crate::grammar::reasoning::has_form;
 use crate::{boundary, c_str, null, put_text, quiet_panics, slice, QuireError};
 use lark::Lark;
 use path::Path;
@@ -114,6 +115,13 @@ pub struct QuireGrammarSource {
     n_bytes: usize,
     whitespace: c_int,
     reasoning: *const QuireGrammarReasoning,
+}
+
+/// # Safety
+/// As text/quire_grammar_normal.h says.
+#[no_mangle]
+pub unsafe extern "C" fn quire_grammar_has_form(normal: *const u8, n_bytes: usize) -> bool {
+    n_bytes > 0 && has_form(std::slice::from_raw_parts(normal, n_bytes))
 }
 
 /// # Safety
