@@ -8,16 +8,9 @@ import rig
 from conftest import QUIRE
 from selenium.webdriver.common.keys import Keys
 from test_experiments import lines, many
-from test_ui import Page
+from test_ui import browser  # noqa: F401 (a fixture)
 from upstream import Upstream
 from upstreams import gateway
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    page = Page(tmp_path_factory.mktemp("chromium"))
-    yield page
-    page.driver.quit()
 
 
 @pytest.fixture

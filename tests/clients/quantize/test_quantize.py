@@ -97,15 +97,13 @@ def as_bf16(model, out):
     shutil.copytree(model, out)
     config = json.loads((out / "config.json").read_text())
     (out / "config.json").write_text(json.dumps(config | {"torch_dtype": "bfloat16"}))
-    head, data = {}, b""
+    tensors = {}
     for name, (_, shape, halves) in tensors_of(model / "model.safetensors").items():
         floats = struct.pack(f"<{len(halves) // 2}f", *struct.unpack(f"<{len(halves) // 2}e", halves))
         cut = bytearray(len(halves))
         cut[::2], cut[1::2] = floats[2::4], floats[3::4]
-        head[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [len(data), len(data) + len(cut)]}
-        data += cut
-    text = json.dumps(head).encode()
-    (out / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        tensors[name] = "BF16", shape, cut
+    write_tensors(out / "model.safetensors", tensors)
     return out
 
 
@@ -144,6 +142,16 @@ def tensors_of(path):
     head = json.loads(data[8:8 + n])
     return {name: (t["dtype"], t["shape"], data[8 + n + t["data_offsets"][0]:8 + n + t["data_offsets"][1]])
             for name, t in head.items() if name != "__metadata__"}
+
+
+def write_tensors(path, tensors):
+    """tensors: as tensors_of() has them."""
+    head, data = {}, b""
+    for name, (dtype, shape, packed) in tensors.items():
+        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
+        data += packed
+    text = json.dumps(head).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
 
 
 def rounded(x, kind):
@@ -336,14 +344,10 @@ def test_quantized_models_and_bad_weights_are_rejected(tmp_path):
 def changed(directory, leave_out=None, add=None):
     """The demo model without a tensor, or with a copy of a norm under another name."""
     shutil.copytree(MODEL, directory)
-    head, data = {}, b""
     tensors = tensors_of(MODEL / "model.safetensors")
-    for name, (dtype, shape, packed) in (tensors | ({add: tensors["model.norm.weight"]} if add else {})).items():
-        if name != leave_out:
-            head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
-            data += packed
-    text = json.dumps(head).encode()
-    (directory / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    if add:
+        tensors[add] = tensors["model.norm.weight"]
+    write_tensors(directory / "model.safetensors", {name: t for name, t in tensors.items() if name != leave_out})
     return directory
 
 
@@ -493,13 +497,7 @@ def exact_matrix(rows, cols, drawn):
 
 
 def write_safetensors(path, tensors):
-    head, data = {}, b""
-    for name, (shape, numbers) in tensors.items():
-        packed = struct.pack(f"<{len(numbers)}e", *numbers)
-        head[name] = {"dtype": "F16", "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
-        data += packed
-    text = json.dumps(head).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    write_tensors(path, {name: ("F16", shape, struct.pack(f"<{len(numbers)}e", *numbers)) for name, (shape, numbers) in tensors.items()})
 
 
 def test_a_llama_becomes_the_same_model(tmp_path):

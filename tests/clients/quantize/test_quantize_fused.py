@@ -3,12 +3,11 @@ is made such a model and a Llama, with the same weights."""
 
 import json
 import shutil
-import struct
 
 import pytest
 
 from conftest import MODEL
-from test_quantize import calibration, divergence, quantize, tensors_of, text  # noqa: F401 (text is a fixture)
+from test_quantize import calibration, divergence, quantize, tensors_of, text, write_tensors  # noqa: F401 (text is a fixture)
 
 FUSED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj", "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj"}
 
@@ -17,12 +16,7 @@ def write_model(out, tensors, architecture, model_type):
     shutil.copytree(MODEL, out)
     config = json.loads((out / "config.json").read_text()) | {"architectures": [architecture], "model_type": model_type, "pad_token_id": 0}
     (out / "config.json").write_text(json.dumps({k: v for k, v in config.items() if k != "use_sliding_window"}))
-    head, data = {}, b""
-    for name, (dtype, shape, packed) in tensors.items():
-        head[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
-        data += packed
-    packed_head = json.dumps(head).encode()
-    (out / "model.safetensors").write_bytes(struct.pack("<Q", len(packed_head)) + packed_head + data)
+    write_tensors(out / "model.safetensors", tensors)
     return out
 
 

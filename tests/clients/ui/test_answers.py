@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from test_ui import Page, QUESTION
+from test_ui import browser, QUESTION  # noqa: F401 (a fixture)
 
 # fetch answers POST /v1/chat/completions with the events of `played`, some at a time; the rest goes to the server.
 PLAY = """const plain = fetch;
@@ -25,13 +25,6 @@ PLAY = """const plain = fetch;
 
 def chunk(finish=None, **delta):
     return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    page = Page(tmp_path_factory.mktemp("chromium"))
-    yield page
-    page.driver.quit()
 
 
 @pytest.fixture

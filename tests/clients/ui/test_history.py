@@ -4,14 +4,7 @@ import json
 
 import pytest
 
-from test_ui import Page, QUESTION
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    page = Page(tmp_path_factory.mktemp("chromium"))
-    yield page
-    page.driver.quit()
+from test_ui import browser, QUESTION  # noqa: F401 (a fixture)
 
 
 @pytest.fixture

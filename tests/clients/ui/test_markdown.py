@@ -8,7 +8,7 @@ import time
 import markdown_it
 import pytest
 
-from test_ui import Page
+from test_ui import browser  # noqa: F401 (a fixture)
 
 TEXTS = [
     "# One\n\nText with **bold**, *slanted*, ***both***, ~~gone~~ and `code`.\nA second line.\n\n## Two ##\nMore.",
@@ -22,13 +22,6 @@ TEXTS = [
     "1. one\n   ```sh\n   ls # x\n   ```\n2. two",
 ]
 HOSTILE = "<img src=x onerror=\"window.struck=1\"><script>window.struck=1</script>"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    page = Page(tmp_path_factory.mktemp("chromium"))
-    yield page
-    page.driver.quit()
 
 
 @pytest.fixture

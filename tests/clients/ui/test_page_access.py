@@ -8,7 +8,8 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from conftest import ROOT, MODEL, cannot_run
-from test_ui import Page, QUESTION
+from test_history import page  # noqa: F401 (a fixture)
+from test_ui import browser, QUESTION  # noqa: F401 (a fixture)
 
 HERE = pathlib.Path(__file__).parent
 MARKDOWN = "# Title\n\n- a\n- b\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\n# comment\nx = 'text' + 1\nreturn x\n```\n\n> quote with [a link](https://example.com)\n\n1. one"
@@ -27,21 +28,6 @@ def axe():
         subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--silent"], cwd=to, check=True, timeout=300)
         shutil.copy(lock, to / "installed.json")
     return (to / "node_modules/axe-core/axe.min.js").read_text()
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    page = Page(tmp_path_factory.mktemp("chromium"))
-    yield page
-    page.driver.quit()
-
-
-@pytest.fixture
-def page(browser, server):
-    browser.open(server).wait("models.length > 0")
-    yield browser
-    browser.js("localStorage.clear()")
-    assert browser.said() == []
 
 
 def violations(page, axe):

@@ -7,25 +7,9 @@ import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 
 from conftest import MODEL
-from test_answers import PLAY, chunk, play
+from test_answers import chunk, page, play  # noqa: F401 (page is a fixture)
 from test_history import notice, put_file, titles
-from test_ui import Page, QUESTION
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    page = Page(tmp_path_factory.mktemp("chromium"))
-    yield page
-    page.driver.quit()
-
-
-@pytest.fixture
-def page(browser, server):
-    browser.open(server).wait("models.length > 0")
-    browser.js(PLAY)
-    yield browser
-    browser.js("localStorage.clear()")
-    assert browser.said() == []
+from test_ui import browser, QUESTION  # noqa: F401 (a fixture)
 
 
 def test_a_server_that_stops_and_returns_with_another_model(browser, start):
