@@ -95,9 +95,9 @@ int engine_plan_task(const struct engine_options *options, struct model_config *
  * message_bytes. Returns QUIRE_INVALID if the options contradict each other. Call it before the others. */
 int engine_plan_place(struct engine_options *options, struct quire_error *err);
 /* Makes the description of one of the options' ranks (rank = stage * tensor_parallel_size + its position in the
- * stage) and counts the bytes of its weights, without tensors that are not used. With one rank the result is desc itself. weights_stored_dtype() must
- * come first. Rejects features that several ranks do not support and names them. Divides the threads if no option
- * sets them. */
+ * stage) and counts the bytes of its weights, without tensors that are not used. With one rank the result is desc
+ * itself. weights_stored_dtype() must come first. Rejects features that several ranks do not support and names them.
+ * Divides the threads if no option sets them. */
 int engine_plan_share(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
                       uint32_t rank, struct model_desc *own, uint64_t *weight_bytes, struct quire_error *err);
 /* The planner of the device that the options name; NULL of a name that engine_plan_make_on() rejects. */

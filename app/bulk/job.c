@@ -14,7 +14,6 @@
 
 #define MAX_LINES 100000000u
 #define DRAW_MS 200
-#define LINE_EVERY_S 10.0 /* of progress where standard error is a file */
 #define RETRY_MS 1000 /* pause before another try when the disk is full at the end */
 
 enum end { RUNNING, DONE, INTERRUPTED };
@@ -199,7 +198,7 @@ int job_run(struct job *j, struct quire_error *err)
     j->began = quire_now_s();
     bench_progress_begin(&j->progress, j->options.what, j->before.n_lines);
     j->progress.before = j->before.n_done;
-    j->progress.line_every_s = LINE_EVERY_S;
+    j->progress.line_every_s = BENCH_PROGRESS_LINE_S;
     int status = begin(j, err);
     if (status == QUIRE_OK) {
         on_draw(-1, 0, j);

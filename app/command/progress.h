@@ -6,6 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define BENCH_PROGRESS_LINE_S 10.0 /* for line_every_s */
+
 struct bench_progress {
     const char *what;
     uint64_t total;

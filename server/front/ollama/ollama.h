@@ -31,7 +31,10 @@ bool ollama_put_model(struct buffer *o, const struct request_job *j, struct quir
 const char *ollama_name(const struct model_list *list, const struct model_view *model, const char *asked,
                         struct api_error *e);
 
-/* ---- ollama_load.c, ollama_fields.c: on the loop ---- */
+/* Replies with an object, and frees it. On the loop. */
+void ollama_reply(struct http_exchange *x, struct buffer *o);
+
+/* ---- ollama_fields.c: on the loop ---- */
 
 #define OLLAMA_SMALL_BODY 4096 /* bytes: a longer body has a prompt, and is not parsed on the loop */
 

@@ -36,8 +36,7 @@ static bool answer_load(struct served_model *m, struct http_exchange *x, bool is
         json_out_raw(&o, is_chat ? ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}" : ",\"response\":\"\"");
         json_out_raw(&o, quire_value_double(keep) == 0 ? ",\"done_reason\":\"unload\"" : ",\"done_reason\":\"load\"");
         json_out_raw(&o, ",\"done\":true}");
-        http_reply(x, o.failed ? 503 : 200, "application/json", o.data, o.failed ? 0 : o.n);
-        buffer_free(&o);
+        ollama_reply(x, &o);
     } else if (is_load) {
         api_error_reply(x, &e);
     }

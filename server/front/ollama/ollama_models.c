@@ -120,7 +120,7 @@ static void put_model(struct buffer *o, const struct served_model *m, const char
     json_out_raw(o, "}");
 }
 
-static void reply(struct http_exchange *x, struct buffer *o)
+void ollama_reply(struct http_exchange *x, struct buffer *o)
 {
     http_reply(x, o->failed ? 503 : 200, "application/json", o->data, o->failed ? 0 : o->n);
     buffer_free(o);
@@ -142,7 +142,7 @@ static void list(struct served_model *m, struct http_exchange *x, bool runs)
         }
     }
     json_out_raw(&o, "]}");
-    reply(x, &o);
+    ollama_reply(x, &o);
 }
 
 void ollama_tags_start(struct served_model *m, struct http_exchange *x)
@@ -261,5 +261,5 @@ void ollama_show_start(struct served_model *m, struct http_exchange *x)
     put_capabilities(&o, of);
     put_time(&o, "modified_at", m->front->created);
     json_out_raw(&o, "}");
-    reply(x, &o);
+    ollama_reply(x, &o);
 }

@@ -104,12 +104,11 @@ void ollama_name_error(struct api_error *e)
 {
     if (strncmp(e->param, "response_format", strlen("response_format")) == 0)
         rename_field(e, "", "format");
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        if (strcmp(e->param, same[i].field) == 0) {
-            rename_field(e, "options.", same[i].option);
-            return;
-        }
-    }
+    size_t i = 0;
+    while (i < sizeof same / sizeof *same && strcmp(e->param, same[i].field) != 0)
+        i++;
+    if (i < sizeof same / sizeof *same)
+        rename_field(e, "options.", same[i].option);
 }
 
 bool ollama_put_format(struct buffer *o, struct quire_value format, struct api_error *e)

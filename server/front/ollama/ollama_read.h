@@ -1,9 +1,8 @@
 /* Ollama's bodies, translated to bodies of this server's own routes, which then check and read them.
  *
  * So every rule of /v1/chat/completions holds for /api/chat, too. An error names the field by its path in Ollama's
- * body. All functions append JSON text
- * to buffers that the caller frees, and return false with an error in e. Any thread on its own body. Private to this
- * folder.
+ * body. All functions append JSON text to buffers that the caller frees, and return false with an error in e. Any
+ * thread on its own body. Private to this folder.
  */
 #ifndef QUIRE_FRONT_OLLAMA_READ_H
 #define QUIRE_FRONT_OLLAMA_READ_H

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINE_EVERY_S 10.0 /* of progress where standard error is a file */
-
 struct serve_options { /* as given */
     struct bench_client_options client;
     struct bench_input_options input;
@@ -144,7 +142,7 @@ static int run(struct serve *s, struct quire_error *err)
         return status;
     const struct bench_drafts before = bench_client_drafts(s->client);
     bench_progress_begin(&progress, "requests", s->in->n);
-    progress.line_every_s = LINE_EVERY_S;
+    progress.line_every_s = BENCH_PROGRESS_LINE_S;
     status = bench_client_run(s->client, s->in, s->arrivals, s->options->max_concurrency, &progress, s->results,
                               &s->duration_s, err);
     bench_progress_end(&progress);
