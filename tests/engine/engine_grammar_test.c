@@ -6,8 +6,10 @@
 #include "tests/engine/fixtures/tiny_model.h"
 #include "tests/engine/fixtures/toy_grammar.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -228,26 +230,47 @@ static void other_rules_hold(void **state)
     client_close(c);
 }
 
+struct closing {
+    struct client *client;
+    const struct answer *answer;
+};
+
+/* The engine answers its requests before it waits for the thread that compiles. */
+static void *let_go_when_over(void *context)
+{
+    struct closing *closing = context;
+    client_wait(closing->client, closing->answer);
+    atomic_store(&toys.hold, false);
+    return NULL;
+}
+
 /* While a grammar is compiled other requests run, and a cancel counts. */
 static void compiling_holds_nobody(void **state)
 {
     (void)state;
-    static const char slow[] = "slow:!20-180>0";
+    static const char held[] = "held:!20-180>0";
     struct engine_options o = options();
     struct client *c = client_open(model.dir, &o);
-    struct answer *waits = submit(c, slow, 1, 0, 1), *cancelled = submit(c, slow, 2, 0, 2),
+    atomic_store(&toys.hold, true);
+    struct answer *waits = submit(c, held, 1, 0, 1), *cancelled = submit(c, held, 2, 0, 2),
                   *plain = submit(c, NULL, 3, 0, 1);
     engine_cancel(client_engine(c), cancelled->id);
     client_wait(c, cancelled);
     client_wait(c, plain);
     assert_false(waits->over);
     assert_int_equal(cancelled->choices[1].finish, ENGINE_FINISH_CANCELLED);
+    atomic_store(&toys.hold, false);
     client_wait(c, waits);
     check_follows(waits, endless);
     /* An engine that is closed meanwhile ends them. */
-    waits = submit(c, "slow:!20-181>0", 1, 0, 1);
-    submit(c, "slow:!20-182>0", 1, 0, 1);
+    atomic_store(&toys.hold, true);
+    waits = submit(c, "held:!20-181>0", 1, 0, 1);
+    submit(c, "held:!20-182>0", 1, 0, 1);
+    struct closing closing = {.client = c, .answer = waits};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, let_go_when_over, &closing), 0);
     client_stop_engine(c);
+    pthread_join(thread, NULL);
     assert_int_equal(waits->choices[0].finish, ENGINE_FINISH_CANCELLED);
     client_close(c);
     assert_int_equal(toys.n_live, 0);
