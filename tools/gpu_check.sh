@@ -117,6 +117,7 @@ step() {
     local name=$1 limit=$2 file=$3 left=$((budget - SECONDS + begun)) from=$SECONDS status note n_rows
     shift 3
     [ $left -ge 5 ] || { skip "$name" "the $budget seconds of this call are over"; return 1; }
+    [ -z "$small" ] || limit=$((limit * 4)) # the limits are a GPU's
     [ "$limit" -le $left ] || limit=$left
     if declare -F "$1" >/dev/null; then
         "$@" >"$results/$file" 2>"$results/$file.err"

@@ -18,11 +18,11 @@ want() { # what, command...
 }
 alone=()
 if unshare -rn true 2>/dev/null; then alone=(unshare -rn); else echo "(this machine lets nobody leave the network: the check runs with it)"; fi
-check() { # tree, arguments; $seconds: of a call, $plant: QUIRE_SIMT_FAIL
+check() { # tree, arguments; $seconds: of a call, $plant: QUIRE_SIMT_FAIL, $hangs: seconds after which a case hangs
     local tree=$1
     shift
-    "${alone[@]}" env -i PATH=/usr/local/bin:/usr/bin:/bin QUIRE_GPU_CHECK_KEEP="$tree/keep" QUIRE_ISOLATE_LIMIT_S=5 \
-        ${seconds:+QUIRE_GPU_CHECK_SECONDS=$seconds} ${plant:+QUIRE_SIMT_FAIL=$plant} bash "$tree/tools/gpu_check.sh" "$@" --emulator
+    "${alone[@]}" env -i PATH=/usr/local/bin:/usr/bin:/bin QUIRE_GPU_CHECK_KEEP="$tree/keep" \
+        ${hangs:+QUIRE_ISOLATE_LIMIT_S=$hangs} ${seconds:+QUIRE_GPU_CHECK_SECONDS=$seconds} ${plant:+QUIRE_SIMT_FAIL=$plant} bash "$tree/tools/gpu_check.sh" "$@" --emulator
 }
 copy() { cp -al "$work/good" "$work/$1"; }
 
@@ -44,8 +44,8 @@ rm "$work/slow/gpu-bundle/bin/kernels_test" "$work/wrong/gpu-bundle/bin/kernels_
 printf '#!/bin/bash\necho "{\\"case\\":\\"gemm\\"}"\nexec sleep 100\n' >"$work/slow/gpu-bundle/bin/kernels_test"
 printf '#!/bin/bash\necho "FAILED: an input was overwritten"\nexec sleep 100\n' >"$work/wrong/gpu-bundle/bin/kernels_test"
 chmod +x "$work/slow/gpu-bundle/bin/kernels_test" "$work/wrong/gpu-bundle/bin/kernels_test"
-(seconds=8; check "$work/slow" conformance "$work/slow/out" 2>/dev/null; echo $? >"$work/slow/status") &
-(seconds=8; check "$work/wrong" conformance "$work/wrong/out" 2>/dev/null; echo $? >"$work/wrong/status") &
+(seconds=20; check "$work/slow" conformance "$work/slow/out" 2>/dev/null; echo $? >"$work/slow/status") &
+(seconds=20; check "$work/wrong" conformance "$work/wrong/out" 2>/dev/null; echo $? >"$work/wrong/status") &
 
 want "conformance from a bundle" check "$work/good" conformance "$work/good/out"
 want "figures from a bundle" check "$work/good" figures "$work/good/out2"
@@ -60,7 +60,7 @@ want "what steps printed comes back" test -s "$work/good/results/ready_tiny.json
 wait
 want "out of time is no failure" test "$(cat "$work/slow/status")" = 0
 want "and keeps what was measured" grep -qE "kernels against the specification \| not measured \| [0-9]+ \| ran out of time after [0-9]+ s, with 1 rows measured" "$work/slow/out/report.md"
-want "what comes after it is named" grep -q "a step's operations | not measured |  | the 8 seconds of this call are over" "$work/slow/out/report.md"
+want "what comes after it is named" grep -q "a step's operations | not measured |  | the 20 seconds of this call are over" "$work/slow/out/report.md"
 want "a wrong answer is one, in time or not" grep -q "kernels against the specification | FAILED .* FAILED: an input was overwritten, and then ran out of time" "$work/wrong/out/report.md"
 want "and is the status" test "$(cat "$work/wrong/status")" = 1
 
@@ -72,7 +72,7 @@ rows_of() { # name, how many rows are ok
     want "$1: later steps ran" grep -q "^| a step's operations | ok |" "$work/$1/out/report.md"
 }
 (plant=kernel/rmsnorm_kernel:1:700; check "$work/illegal" conformance "$work/illegal/out" 2>/dev/null; echo $? >"$work/illegal/status") &
-(plant=kernel/rmsnorm_kernel:1:-1; check "$work/hang" conformance "$work/hang/out" 2>/dev/null; echo $? >"$work/hang/status") &
+(hangs=15; plant=kernel/rmsnorm_kernel:1:-1; check "$work/hang" conformance "$work/hang/out" 2>/dev/null; echo $? >"$work/hang/status") &
 (plant=kernel/rmsnorm_kernel:1:-2; check "$work/bit" conformance "$work/bit/out" 2>/dev/null; echo $? >"$work/bit/status") &
 (plant=cudaFuncGetAttributes:5:209; check "$work/load" conformance "$work/load/out" 2>/dev/null; echo $? >"$work/load/status") &
 wait
