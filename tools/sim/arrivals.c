@@ -2,20 +2,31 @@
 
 #include <stdlib.h>
 
-int sim_arrivals_begin(const struct sim_workload *workload, struct sim_record *records, struct sim_arrivals *out,
-                       struct quire_error *err)
+struct sim_arrivals {
+    const struct sim_workload *workload;
+    struct sim_record *records;
+    size_t next; /* of the requests with times of their own, the next to arrive */
+    uint32_t n_heap;
+    struct sim_due heap[]; /* turns whose session waits for its client: [sessions] */
+};
+
+int sim_arrivals_create(const struct sim_workload *workload, struct sim_record *records, struct sim_arrivals **out,
+                        struct quire_error *err)
 {
     size_t n_sessions = 1;
     for (size_t i = 0; i < workload->n; i++)
         n_sessions += workload->requests[i].previous == 0 && workload->requests[i].next > 0;
-    *out = (struct sim_arrivals){.workload = workload, .records = records};
-    out->heap = malloc(n_sessions * sizeof *out->heap);
-    return out->heap ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory for %zu sessions", n_sessions);
+    struct sim_arrivals *a = malloc(sizeof *a + n_sessions * sizeof a->heap[0]);
+    *out = a;
+    if (!a)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory for %zu sessions", n_sessions);
+    *a = (struct sim_arrivals){.workload = workload, .records = records};
+    return QUIRE_OK;
 }
 
-void sim_arrivals_end(struct sim_arrivals *a)
+void sim_arrivals_destroy(struct sim_arrivals *a)
 {
-    free(a->heap);
+    free(a);
 }
 
 static bool before(const struct sim_due *a, const struct sim_due *b)

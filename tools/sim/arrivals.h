@@ -12,18 +12,13 @@ struct sim_due {
     uint32_t request;
 };
 
-struct sim_arrivals {
-    const struct sim_workload *workload;
-    struct sim_record *records; /* arrival_us of requests with times of their own */
-    size_t next; /* of these, the next to arrive */
-    struct sim_due *heap; /* turns whose session waits for its client: [sessions] */
-    uint32_t n_heap;
-};
+struct sim_arrivals;
 
-/* Borrows both until sim_arrivals_end(). QUIRE_NO_MEMORY. */
-int sim_arrivals_begin(const struct sim_workload *workload, struct sim_record *records, struct sim_arrivals *out,
-                       struct quire_error *err);
-void sim_arrivals_end(struct sim_arrivals *a);
+/* Borrows both until sim_arrivals_destroy(). records: their arrival_us is set for requests with times of their own.
+ * QUIRE_NO_MEMORY. */
+int sim_arrivals_create(const struct sim_workload *workload, struct sim_record *records, struct sim_arrivals **out,
+                        struct quire_error *err);
+void sim_arrivals_destroy(struct sim_arrivals *a); /* NULL is allowed */
 
 /* The next request and its time. Returns false if none is known: all have arrived, or they follow on answers. */
 bool sim_arrivals_peek(const struct sim_arrivals *a, struct sim_due *out);

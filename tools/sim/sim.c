@@ -52,7 +52,7 @@ struct run {
     struct lengths *lengths;      /* NULL: not adaptive */
     struct length_item *items;    /* [as many] */
 
-    struct sim_arrivals arrivals;
+    struct sim_arrivals *arrivals;
     size_t next;                /* one by one: the next request */
     uint64_t n_over;
     bool said_no_more;          /* since the last submission */
@@ -205,7 +205,7 @@ static int open_run(struct run *r)
     for (size_t i = 0; i < r->workload->n; i++)
         r->out->records[i].arrival_us = EPOCH_US + r->workload->requests[i].arrival_s * 1e6;
     r->now_us = r->device_free_us = r->out->records[0].arrival_us;
-    status = sim_arrivals_begin(r->workload, r->out->records, &r->arrivals, r->err);
+    status = sim_arrivals_create(r->workload, r->out->records, &r->arrivals, r->err);
     sim_stages_begin(&r->stages, &r->setup->stages, &r->setup->cost);
     decision_log_begin(&r->log);
     return status;
@@ -225,7 +225,7 @@ static void close_run(struct run *r)
     free(r->fresh);
     free(r->items);
     lengths_destroy(r->lengths);
-    sim_arrivals_end(&r->arrivals);
+    sim_arrivals_destroy(r->arrivals);
 }
 
 /* ---- arrivals ---- */
@@ -258,7 +258,7 @@ static void end_record(struct run *r, size_t request, enum sim_fate fate)
     if (r->setup->one_by_one)
         return;
     if (fate != SIM_REFUSED) {
-        sim_arrivals_answered(&r->arrivals, (uint32_t)request, r->now_us);
+        sim_arrivals_answered(r->arrivals, (uint32_t)request, r->now_us);
         return;
     }
     while (r->workload->requests[request].next > 0) {
@@ -320,8 +320,8 @@ static int take_arrivals(struct run *r)
         }
         more = r->next < r->workload->n;
     } else {
-        while ((more = sim_arrivals_peek(&r->arrivals, &due)) && due.us <= r->now_us && status == QUIRE_OK) {
-            sim_arrivals_take(&r->arrivals);
+        while ((more = sim_arrivals_peek(r->arrivals, &due)) && due.us <= r->now_us && status == QUIRE_OK) {
+            sim_arrivals_take(r->arrivals);
             status = submit(r, due.request);
         }
     }
@@ -719,7 +719,7 @@ static int wait(struct run *r, const struct sched_plan *plan, bool *done)
 {
     double until = plan->wake_us > 0 ? (double)plan->wake_us : 0;
     struct sim_due due;
-    if (!r->setup->one_by_one && sim_arrivals_peek(&r->arrivals, &due))
+    if (!r->setup->one_by_one && sim_arrivals_peek(r->arrivals, &due))
         until = until > 0 && until < due.us ? until : due.us;
     *done = r->n_over == r->workload->n;
     if (*done || (r->setup->one_by_one && r->next == r->n_over))
