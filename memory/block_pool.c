@@ -10,14 +10,10 @@ int block_pool_init(struct block_pool *pool, const struct kv_config *config, uin
     bool reuse = config->eviction == KV_EVICT_REUSE;
     memset(pool, 0, sizeof *pool);
     pool->blocks = kv_calloc_lines(n_blocks, sizeof *pool->blocks, &pool->block_memory);
-    int status = pool->blocks ? QUIRE_OK : QUIRE_NO_MEMORY;
-    if (!status)
-        status = prefix_index_init(&pool->names, n_blocks);
-    if (!status)
-        status = host_tier_init(&pool->tier, group, config->groups[group].n_host_blocks, reuse ? n_blocks : 0, ledger);
-    if (status) {
+    pool->tier = host_tier_create(group, config->groups[group].n_host_blocks, reuse ? n_blocks : 0, ledger);
+    if (!pool->blocks || !pool->tier || prefix_index_init(&pool->names, n_blocks)) {
         block_pool_free(pool);
-        return status;
+        return QUIRE_NO_MEMORY;
     }
     for (uint32_t i = 0; i < n_blocks; i++) {
         pool->blocks[i].prev = i > 0 ? i - 1 : KV_NO_BLOCK;
@@ -34,7 +30,7 @@ int block_pool_init(struct block_pool *pool, const struct kv_config *config, uin
 void block_pool_free(struct block_pool *pool)
 {
     prefix_index_free(&pool->names);
-    host_tier_free(&pool->tier);
+    host_tier_destroy(pool->tier);
     free(pool->block_memory);
     memset(pool, 0, sizeof *pool);
 }
@@ -122,7 +118,7 @@ static void prefetch_eviction(const struct block_pool *pool, uint32_t list)
     uint32_t block = pool->lists[list].head;
     if (block == KV_NO_BLOCK)
         return;
-    if (pool->tier.blocks.n_slots > 0 || pool->tier.history.n_slots > 0)
+    if (pool->tier->blocks.n_slots > 0 || pool->tier->history.n_slots > 0)
         kv_prefetch(&pool->names.hashes[block]);
     if (pool->blocks[block].next != KV_NO_BLOCK)
         kv_prefetch(&pool->blocks[pool->blocks[block].next]);
@@ -156,7 +152,7 @@ uint32_t block_pool_take(struct block_pool *pool)
     prefetch_eviction(pool, list);
     if (b->named) {
         evict(pool, block);
-        host_tier_give_up(&pool->tier, block, &pool->names.hashes[block], b->label);
+        host_tier_give_up(pool->tier, block, &pool->names.hashes[block], b->label);
     }
     b->refs = 1;
     pool->clock++;
@@ -201,7 +197,7 @@ void block_pool_name(struct block_pool *pool, uint32_t block, const struct key25
     remove_stale(pool);
     if (b->named || prefix_index_find(&pool->names, hash) != KV_NO_BLOCK)
         return;
-    b->label = (struct kv_label){.owner = owner, .uses = host_tier_take_back(&pool->tier, hash)};
+    b->label = (struct kv_label){.owner = owner, .uses = host_tier_take_back(pool->tier, hash)};
     block_pool_used(pool, block);
     give_name(pool, block, hash);
 }
@@ -209,8 +205,8 @@ void block_pool_name(struct block_pool *pool, uint32_t block, const struct key25
 uint32_t block_pool_load(struct block_pool *pool, uint32_t host_block, const struct key256 *hash)
 {
     uint32_t block = block_pool_take(pool);
-    pool->blocks[block].label = pool->tier.blocks.slots[host_block].label;
-    host_tier_load(&pool->tier, host_block, block);
+    pool->blocks[block].label = pool->tier->blocks.slots[host_block].label;
+    host_tier_load(pool->tier, host_block, block);
     remove_stale(pool);
     give_name(pool, block, hash);
     return block;
@@ -243,17 +239,17 @@ void block_pool_drop_cached(struct block_pool *pool)
     for (uint32_t i = 1; i < pool->n_lists; i++) {
         for (uint32_t b = pool->lists[i].head; b != KV_NO_BLOCK; b = pool->blocks[b].next) {
             evict(pool, b);
-            host_tier_lose(&pool->tier, &pool->names.hashes[b], pool->blocks[b].label);
+            host_tier_lose(pool->tier, &pool->names.hashes[b], pool->blocks[b].label);
         }
         blank_list(pool, &pool->lists[i]);
     }
     pool->n_cached_free = 0;
-    host_tier_drop(&pool->tier);
+    host_tier_drop(pool->tier);
 }
 
 static int check_list(const struct block_pool *pool, uint32_t list, uint32_t *n, struct quire_error *err)
 {
-    uint32_t group = pool->tier.group, prev = KV_NO_BLOCK;
+    uint32_t group = pool->tier->group, prev = KV_NO_BLOCK;
     for (uint32_t b = pool->lists[list].head; b != KV_NO_BLOCK; b = pool->blocks[b].next) {
         if (b >= pool->n_blocks || ++*n > pool->n_blocks)
             return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: free list is broken", group);
@@ -286,13 +282,13 @@ static int check_lists(const struct block_pool *pool, struct quire_error *err)
     }
     if (n_free != pool->n_free || n_free - n_blank != pool->n_cached_free)
         return quire_fail(err, QUIRE_INTERNAL, "kv 3: group %u: %u free, %u cached on the lists, counted %u and %u",
-                          pool->tier.group, n_free, n_free - n_blank, pool->n_free, pool->n_cached_free);
+                          pool->tier->group, n_free, n_free - n_blank, pool->n_free, pool->n_cached_free);
     return QUIRE_OK;
 }
 
 static int check_names(const struct block_pool *pool, struct quire_error *err)
 {
-    uint32_t group = pool->tier.group, n_named = 0, n_indexed = prefix_index_count(&pool->names) - pool->n_stale;
+    uint32_t group = pool->tier->group, n_named = 0, n_indexed = prefix_index_count(&pool->names) - pool->n_stale;
     for (uint32_t b = 0; b < pool->n_blocks; b++) {
         const struct key256 *name = &pool->names.hashes[b];
         if (!pool->blocks[b].named)
@@ -300,8 +296,8 @@ static int check_names(const struct block_pool *pool, struct quire_error *err)
         n_named++;
         if (block_pool_find(pool, name) != b || pool->blocks[b].tag != prefix_tag(name))
             return quire_fail(err, QUIRE_INTERNAL, "kv 4: group %u: block %u is not what its name finds", group, b);
-        if (name_queue_find(&pool->tier.blocks, name) != KV_NO_BLOCK ||
-            name_queue_find(&pool->tier.history, name) != KV_NO_BLOCK)
+        if (name_queue_find(&pool->tier->blocks, name) != KV_NO_BLOCK ||
+            name_queue_find(&pool->tier->history, name) != KV_NO_BLOCK)
             return quire_fail(err, QUIRE_INTERNAL, "kv 6: group %u: the name of block %u is also below the pool", group,
                               b);
     }
@@ -318,13 +314,13 @@ int block_pool_check(const struct block_pool *pool, struct quire_error *err)
     if (!status)
         status = check_names(pool, err);
     if (!status)
-        status = host_tier_check(&pool->tier, err);
+        status = host_tier_check(pool->tier, err);
     if (status)
         return status;
     for (uint32_t b = 0; b < pool->n_blocks; b++)
         n_referenced += pool->blocks[b].refs > 0;
     if (n_referenced + pool->n_free != pool->n_blocks)
-        return quire_fail(err, QUIRE_INTERNAL, "kv 1: group %u: %u referenced and %u free of %u", pool->tier.group,
+        return quire_fail(err, QUIRE_INTERNAL, "kv 1: group %u: %u referenced and %u free of %u", pool->tier->group,
                           n_referenced, pool->n_free, pool->n_blocks);
     return QUIRE_OK;
 }

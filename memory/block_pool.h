@@ -57,7 +57,7 @@ struct pool_list {
 struct block_pool {
     struct pool_block *blocks;
     struct prefix_index names;
-    struct host_tier tier; /* the tier below the pool */
+    struct host_tier *tier; /* the tier below the pool; owned */
     uint32_t n_blocks;
     struct pool_list lists[1 + KV_MOST_USES]; /* [0] blank, the others cached */
     uint32_t n_lists; /* 2 for KV_EVICT_LRU, otherwise all */

@@ -1,21 +1,28 @@
 #include "memory/host_tier.h"
 
-int host_tier_init(struct host_tier *tier, uint32_t group, uint32_t n_host_blocks, uint32_t n_history,
-                   struct kv_ledger *ledger)
+#include <stdlib.h>
+
+struct host_tier *host_tier_create(uint32_t group, uint32_t n_host_blocks, uint32_t n_history, struct kv_ledger *ledger)
 {
-    *tier = (struct host_tier){.ledger = ledger, .group = group};
-    int status = name_queue_init(&tier->blocks, n_host_blocks);
-    if (!status)
-        status = name_queue_init(&tier->history, n_history);
-    if (status)
-        host_tier_free(tier);
-    return status;
+    struct host_tier *tier = calloc(1, sizeof *tier);
+    if (!tier)
+        return NULL;
+    tier->ledger = ledger;
+    tier->group = group;
+    if (name_queue_init(&tier->blocks, n_host_blocks) || name_queue_init(&tier->history, n_history)) {
+        host_tier_destroy(tier);
+        return NULL;
+    }
+    return tier;
 }
 
-void host_tier_free(struct host_tier *tier)
+void host_tier_destroy(struct host_tier *tier)
 {
+    if (!tier)
+        return;
     name_queue_free(&tier->blocks);
     name_queue_free(&tier->history);
+    free(tier);
 }
 
 static void record(struct host_tier *tier, uint32_t device_block, uint32_t host_block, bool to_host)

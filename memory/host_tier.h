@@ -40,9 +40,10 @@ struct host_tier {
     uint64_t n_lost, n_spilled, n_loaded;
 };
 
-int host_tier_init(struct host_tier *tier, uint32_t group, uint32_t n_host_blocks, uint32_t n_history,
-                   struct kv_ledger *ledger);
-void host_tier_free(struct host_tier *tier);
+/* Returns NULL if memory is short. */
+struct host_tier *host_tier_create(uint32_t group, uint32_t n_host_blocks, uint32_t n_history,
+                                   struct kv_ledger *ledger);
+void host_tier_destroy(struct host_tier *tier); /* NULL is allowed */
 
 /* Evicts a device block's content: moves it to the host, or loses it. */
 void host_tier_give_up(struct host_tier *tier, uint32_t device_block, const struct key256 *name, struct kv_label label);

@@ -128,11 +128,11 @@ struct kv_usage kv_cache_usage(const struct kv_cache *cache, uint32_t group)
     return (struct kv_usage){.n_blocks = pool->n_blocks,
                              .n_free = pool->n_free,
                              .n_cached_free = pool->n_cached_free,
-                             .n_evicted = pool->tier.n_lost,
-                             .n_host_blocks = pool->tier.blocks.n_slots,
-                             .n_host_used = pool->tier.blocks.n_queued,
-                             .n_spilled = pool->tier.n_spilled,
-                             .n_loaded = pool->tier.n_loaded};
+                             .n_evicted = pool->tier->n_lost,
+                             .n_host_blocks = pool->tier->blocks.n_slots,
+                             .n_host_used = pool->tier->blocks.n_queued,
+                             .n_spilled = pool->tier->n_spilled,
+                             .n_loaded = pool->tier->n_loaded};
 }
 
 uint64_t kv_cache_evicted(const struct kv_cache *cache, uint32_t tenant)

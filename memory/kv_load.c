@@ -50,7 +50,7 @@ static int count_loads(const struct kv_table *table, uint32_t group, const struc
         uint32_t block = block_pool_find(pool, &hashes[i]);
         if (block != KV_NO_BLOCK)
             n_revived += pool->blocks[block].refs == 0;
-        else if (name_queue_find(&pool->tier.blocks, &hashes[i]) != KV_NO_BLOCK)
+        else if (name_queue_find(&pool->tier->blocks, &hashes[i]) != KV_NO_BLOCK)
             n_host++;
         else
             return QUIRE_NOT_FOUND;
@@ -78,9 +78,9 @@ static void hold(struct kv_table *table, uint32_t group, const struct key256 *ha
         if (block != KV_NO_BLOCK) {
             block_pool_ref(pool, block);
         } else {
-            uint32_t slot = name_queue_find(&pool->tier.blocks, hash);
+            uint32_t slot = name_queue_find(&pool->tier->blocks, hash);
             assert(slot != KV_NO_BLOCK);
-            name_queue_detach(&pool->tier.blocks, slot);
+            name_queue_detach(&pool->tier->blocks, slot);
             block = slot | ON_HOST;
         }
         span->blocks[span->n] = block;

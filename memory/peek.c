@@ -10,7 +10,7 @@ static bool is_cached(const struct kv_cache *cache, const struct key256 *hash)
     for (uint32_t g = 0; g < cache->config.n_groups; g++) {
         const struct block_pool *pool = &cache->pools[g];
         if (cache->config.groups[g].window == 0 && block_pool_find(pool, hash) == KV_NO_BLOCK &&
-            name_queue_find(&pool->tier.blocks, hash) == KV_NO_BLOCK)
+            name_queue_find(&pool->tier->blocks, hash) == KV_NO_BLOCK)
             return false;
     }
     return true;
@@ -30,7 +30,7 @@ uint32_t kv_cache_peek(const struct kv_cache *cache, const struct key256 *hashes
 static bool has(const struct block_pool *pool, const struct key256 *hash, bool host_too)
 {
     return block_pool_find(pool, hash) != KV_NO_BLOCK ||
-           (host_too && name_queue_find(&pool->tier.blocks, hash) != KV_NO_BLOCK);
+           (host_too && name_queue_find(&pool->tier->blocks, hash) != KV_NO_BLOCK);
 }
 
 /* Returns the largest n <= limit such that every windowed group still has the blocks [first needed, n). The sinks'
