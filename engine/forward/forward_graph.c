@@ -36,7 +36,7 @@ static int run_step(struct forward *f, uint32_t n, struct quire_error *err)
             batch.output_tokens[i] = i;
             batch.rows[i] = (struct k_attn_row){.token = i, .n_tokens = 1};
         }
-        if (forward_is_stage(f) || f->group.stage.rank > 0)
+        if (forward_is_stage(f) || (f->group && f->group->stage.rank > 0))
             status = forward_warm(f, &batch, err);
         else
             status = forward_run(f, &batch, rows, &results, &ticket, err);

@@ -39,7 +39,7 @@ struct forward {
     struct k_backend *backend;
     const struct model_desc *desc;
     const struct weights *weights;
-    struct forward_group group; /* all NULL without several ranks */
+    struct forward_group *group; /* owned; NULL without several ranks */
     /* Several ranks only, in host memory: receives the content of layout->digest at the end of a step, a running number
      * that must be equal on all ranks of a stage. */
     uint64_t *digest;

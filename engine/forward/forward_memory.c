@@ -145,6 +145,17 @@ static int describe_memory(struct forward *f, const struct engine_plan *plan, st
     return step_layout_make(d, plan, f->layout, err);
 }
 
+static int keep_group(struct forward *f, const struct forward_group *group, struct quire_error *err)
+{
+    if (!group)
+        return QUIRE_OK;
+    f->group = malloc(sizeof *f->group);
+    if (!f->group)
+        return quire_fail(err, QUIRE_NO_MEMORY, "forward pass: out of memory");
+    *f->group = *group;
+    return QUIRE_OK;
+}
+
 int forward_create(struct k_backend *backend, const struct model_desc *desc, const struct engine_plan *plan,
                    const struct weights *weights, const struct forward_group *group, struct forward **out,
                    struct quire_error *err)
@@ -156,9 +167,9 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
     f->is_in_place = !backend->ops->memory && backend->ops->planner->overlap_depth == 0;
     f->desc = desc;
     f->weights = weights;
-    if (group)
-        f->group = *group;
-    int status = describe_memory(f, plan, err);
+    int status = keep_group(f, group, err);
+    if (status == QUIRE_OK)
+        status = describe_memory(f, plan, err);
     if (status == QUIRE_OK)
         status = alloc_staging(f, plan, err);
     if (status == QUIRE_OK)
@@ -182,7 +193,7 @@ int forward_create(struct k_backend *backend, const struct model_desc *desc, con
 int forward_ready(struct forward *f, bool graphs, struct quire_error *err)
 {
     struct k_backend *b = f->backend;
-    int status = forward_is_shared(f) ? b->ops->join(b, &f->group.stage, err) : QUIRE_OK;
+    int status = forward_is_shared(f) ? b->ops->join(b, &f->group->stage, err) : QUIRE_OK;
     if (status == QUIRE_OK && forward_is_shared(f))
         status = forward_clear_digest(f, err);
     if (status == QUIRE_OK)
@@ -239,6 +250,7 @@ void forward_destroy(struct forward *f)
     free_dev(f, f->digest);
     forward_free_expert_load(f);
     free(f->watch);
+    free(f->group);
     free(f->layout);
     free(f);
 }

@@ -79,5 +79,5 @@ int forward_fetch_digest(struct forward *f, struct quire_error *err)
 
 int forward_agree(struct forward *f, struct quire_error *err)
 {
-    return forward_is_shared(f) ? f->group.agree(f->group.context, *f->digest, err) : QUIRE_OK;
+    return forward_is_shared(f) ? f->group->agree(f->group->context, *f->digest, err) : QUIRE_OK;
 }

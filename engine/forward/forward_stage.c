@@ -25,14 +25,14 @@ static int give(struct forward *f, int (*send)(void *context, const void *x, siz
 {
     const struct k_backend_ops *ops = f->backend->ops;
     if (f->is_in_place)
-        return send(f->group.context, x_dev, n_bytes, err);
+        return send(f->group->context, x_dev, n_bytes, err);
     for (uint64_t at = 0, n; at < n_bytes; at += n) {
         uint64_t there;
         n = piece_of(f, n_bytes, at);
         TRY(ops->copy_out(f->backend, f->stage_buffer->bytes, (const uint8_t *)x_dev + at, n, err));
         TRY(ops->fence(f->backend, &there, err));
         TRY(ops->wait(f->backend, there, err));
-        TRY(send(f->group.context, f->stage_buffer->bytes, n, err));
+        TRY(send(f->group->context, f->stage_buffer->bytes, n, err));
     }
     return QUIRE_OK;
 }
@@ -42,11 +42,11 @@ static int take(struct forward *f, int (*receive)(void *context, void *x, size_t
 {
     const struct k_backend_ops *ops = f->backend->ops;
     if (f->is_in_place)
-        return receive(f->group.context, x_dev, n_bytes, err);
+        return receive(f->group->context, x_dev, n_bytes, err);
     for (uint64_t at = 0, n; at < n_bytes; at += n) {
         n = piece_of(f, n_bytes, at);
         TRY(settle(f, err));
-        TRY(receive(f->group.context, f->stage_buffer->bytes, n, err));
+        TRY(receive(f->group->context, f->stage_buffer->bytes, n, err));
         TRY(ops->copy_in(f->backend, (uint8_t *)x_dev + at, f->stage_buffer->bytes, n, err));
         TRY(ops->fence(f->backend, &f->stage_buffer->taken, err));
     }
@@ -69,10 +69,10 @@ static int compute(struct forward *f, const struct forward_batch *micro, float *
     uint8_t *x = f->arena_dev + f->layout->residual;
     const uint64_t n_bytes = (uint64_t)micro->n_tokens * f->desc->config->hidden_size * sizeof(float);
     if (!model_is_first_stage(f->desc))
-        TRY(take(f, f->group.receive, x, n_bytes, err));
+        TRY(take(f, f->group->receive, x, n_bytes, err));
     TRY(micro->graph ? f->backend->ops->graph_launch(f->backend, micro->graph->graph, err)
                      : forward_compute(f, micro, logits, err));
-    return model_is_last_stage(f->desc) ? QUIRE_OK : give(f, f->group.send, x, n_bytes, err);
+    return model_is_last_stage(f->desc) ? QUIRE_OK : give(f, f->group->send, x, n_bytes, err);
 }
 
 /* ---- micro-batches ---- */
@@ -155,8 +155,8 @@ static int bring_logits(struct forward *f, uint32_t n, struct quire_error *err)
     if (d->shard.n_ranks > 1 && d->shard.rank > 0)
         return QUIRE_OK;
     if (model_is_last_stage(d))
-        return n ? give(f, f->group.send_back, f->logits_dev, n_bytes, err) : QUIRE_OK;
-    return n && model_is_first_stage(d) ? take(f, f->group.receive_back, f->logits_dev, n_bytes, err) : QUIRE_OK;
+        return n ? give(f, f->group->send_back, f->logits_dev, n_bytes, err) : QUIRE_OK;
+    return n && model_is_first_stage(d) ? take(f, f->group->receive_back, f->logits_dev, n_bytes, err) : QUIRE_OK;
 }
 
 int forward_compute_staged(struct forward *f, const struct forward_batch *batch, struct quire_error *err)
