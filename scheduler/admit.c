@@ -232,7 +232,7 @@ void planner_rerank(struct sched *s)
     for (uint32_t i = 0; i < RERANK_NAMES && n_left > 0; i++) {
         const uint32_t name = s->admission->rerank_cursor;
         struct sequence *q = &s->seqs[name];
-        s->admission->rerank_cursor = (name + 1) % s->n_names;
+        s->admission->rerank_cursor = (name + 1) % s->names->n;
         if (!queue_has(&s->flows->queue, name) || !seq_may_hit(s, q))
             continue;
         n_left--;

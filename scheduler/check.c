@@ -12,7 +12,7 @@
 static int check_counts(const struct sched *s, struct quire_error *err)
 {
     uint32_t n[SEQ_RETIRED + 1] = {0}, n_new = 0, n_live_waiting = 0;
-    for (uint32_t i = 0; i < s->n_names; i++) {
+    for (uint32_t i = 0; i < s->names->n; i++) {
         const struct sequence *q = &s->seqs[i];
         bool live = q->state >= SEQ_WAITING && q->state <= SEQ_LEAVING;
         if ((unsigned)q->state > SEQ_RETIRED)
@@ -22,18 +22,19 @@ static int check_counts(const struct sched *s, struct quire_error *err)
         n[q->state]++;
         n_new += live && !q->was_admitted;
     }
-    for (uint32_t i = 0; i < s->n_names; i++)
+    for (uint32_t i = 0; i < s->names->n; i++)
         n_live_waiting += s->seqs[i].job && s->seqs[i].state != SEQ_RUNNING && !s->seqs[i].key.background;
-    if (n[SEQ_FREE] != s->n_free_names || n[SEQ_RETIRED] != s->n_retired || n[SEQ_RUNNING] != s->stats.n_running ||
+    if (n[SEQ_FREE] != s->names->n_free || n[SEQ_RETIRED] != s->names->n_retired ||
+        n[SEQ_RUNNING] != s->stats.n_running ||
         n[SEQ_WAITING] + n[SEQ_FOLLOWING] + n[SEQ_LEAVING] != s->stats.n_waiting ||
         n[SEQ_LEAVING] + n[SEQ_ENDING] != s->n_touched || n_new != s->waits->n_new ||
         n_live_waiting != s->n_live_waiting)
         return BROKEN(err, "1: counts by state are wrong");
-    for (uint32_t i = 0; i < s->n_free_names; i++)
-        if (s->seqs[s->free_names[i]].state != SEQ_FREE)
-            return BROKEN(err, "1: free name %u is in use", s->free_names[i]);
-    for (uint32_t i = 0; i < s->n_retired; i++) {
-        uint32_t name = s->retired[(s->retired_head + i) % s->n_names];
+    for (uint32_t i = 0; i < s->names->n_free; i++)
+        if (s->seqs[s->names->free[i]].state != SEQ_FREE)
+            return BROKEN(err, "1: free name %u is in use", s->names->free[i]);
+    for (uint32_t i = 0; i < s->names->n_retired; i++) {
+        uint32_t name = s->names->retired[(s->names->retired_head + i) % s->names->n];
         if (s->seqs[name].state != SEQ_RETIRED)
             return BROKEN(err, "1: retired sequence %u is not", name);
     }
@@ -69,7 +70,7 @@ static int check_queue(const struct sched *s, struct quire_error *err)
 {
     uint32_t n = 0, n_active = 0, n_in_flows = 0;
     uint64_t n_tokens = 0;
-    for (uint32_t i = 0; i < s->n_names; i++) {
+    for (uint32_t i = 0; i < s->names->n; i++) {
         const struct sequence *q = &s->seqs[i];
         bool queued = queue_has(&s->flows->queue, i);
         if (queued != (q->state == SEQ_WAITING))
@@ -104,7 +105,7 @@ static int check_running(const struct sched *s, struct quire_error *err)
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_listed; i++)
         n += s->seqs[s->running[i]].state == SEQ_RUNNING;
-    for (uint32_t i = 0; i < s->n_names; i++) {
+    for (uint32_t i = 0; i < s->names->n; i++) {
         uint32_t times = 0;
         if (s->seqs[i].state != SEQ_RUNNING)
             continue;
@@ -276,7 +277,7 @@ static int check_sums(const struct sched *s, struct quire_error *err)
         if (s->tenants[t].n_running + s->tenants[t].n_waiting == 0)
             continue;
         n_tenants_live += s->tenants[t].n_running + s->tenants[t].n_waiting;
-        for (uint32_t i = 0; i < s->n_names; i++) {
+        for (uint32_t i = 0; i < s->names->n; i++) {
             const struct sequence *q = &s->seqs[i];
             n_live += q->job && q->key.tenant == t;
             n_running += q->state == SEQ_RUNNING && q->key.tenant == t;
@@ -290,7 +291,7 @@ static int check_sums(const struct sched *s, struct quire_error *err)
         if (s->flows->live[f] == 0)
             continue;
         n_flows_live += s->flows->live[f];
-        for (uint32_t i = 0; i < s->n_names; i++)
+        for (uint32_t i = 0; i < s->names->n; i++)
             n_live += s->seqs[i].job && s->seqs[i].key.flow == f;
         if (n_live != s->flows->live[f])
             return BROKEN(err, "11: flow %u: %u live, counted %u", f, n_live, s->flows->live[f]);
@@ -309,7 +310,7 @@ static int check_caps(const struct sched *s, struct quire_error *err)
         const struct sched_cap *cap = &s->caps->tenants[t];
         uint64_t n_blocks = 0;
         uint32_t n_seats = 0;
-        for (uint32_t i = 0; i < s->n_names; i++) {
+        for (uint32_t i = 0; i < s->names->n; i++) {
             const struct sequence *q = &s->seqs[i];
             if (q->state != SEQ_RUNNING || q->key.tenant != t || q->key.background)
                 continue;
@@ -363,7 +364,7 @@ int sched_check(const struct sched *s, struct quire_error *err)
     if (!status)
         status = check_running(s, err);
     uint32_t n_holding = 0, n_proposals = 0;
-    for (uint32_t i = 0; i < s->n_names && !status; i++) {
+    for (uint32_t i = 0; i < s->names->n && !status; i++) {
         n_holding += s->seqs[i].table != NULL;
         n_proposals += s->seqs[i].n_proposed > 0;
         if (s->seqs[i].job)
@@ -395,7 +396,7 @@ int sched_check(const struct sched *s, struct quire_error *err)
 void sched_checked(struct sched *s, const char *function)
 {
     struct quire_error err;
-    uint64_t n_items = s->n_names;
+    uint64_t n_items = s->names->n;
     for (uint32_t g = 0; g < s->config->kv.n_groups; g++)
         n_items += (uint64_t)s->config->kv.groups[g].n_blocks + s->config->kv.groups[g].n_host_blocks;
     if ((uint64_t)++s->n_unchecked * ITEMS_PER_CALL < n_items)

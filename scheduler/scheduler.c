@@ -67,14 +67,14 @@ static int check_config(const struct sched_config *c, struct quire_error *err)
 /* Counts the live sequences by their flow under the new policy and reserves space for all of them. */
 static int reserve_flows(const struct sched *s, struct sched_flows *f)
 {
-    for (uint32_t i = 0; i < s->n_names; i++) {
+    for (uint32_t i = 0; i < s->names->n; i++) {
         const struct sequence *q = &s->seqs[i];
         if (!q->job)
             continue;
         uint32_t flow = f->policy->flow ? f->policy->flow(f->state, &q->key) : 0;
         f->live[q->key.background ? f->queue.n_flows : flow]++;
     }
-    for (uint32_t i = 0; i < s->n_names; i++) {
+    for (uint32_t i = 0; i < s->names->n; i++) {
         const struct sequence *q = &s->seqs[i];
         if (!q->job)
             continue;
@@ -92,7 +92,7 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
     struct sched_policy_options changed = *options;
     struct sched_flows *flows, *old = s->flows;
     changed.n_tenants = s->n_tenants;
-    int status = flows_create(policy, &changed, s->config->cost, s->caps != NULL, s->seqs, s->n_names, &flows, err);
+    int status = flows_create(policy, &changed, s->config->cost, s->caps != NULL, s->seqs, s->names->n, &flows, err);
     if (status)
         return status;
     if (reserve_flows(s, flows)) {
@@ -100,7 +100,7 @@ int sched_set_policy(struct sched *s, const struct sched_policy *policy, const s
         return quire_fail(err, QUIRE_NO_MEMORY, "policy: out of memory");
     }
     s->flows = flows;
-    for (uint32_t i = 0; i < s->n_names; i++) {
+    for (uint32_t i = 0; i < s->names->n; i++) {
         struct sequence *q = &s->seqs[i];
         if (!q->job)
             continue;
@@ -179,10 +179,10 @@ static bool allocate_parts(struct sched *s)
     s->pace = calloc(1, sizeof *s->pace);
     if (!s->waits || !s->admission || !s->pins || !s->budget || !s->pace)
         return false;
-    s->waits->seqs = calloc(s->n_names, sizeof *s->waits->seqs);
+    s->waits->seqs = calloc(s->names->n, sizeof *s->waits->seqs);
     const bool reserves = s->config->preemption == SCHED_PREEMPT_NEVER;
     if (reserves)
-        s->admission->shared = calloc(s->n_names, sizeof *s->admission->shared);
+        s->admission->shared = calloc(s->names->n, sizeof *s->admission->shared);
     batches_init(&s->admission->batches);
     budget_init(s->budget, s->config->step_target_us, s->config->adaptive_budget);
     pace_init(s->pace, s->config->step_target_us);
@@ -196,19 +196,21 @@ static int allocate(struct sched *s, struct quire_error *err)
     int status = kv_cache_create(&c->kv, &s->kv, err);
     if (status)
         return status;
-    s->seqs = calloc(s->n_names, sizeof *s->seqs);
-    s->adapters = calloc(s->n_names, sizeof *s->adapters);
-    s->free_names = calloc(s->n_names, sizeof *s->free_names);
-    s->retired = calloc(s->n_names, sizeof *s->retired);
+    /* Waiting, running, and sequences that are over but touched or not yet collected. */
+    s->names = names_create(c->max_queued_requests + c->max_num_seqs * (c->overlap_depth + 2));
+    if (!s->names)
+        return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
+    s->seqs = calloc(s->names->n, sizeof *s->seqs);
+    s->adapters = calloc(s->names->n, sizeof *s->adapters);
     s->running = calloc(c->max_num_seqs, sizeof *s->running);
     s->tenants = calloc(s->n_tenants, sizeof *s->tenants);
     s->tables = calloc((size_t)c->max_num_seqs * (c->overlap_depth + 1), sizeof *s->tables);
-    bool ok = s->seqs && s->adapters && s->free_names && s->retired && s->running && s->tables && s->tenants;
+    bool ok = s->seqs && s->adapters && s->running && s->tables && s->tenants;
     if (!allocate_parts(s) || !allocate_slots(s) || !ok)
         return quire_fail(err, QUIRE_NO_MEMORY, "scheduler: out of memory");
     status = caps_create(&c->policy_options, &s->caps, err);
     return status ? status
-                  : flows_create(c->policy, &c->policy_options, c->cost, s->caps != NULL, s->seqs, s->n_names,
+                  : flows_create(c->policy, &c->policy_options, c->cost, s->caps != NULL, s->seqs, s->names->n,
                                  &s->flows, err);
 }
 
@@ -258,8 +260,6 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
     s->next_order = 1;
     s->n_tenants = config->policy_options.n_tenants ? config->policy_options.n_tenants : 1;
     own->policy_options.n_tenants = own->kv.n_tenants = s->n_tenants;
-    /* Waiting, running, and sequences that are over but touched or not yet collected. */
-    s->n_names = config->max_queued_requests + config->max_num_seqs * (config->overlap_depth + 2);
     status = allocate(s, err);
     if (!status)
         status = create_tables(s, err);
@@ -268,8 +268,6 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
         sched_destroy(s);
         return status;
     }
-    for (uint32_t i = 0; i < s->n_names; i++)
-        s->free_names[s->n_free_names++] = s->n_names - 1 - i;
     *out = s;
     return QUIRE_OK;
 }
@@ -277,7 +275,7 @@ int sched_create(const struct sched_config *config, struct sched **out, struct q
 /* The live requests, with their blocks. */
 static void end_requests(struct sched *s)
 {
-    for (uint32_t i = 0; s->seqs && i < s->n_names; i++) {
+    for (uint32_t i = 0; s->seqs && i < s->names->n; i++) {
         if (s->seqs[i].table)
             sched_drop_table(s, &s->seqs[i]);
         free(s->seqs[i].tokens);
@@ -328,10 +326,9 @@ void sched_destroy(struct sched *s)
     free(s->tables);
     free(s->running);
     id_map_free(&s->jobs);
-    free(s->retired);
-    free(s->free_names);
     free(s->adapters);
     free(s->seqs);
+    free(s->names);
     kv_cache_destroy(s->kv);
     free(s->config);
     free(s);
@@ -389,5 +386,5 @@ struct kv_usage sched_kv_usage(const struct sched *s, uint32_t group)
 
 bool sched_idle(const struct sched *s)
 {
-    return s->n_free_names == s->n_names && s->step == s->committed;
+    return s->names->n_free == s->names->n && s->step == s->committed;
 }

@@ -97,7 +97,7 @@ void sched_retire(struct sched *s, struct sequence *q)
     if (q->table)
         sched_drop_table(s, q);
     q->state = SEQ_RETIRED;
-    s->retired[(s->retired_head + s->n_retired++) % s->n_names] = sched_name(s, q);
+    names_retire(s->names, sched_name(s, q));
 }
 
 /* The leader ended before its prompt was planned: the next choice becomes the leader. */

@@ -58,8 +58,8 @@ static int check_space(const struct sched *s, const struct sched_request *r, str
     if (s->stats.n_waiting > c->max_queued_requests - r->n)
         return quire_fail(err, QUIRE_EXHAUSTED, "%u requests are waiting, the limit is %u", s->stats.n_waiting,
                           c->max_queued_requests);
-    if (s->n_free_names < r->n)
-        return quire_fail(err, QUIRE_EXHAUSTED, "%u finished sequences have not been collected", s->n_retired);
+    if (s->names->n_free < r->n)
+        return quire_fail(err, QUIRE_EXHAUSTED, "%u finished sequences have not been collected", s->names->n_retired);
     /* A prompt longer than the whole limit is accepted if no other waits; otherwise it could never run. */
     if (c->max_queued_tokens > 0 && s->stats.n_waiting_tokens > 0 &&
         s->stats.n_waiting_tokens + r->n_prompt > c->max_queued_tokens)
@@ -121,15 +121,15 @@ static void free_name(struct sched *s, uint32_t name)
     memset(q, 0, sizeof *q);
     if (s->admission->shared)
         s->admission->shared[name] = (struct seq_shared){0};
-    s->free_names[s->n_free_names++] = name;
+    names_give_back(s->names, name);
 }
 
 static int start_all(struct sched *s, struct sched_job *job, const struct sched_request *r)
 {
     for (uint32_t i = 0; i < r->n; i++) {
-        uint32_t name = s->free_names[--s->n_free_names];
+        uint32_t name = names_take(s->names);
         if (start_sequence(s, &s->seqs[name], r, r->owned_prompt && i + 1 == r->n)) {
-            s->free_names[s->n_free_names++] = name;
+            names_give_back(s->names, name);
             while (i-- > 0)
                 free_name(s, job->seqs[i]);
             return QUIRE_NO_MEMORY;
@@ -320,7 +320,7 @@ void sched_cancel(struct sched *s, uint64_t id)
 void sched_cancel_seq(struct sched *s, uint32_t seq)
 {
     const struct sched_policy *policy = s->flows->policy;
-    struct sequence *q = seq < s->n_names ? &s->seqs[seq] : NULL;
+    struct sequence *q = seq < s->names->n ? &s->seqs[seq] : NULL;
     if (q && q->job) {
         if (policy->finished)
             policy->finished(s->flows->state, &q->key, q->n_known - q->key.n_prompt);
@@ -331,7 +331,7 @@ void sched_cancel_seq(struct sched *s, uint32_t seq)
 
 uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, uint32_t n)
 {
-    struct sequence *q = seq < s->n_names ? &s->seqs[seq] : NULL;
+    struct sequence *q = seq < s->names->n ? &s->seqs[seq] : NULL;
     if (!q || q->state != SEQ_RUNNING || q->n_sampling > 0 || q->n_known >= q->n_positions)
         return 0;
     uint32_t most = q->n_positions - q->n_known;
@@ -347,7 +347,7 @@ uint32_t sched_propose(struct sched *s, uint32_t seq, const uint32_t *tokens, ui
 
 bool sched_gate(struct sched *s, uint32_t seq, bool gated)
 {
-    struct sequence *q = seq < s->n_names ? &s->seqs[seq] : NULL;
+    struct sequence *q = seq < s->names->n ? &s->seqs[seq] : NULL;
     if (!q || !q->job || gated == ((q->gates & SEQ_GATE_DRAFTS) != 0))
         return false;
     q->gates ^= SEQ_GATE_DRAFTS;
@@ -357,11 +357,8 @@ bool sched_gate(struct sched *s, uint32_t seq, bool gated)
 
 bool sched_next_retired(struct sched *s, uint32_t *seq)
 {
-    if (s->n_retired == 0)
+    if (!names_next_retired(s->names, seq))
         return false;
-    *seq = s->retired[s->retired_head];
-    s->retired_head = (s->retired_head + 1) % s->n_names;
-    s->n_retired--;
     free_name(s, *seq);
     SCHED_CHECKED(s);
     return true;

@@ -23,7 +23,7 @@ struct sched_admission {
     bool no_more; /* nothing follows: incomplete static batches start */
     uint32_t batch_left; /* sequences that may still join the running batch */
     struct sched_batches batches;
-    struct seq_shared *shared; /* [n_names], owned; NULL without reservation (SCHED_PREEMPT_NEVER) */
+    struct seq_shared *shared; /* [names->n], owned; NULL without reservation (SCHED_PREEMPT_NEVER) */
 };
 
 #endif

@@ -10,6 +10,7 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/state/admission.h"
 #include "scheduler/state/flows.h"
+#include "scheduler/state/names.h"
 #include "scheduler/state/pace.h"
 #include "scheduler/state/plan_slot.h"
 #include "scheduler/state/sequence_state.h"
@@ -49,13 +50,9 @@ struct sched {
     struct sched_tenant_stats *tenants; /* [n_tenants] */
     uint32_t n_tenants; /* >= 1 */
 
-    uint32_t n_names;
-    struct sequence *seqs; /* [n_names] */
-    uint32_t *adapters; /* [n_names] of their requests: a decode reads no job, which no cache holds */
-    uint32_t *free_names; /* stack */
-    uint32_t n_free_names;
-    uint32_t *retired; /* ring of n_names */
-    uint32_t retired_head, n_retired;
+    struct names *names;
+    struct sequence *seqs; /* [names->n] */
+    uint32_t *adapters; /* [names->n] of their requests: a decode reads no job, which no cache holds */
 
     struct id_map jobs; /* id → struct sched_job * */
 

@@ -17,7 +17,7 @@ struct seq_waits {
 };
 
 struct sched_waits {
-    struct seq_waits *seqs; /* [n_names], owned */
+    struct seq_waits *seqs; /* [names->n], owned */
     uint64_t now_us; /* of the last plan */
     enum sched_shortage shortage; /* why the head of the queue has waited since then */
     uint64_t short_us[SCHED_N_SHORTAGES]; /* sums */
