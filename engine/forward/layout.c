@@ -88,12 +88,28 @@ static void take_entries(struct tally *t, const uint64_t lengths[BATCH_N_LENGTHS
     }
 }
 
+/* A step's whole input, as forward_place() lays it out. */
+static void take_input(struct tally *t, const struct model_desc *desc, const struct engine_plan *plan,
+                       const struct k_plan_bytes *bytes)
+{
+    const uint64_t table = ((uint64_t)plan->max_model_len + plan->block_tokens - 1) / plan->block_tokens;
+    const uint64_t lengths[BATCH_N_LENGTHS] = {[BATCH_TOKENS] = plan->max_num_batched_tokens,
+                                               [BATCH_ROWS] = plan->max_num_seqs,
+                                               [BATCH_OUTPUTS] = plan->max_logit_rows,
+                                               [BATCH_ENTRIES] = plan->max_num_seqs * table};
+    take_arrays(t, lengths, plan->n_kv_groups, batch_present(desc));
+    take(t, bytes->sample_plan, 1, 1);
+    for (uint32_t i = 0; i < plan->n_kv_groups + 1; i++)
+        take(t, bytes->attention_plan, 1, 1);
+    take_entries(t, lengths, plan->n_kv_groups);
+    take(t, bytes->sample_parts, 1, 1);
+}
+
 int step_layout_make(const struct model_desc *desc, const struct engine_plan *plan, struct step_layout *out,
                      struct quire_error *err)
 {
     struct tally t = {0};
-    uint64_t n_tokens = plan->max_num_batched_tokens, groups = plan->n_kv_groups;
-    uint64_t table = ((uint64_t)plan->max_model_len + plan->block_tokens - 1) / plan->block_tokens;
+    const uint64_t n_tokens = plan->max_num_batched_tokens;
     const uint64_t heads = model_largest(desc, SIZE_HEADS), inner = widest_inner(desc);
     const uint32_t n_sinks = desc->config->streaming.n_sinks;
     const uint64_t n_used = model_largest(desc, SIZE_USED);
@@ -104,16 +120,7 @@ int step_layout_make(const struct model_desc *desc, const struct engine_plan *pl
     step_plan_workspace(desc, plan, &bytes);
     out->has_gate_up = plan->planner->needs_gate_up(&dims) && !desc->config->encoder;
     out->input = 0;
-    const uint64_t lengths[BATCH_N_LENGTHS] = {[BATCH_TOKENS] = n_tokens,
-                                               [BATCH_ROWS] = plan->max_num_seqs,
-                                               [BATCH_OUTPUTS] = plan->max_logit_rows,
-                                               [BATCH_ENTRIES] = plan->max_num_seqs * table};
-    take_arrays(&t, lengths, plan->n_kv_groups, batch_present(desc));
-    take(&t, bytes.sample_plan, 1, 1);
-    for (uint64_t i = 0; i < groups + 1; i++)
-        take(&t, bytes.attention_plan, 1, 1);
-    take_entries(&t, lengths, plan->n_kv_groups);
-    take(&t, bytes.sample_parts, 1, 1);
+    take_input(&t, desc, plan, &bytes);
     out->input_bytes = t.at;
     out->residual = take(&t, n_tokens, desc->config->hidden_size, sizeof(float));
     out->normed = take(&t, n_tokens, desc->config->hidden_size, sizeof(float));
