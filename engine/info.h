@@ -31,7 +31,7 @@ struct engine_info {
     char gemms[96]; /* both as text for users */
     const char *placement; /* text: number of threads, their CPUs, and the location of memory */
     uint32_t n_graphs; /* recorded steps */
-    uint64_t graph_bytes; /* GPU memory that they use; plan->graph_reserve_bytes were reserved */
+    uint64_t graph_bytes; /* GPU memory that they use; engine_plan_graph_reserve_bytes() were reserved */
     bool prefix_caching;
     const char *cache_dtype; /* dtype of the KV cache: "float16" */
     const char *draft_method; /* source of drafts for requests that bring no draft: "none", "ngram", "suffix" */

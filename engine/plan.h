@@ -42,18 +42,17 @@ struct engine_plan {
     uint64_t bytes[PLAN_N_MEMORY];
     uint64_t kv_block_bytes; /* one block of every group */
     uint32_t n_kv_groups; /* the model's */
-    uint32_t n_draft_groups; /* 1: a draft model's group comes behind them; else 0 */
     struct {
         uint32_t layer; /* the first of the model with this window, sinks and heads; not set of a draft model's */
         uint32_t window, n_sinks, n_layers, n_blocks, n_host_blocks; /* n_sinks: positions */
         uint64_t block_bytes;
         uint64_t most_bytes; /* the same of the stage that has most: so that all ranks have as many blocks */
     } groups[4];
-    uint32_t n_draft_blocks; /* in a draft model's arena behind its group's: for positions that are only guessed */
+    uint32_t n_draft_blocks; /* in a draft model's arena behind its group's: for positions that are only guessed. 0: no
+                              * draft model */
     uint32_t block_tokens, max_model_len, max_num_seqs, max_num_batched_tokens, max_logit_rows;
     uint32_t n_ranks, n_stages; /* ranks in all, of which this is the plan of one; all have as many blocks */
     uint32_t n_threads; /* of each */
-    uint32_t overlap_depth; /* a windowed sequence holds its reach in blocks once more for each step in flight */
     bool not_invariant; /* k_plan_dims' */
     struct k_format weight_format, kv_format;
     enum k_gemm_form gemm_form; /* asked for, K_FORM_AUTO where the backend chooses; of an open engine: taken */
@@ -61,7 +60,6 @@ struct engine_plan {
     uint64_t device_memory; /* what it has */
     uint64_t device_budget; /* device memory that the engine may use, including the weights and the driver's share */
     uint64_t driver_bytes; /* context, modules, graphs: measured at start, assumed by a plan without a GPU */
-    uint64_t graph_reserve_bytes; /* the part reserved for recorded steps before they exist */
 };
 
 /* The name of its backend; "" before the plan is made. Static. */
@@ -123,11 +121,19 @@ int engine_plan_of_draft(const struct engine_plan *plan, const struct engine_dra
 /* Blocks of a group that one sequence of n_tokens can hold at once: of a window no more than it and the steps in flight
  * reach. */
 uint32_t engine_plan_request_blocks(const struct engine_plan *plan, uint32_t group, uint32_t n_tokens);
-/* Groups of the KV cache. */
+/* Groups of the KV cache: the model's, then a draft model's one. */
 static inline uint32_t engine_plan_n_groups(const struct engine_plan *plan)
 {
-    return plan->n_kv_groups + plan->n_draft_groups;
+    return plan->n_kv_groups + (plan->n_draft_blocks > 0);
 }
+/* Steps in flight besides the current one. A windowed sequence holds its reach in blocks once more for each. 0 of several
+ * ranks: they receive tokens, not the addresses where they will appear. */
+static inline uint32_t engine_plan_overlap_depth(const struct engine_plan *plan)
+{
+    return plan->n_ranks > 1 ? 0 : plan->planner->overlap_depth;
+}
+/* The part of driver_bytes that is reserved for recorded steps before they exist. */
+uint64_t engine_plan_graph_reserve_bytes(const struct engine_plan *plan);
 
 /* The form that the options ask for with the model's weights; K_FORM_AUTO where the backend chooses: never for quantized
  * ones. */

@@ -123,8 +123,8 @@ static int measure_driver(struct engine *e, struct quire_error *err)
         " %s (%s were reserved for them); %s of %s are free",
         quire_size(weights).text, quire_size(p->bytes[PLAN_KV]).text,
         quire_size(ours - weights - p->bytes[PLAN_KV]).text, quire_size(p->driver_bytes).text, e->info->n_graphs,
-        quire_size(e->info->graph_bytes).text, quire_size(p->graph_reserve_bytes).text, quire_size(available).text,
-        quire_size(total).text);
+        quire_size(e->info->graph_bytes).text, quire_size(engine_plan_graph_reserve_bytes(p)).text,
+        quire_size(available).text, quire_size(total).text);
     return QUIRE_OK;
 }
 
@@ -329,7 +329,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
      * it holds the preempted and the one request that is taken whatever its choices. */
     config->max_queued_requests = max_queued + e->plan->max_num_seqs + REQUEST_MAX_CHOICES;
     config->max_logit_rows = e->plan->max_logit_rows;
-    config->overlap_depth = e->plan->overlap_depth;
+    config->overlap_depth = engine_plan_overlap_depth(e->plan);
     config->secret = e->chain_secret;
     int status = sched_create(config, &e->run->sched, err);
     if (status == QUIRE_OK)
@@ -343,7 +343,7 @@ static int open_scheduler(struct engine *e, const struct engine_options *o, stru
         return status;
     ENGINE_WATCH(e, opened, e->info, config);
     /* The scheduler's names stay below what can wait, run and be on the way out. */
-    e->run->n_owners = config->max_queued_requests + (e->plan->overlap_depth + 2) * config->max_num_seqs;
+    e->run->n_owners = config->max_queued_requests + (engine_plan_overlap_depth(e->plan) + 2) * config->max_num_seqs;
     e->run->owners = calloc(e->run->n_owners, sizeof *e->run->owners);
     return e->run->owners ? speculate_create(e, o, err) : quire_fail(err, QUIRE_NO_MEMORY, "requests: out of memory");
 }

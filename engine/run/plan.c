@@ -389,7 +389,6 @@ static int plan_draft_group(const struct engine_draft *draft, struct engine_plan
         p->groups[g].block_bytes += layout_kv_block_bytes(draft->desc, l, p);
     p->groups[g].most_bytes = p->groups[g].block_bytes;
     p->kv_block_bytes += p->groups[g].block_bytes;
-    p->n_draft_groups = 1;
     p->n_draft_blocks = p->max_num_seqs * ((draft->n_tokens + p->block_tokens - 1) / p->block_tokens);
     p->bytes[PLAN_DRAFT_WEIGHTS] = p->planner->on_host ? draft->weight_bytes
                                                        : model_weight_bytes(draft->desc, p->planner);
@@ -409,7 +408,7 @@ static struct kv_config kv_shape(const struct engine_plan *p)
 uint32_t engine_plan_request_blocks(const struct engine_plan *p, uint32_t group, uint32_t n_tokens)
 {
     struct kv_config config = kv_shape(p);
-    return kv_blocks_needed(&config, group, n_tokens, p->max_num_batched_tokens * (p->overlap_depth + 1));
+    return kv_blocks_needed(&config, group, n_tokens, p->max_num_batched_tokens * (engine_plan_overlap_depth(p) + 1));
 }
 
 /* Blocks of a group when a full group has n: a window bounds what max_num_seqs sequences can
@@ -455,7 +454,7 @@ static uint64_t blocks_within(const struct engine_plan *p, uint64_t bytes, bool 
  * flight, of each sequence a block that is not full. */
 static uint64_t bytes_of_steps(const struct engine_plan *p)
 {
-    const uint64_t n_steps = p->overlap_depth + 1, n_tokens = p->max_num_batched_tokens;
+    const uint64_t n_steps = engine_plan_overlap_depth(p) + 1, n_tokens = p->max_num_batched_tokens;
     const uint64_t n_seqs = p->max_num_seqs < n_tokens ? p->max_num_seqs : n_tokens;
     return bytes_with(p, n_steps * (n_tokens / p->block_tokens + n_seqs), true);
 }
@@ -653,7 +652,7 @@ int engine_plan_of_draft(const struct engine_plan *plan, const struct engine_dra
                          struct quire_error *err)
 {
     *out = *plan;
-    out->n_draft_groups = out->n_draft_blocks = 0;
+    out->n_draft_blocks = 0;
     out->bytes[PLAN_DRAFT_WEIGHTS] = out->bytes[PLAN_DRAFT_MODEL] = 0;
     out->bytes[PLAN_WEIGHTS] = plan->bytes[PLAN_DRAFT_WEIGHTS];
     out->weight_format = model_weight_format(draft->desc);
@@ -742,6 +741,12 @@ static int fail_device(const char *device, struct quire_error *err)
                       known_gpus(names), device);
 }
 
+uint64_t engine_plan_graph_reserve_bytes(const struct engine_plan *plan)
+{
+    const uint64_t share = plan->device_memory / GRAPH_RESERVE_SHARE;
+    return share < MAX_GRAPH_RESERVE_BYTES ? share : MAX_GRAPH_RESERVE_BYTES;
+}
+
 /* Which backend's memory, and how much of a GPU's there is. */
 static int plan_device(const struct engine_options *o, const struct model_desc *desc,
                        const struct engine_device *at_hand, struct engine_plan *p, struct quire_error *err)
@@ -757,8 +762,6 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     p->planner = at_hand ? at_hand->planner : k_planner_find(device);
     if (!p->planner)
         return fail_device(device, err);
-    p->overlap_depth = p->n_ranks > 1 ? 0 : p->planner->overlap_depth; /* ranks receive tokens, not the addresses where
-                                                                    * they will appear */
     if (p->planner->on_host)
         return QUIRE_OK;
     double share = o->gpu_memory_utilization > 0 ? o->gpu_memory_utilization : DEFAULT_GPU_UTILIZATION;
@@ -771,10 +774,7 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     }
     p->device_memory = at_hand->memory;
     p->device_budget = (uint64_t)((double)at_hand->memory * share);
-    p->graph_reserve_bytes = at_hand->memory / GRAPH_RESERVE_SHARE;
-    if (p->graph_reserve_bytes > MAX_GRAPH_RESERVE_BYTES)
-        p->graph_reserve_bytes = MAX_GRAPH_RESERVE_BYTES;
-    p->driver_bytes = at_hand->memory - at_hand->available + p->graph_reserve_bytes;
+    p->driver_bytes = at_hand->memory - at_hand->available + engine_plan_graph_reserve_bytes(p);
     p->bytes[PLAN_WEIGHTS] = model_weight_bytes(desc, p->planner);
     return QUIRE_OK;
 }
@@ -845,7 +845,7 @@ int engine_plan_make_on(const struct engine_options *options, const struct model
         status = plan_all_arenas(desc, draft, out, err);
     if (status == QUIRE_OK)
         out->bytes[PLAN_DRAFTS] = speculate_bytes(&engine_step_options(options)->speculative, out) +
-                                  draft_scratch_bytes(out->max_num_seqs, out->overlap_depth);
+                                  draft_scratch_bytes(out->max_num_seqs, engine_plan_overlap_depth(out));
     if (status == QUIRE_OK && options->grammars && desc->config->outputs.kind == OUTPUT_TOKENS)
         out->bytes[PLAN_MASKS] = constraints_bytes(desc->config->vocab_size, out->max_logit_rows, out->max_num_seqs);
     return status;

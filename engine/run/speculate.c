@@ -41,7 +41,7 @@ struct speculation {
 /* The number of sequence ids that can be queried at once. */
 static uint32_t n_asked_of(const struct engine_plan *plan)
 {
-    return (plan->overlap_depth + 1) * plan->max_num_seqs;
+    return (engine_plan_overlap_depth(plan) + 1) * plan->max_num_seqs;
 }
 
 /* All arrays are one piece. */
@@ -329,7 +329,7 @@ static uint32_t step_space(const struct engine *e, uint32_t n_running)
 /* While it pauses a sequence runs with the overlap, where there is one. */
 static void gate_as_needed(struct engine *e, uint32_t seq, bool gated)
 {
-    if (e->plan->overlap_depth > 0)
+    if (engine_plan_overlap_depth(e->plan) > 0)
         gate(e, seq, gated);
 }
 
@@ -442,7 +442,7 @@ static void propose(struct engine *e, uint32_t n)
 static uint32_t put_pending_aside(struct engine *e, uint32_t n)
 {
     struct speculation *s = e->speculation;
-    for (uint32_t i = 0, n_tokens; e->plan->overlap_depth > 0 && i < n;) {
+    for (uint32_t i = 0, n_tokens; engine_plan_overlap_depth(e->plan) > 0 && i < n;) {
         sched_tokens(e->run->sched, s->fresh[i], &n_tokens);
         if (s->asks[i].text.n_tokens == n_tokens) {
             i++;

@@ -48,7 +48,7 @@ int steps_create(struct engine *e, struct quire_error *err)
     struct steps *steps = calloc(1, sizeof *steps);
     bool ok = steps;
     e->run->steps = steps;
-    for (uint32_t i = 0; ok && i <= e->plan->overlap_depth; i++) {
+    for (uint32_t i = 0; ok && i <= engine_plan_overlap_depth(e->plan); i++) {
         struct step_slot *slot = &steps->slots[i];
         slot->targets = calloc(n, sizeof *slot->targets);
         slot->rows = calloc(n, sizeof *slot->rows);

@@ -49,7 +49,7 @@ static unsigned long launches_to_open(const char *model, uint32_t n, uint32_t *n
     *n_graphs = engine_info(e)->n_graphs;
     uint64_t graph_bytes = engine_info(e)->graph_bytes; /* the emulator takes 64 KiB and a little for each */
     assert_true(graph_bytes >= *n_graphs << 16 && graph_bytes < *n_graphs << 17);
-    assert_true(graph_bytes <= engine_info(e)->plan->graph_reserve_bytes);
+    assert_true(graph_bytes <= engine_plan_graph_reserve_bytes(engine_info(e)->plan));
     assert_int_equal(engine_info(e)->plan->gemm_form, K_FORM_MMA);
     *n_layers = engine_info(e)->desc->config->n_layers;
     unsigned long launches = simt_calls("launch") - before;

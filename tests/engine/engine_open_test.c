@@ -398,7 +398,7 @@ static void plan_of_another_cache_in_8_bits(void **state)
     struct engine_draft draft = {.desc = &guesses.desc, .n_tokens = 4};
     struct engine_plan own;
     assert_int_equal(engine_plan_make_on(&o, &d.desc, 0, &draft, NULL, &p, &err), QUIRE_OK);
-    assert_int_equal(p.n_draft_groups, 1);
+    assert_int_equal(engine_plan_n_groups(&p), 2);
     assert_int_equal(p.groups[1].block_bytes, 3 * 2 * 16 * (64 + 4));
     assert_int_equal(engine_plan_of_draft(&p, &draft, &own, &err), QUIRE_OK);
     assert_string_equal(k_format_name(own.kv_format), "float8_e4m3");
@@ -425,7 +425,7 @@ static void plan_for_a_gpu(void **state)
     assert_ptr_equal(p.gpu, gpu);
     assert_string_equal(engine_plan_device(&p), "cuda");
     assert_int_equal(p.max_num_seqs, 256);
-    assert_int_equal(p.overlap_depth, 1);
+    assert_int_equal(engine_plan_overlap_depth(&p), 1);
     assert_int_equal(p.device_memory, gpu->memory_bytes);
     assert_int_equal(p.device_budget, (uint64_t)((double)gpu->memory_bytes * 0.9));
     /* bf16 rows of 896 and 4864 are whole lines; an exponent a row; each matrix is an allocation of its own, which the

@@ -293,7 +293,7 @@ static void options_that_do_not_fit(void **state)
     options.max_num_seqs = 8;
     open_run("bert_cls", &options, &run);
     const struct engine_plan *plan = engine_info(run.engine)->plan;
-    assert_int_equal(plan->groups[0].n_blocks, (plan->overlap_depth + 1) * (64 / 16 + 8));
+    assert_int_equal(plan->groups[0].n_blocks, (engine_plan_overlap_depth(plan) + 1) * (64 / 16 + 8));
     close_run(&run);
     options.kv_cache_dtype = "int8";
     try_open(&options, "--kv-cache-dtype int8: a model that reads whole texts has no KV cache");

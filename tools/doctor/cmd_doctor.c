@@ -125,7 +125,8 @@ static void advise_on_model(struct advice *a, const struct machine *m, const str
         return;
     if (!asked_len && p->max_model_len < v->max_position) {
         /* One block more than its tokens fill for each step in flight; more than needed with windows. */
-        uint64_t n_blocks = (v->max_position + p->block_tokens - 1) / p->block_tokens + 1 + p->overlap_depth;
+        uint64_t n_blocks = (v->max_position + p->block_tokens - 1) / p->block_tokens + 1 +
+                            engine_plan_overlap_depth(p);
         advise(
             a,
             "the KV cache holds requests of at most %u tokens, but the model supports %u: use --kv-cache-memory %" PRIu64

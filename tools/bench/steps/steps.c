@@ -118,7 +118,7 @@ int bench_steps_open(const struct engine_options *options, uint64_t seed, struct
     steps.speculative.num_speculative_tokens = BENCH_MAX_DRAFTS;
     int status = engine_open(&with, on_events, b, &b->engine, err);
     if (status == QUIRE_OK) {
-        bench_step_times_overlap(b->times, engine_info(b->engine)->plan->overlap_depth > 0);
+        bench_step_times_overlap(b->times, engine_plan_overlap_depth(engine_info(b->engine)->plan) > 0);
         b->ids = malloc(engine_info(b->engine)->plan->max_model_len * sizeof *b->ids);
         if (!b->ids)
             status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
