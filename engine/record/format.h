@@ -1,5 +1,5 @@
-/* The framing of a recording, shared by its writer and its reader. recording.md describes the format byte by byte.
- * Only these two include this header. */
+/* The framing of a recording, shared by the recorder, its writer and the reader. recording.md describes the format byte by
+ * byte. Only these three include this header. */
 #ifndef QUIRE_ENGINE_RECORD_FORMAT_H
 #define QUIRE_ENGINE_RECORD_FORMAT_H
 
@@ -11,7 +11,7 @@
 
 #define RECORD_VERSION 2u /* the version written; version 1 can be read, too */
 #define RECORD_MAGIC "QUIREREC"
-#define RECORD_SUM_BYTES 8u  /* also the length of the magic, which precedes the first record */
+#define RECORD_SUM_BYTES 8u /* also the length of the magic, which precedes the first record */
 #define RECORD_HEAD_BYTES 12u /* u32 length of the body, u32 kind, u32 check of these */
 
 enum record_flags {
@@ -20,7 +20,7 @@ enum record_flags {
     RECORD_BACKGROUND = 4, /* version 1; in version 2 these are fields of the request */
     RECORD_HOST_GATED = 8,
     RECORD_RESTRICTED = 16, /* version 1 */
-    RECORD_VECTOR = 32,     /* version 2 */
+    RECORD_VECTOR = 32, /* version 2 */
 };
 #define RECORD_FLAGS_1 31u
 #define RECORD_FLAGS_2 (RECORD_PROMPT_LOGPROBS | RECORD_NO_PREFIX_HITS | RECORD_HOST_GATED | RECORD_VECTOR)
