@@ -312,7 +312,7 @@ static void draw_row(const struct draft_model *d, const struct asked *a, struct 
     struct request_choice *c = &r->choices[owner->choice];
     const struct draft_text *text = &a->ask->text;
     const struct sampling_state state = {
-        .counts = r->sampling.counts_output ? request_counts(r, owner->choice) : &c->counts,
+        .counts = sampling_counts_output(&r->sampling) ? request_counts(r, owner->choice) : &c->counts,
         .generated = text->tokens + text->n_prompt,
         /* Words are looked for in the tokens that are known; without any, only the number of tokens is asked for. */
         .n_generated = text->n_tokens - text->n_prompt + (r->sampling.n_words ? 0 : a->ask->n),

@@ -40,7 +40,7 @@ void draft_scratch_destroy(struct draft_scratch *scratch)
 /* Items for the draw after `draft` drafts more than the choice's own counts hold. */
 static uint64_t items_of(const struct sampling *s, uint64_t n_counts)
 {
-    return (s->counts_output ? n_counts : 0) + sampling_row_scratch(s);
+    return (sampling_counts_output(s) ? n_counts : 0) + sampling_row_scratch(s);
 }
 
 uint64_t draft_scratch_needed(const struct request *r, uint32_t choice, uint32_t n_drafts)
@@ -59,7 +59,7 @@ bool draft_scratch_take(struct draft_scratch *scratch, const struct sampling *s,
         return false;
     struct k_token_count *at = (struct k_token_count *)scratch->items + scratch->n;
     scratch->n += (uint32_t)needed;
-    if (s->counts_output) {
+    if (sampling_counts_output(s)) {
         memcpy(at, counts->items, counts->n * sizeof *at);
         *counts = (struct token_counts){.items = at, .n = counts->n, .capacity = counts->n + 1};
         token_counts_add(counts, draft);

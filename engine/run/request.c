@@ -74,9 +74,9 @@ static int make_hashes(struct request *out, const struct request_limits *limits)
  * nothing. */
 static int make_counts(struct request *out, uint32_t n_vocab)
 {
-    if (!out->sampling.counts_output)
+    if (!sampling_counts_output(&out->sampling))
         return QUIRE_OK;
-    uint32_t n_prompt = out->sampling.counts_prompt ? out->spec->n_prompt : 0;
+    uint32_t n_prompt = sampling_counts_prompt(&out->sampling) ? out->spec->n_prompt : 0;
     uint64_t most = (uint64_t)n_prompt + out->spec->max_tokens;
     if (most > n_vocab)
         most = n_vocab;

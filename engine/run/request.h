@@ -56,8 +56,8 @@ struct request_mail {
     struct request *next_live; /* in its bucket */
     struct request *next_cancel;
     bool in_cancels;
-    bool has_prediction, in_predicted; /* from its spec or later, which is at most once; in the list of those */
-    struct request *next_predicted;    /* of one drain after that */
+    bool has_prediction; /* from its spec or later, which is at most once */
+    struct request *next_predicted; /* in the list of the later ones, until a drain and after it */
     uint32_t *late_prediction; /* malloc'd; owned by the mailbox, and by the spec after the drain */
     uint32_t n_late_prediction;
 };

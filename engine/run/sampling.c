@@ -157,11 +157,7 @@ static int check_something_left(const struct sampling *s, uint32_t n_vocab, stru
 int sampling_init(struct sampling *out, const struct request_spec *s, const struct model_desc *desc,
                   struct quire_error *err)
 {
-    *out = (struct sampling){
-        .spec = s,
-        .counts_prompt = s->repetition_penalty != 1,
-        .counts_output = s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0,
-    };
+    *out = (struct sampling){.spec = s};
     int status = QUIRE_OK;
     out->stops = malloc((s->n_stop_token_ids + MODEL_MAX_EOS) * sizeof *out->stops);
     if (out->stops)
@@ -255,7 +251,7 @@ void token_counts_add(struct token_counts *counts, uint32_t token)
 
 bool sampling_needs_tokens(const struct sampling *s)
 {
-    return s->counts_output || s->n_words > 0;
+    return sampling_counts_output(s) || s->n_words > 0;
 }
 
 size_t sampling_row_scratch(const struct sampling *s)

@@ -22,8 +22,6 @@ struct bad_word {
 
 struct sampling {
     const struct request_spec *spec; /* the request's parameters; borrowed */
-    bool counts_output;  /* a penalty is on: generated tokens are counted */
-    bool counts_prompt;  /* the repetition penalty is: the prompt's count too */
     uint32_t *stops;     /* eos ids unless ignored, and stop_token_ids; ascending, each once */
     uint32_t n_stops;
     struct k_logit_bias *biases; /* ascending; bad words of one token are at -inf */
@@ -44,6 +42,17 @@ void sampling_free(struct sampling *s);
 
 /* The spec as sampling_init() would make the same of, whatever the model's eos ids. Borrows from s. */
 struct request_spec sampling_resolved(const struct sampling *s);
+
+/* The repetition penalty is on: the prompt's tokens are counted. */
+static inline bool sampling_counts_prompt(const struct sampling *s)
+{
+    return s->spec->repetition_penalty != 1;
+}
+/* A penalty is on: generated tokens are counted. */
+static inline bool sampling_counts_output(const struct sampling *s)
+{
+    return sampling_counts_prompt(s) || s->spec->presence_penalty != 0 || s->spec->frequency_penalty != 0;
+}
 
 bool sampling_stops(const struct sampling *s, uint32_t token);
 

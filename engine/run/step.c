@@ -107,7 +107,8 @@ static struct drawing begin_drawing(struct seq_owner *owner, const struct sched_
                             .owner = owner,
                             .tokens = tokens,
                             .n_prompt = r->spec->n_prompt,
-                            .counts = r->sampling.counts_output ? *request_counts(r, owner->choice) : c->counts,
+                            .counts = sampling_counts_output(&r->sampling) ? *request_counts(r, owner->choice)
+                                                                           : c->counts,
                             .scratch = c->row_scratch,
                             .verifies = true};
 }
@@ -455,7 +456,7 @@ static bool take_token(struct engine *e, struct request *r, uint32_t choice, uin
     struct request_choice *c = &r->choices[choice];
 
     c->n_generated++;
-    if (r->sampling.counts_output)
+    if (sampling_counts_output(&r->sampling))
         token_counts_add(&c->counts, result->token);
     event_token(e, r, choice, position, result);
     if (sampling_stops(&r->sampling, result->token))

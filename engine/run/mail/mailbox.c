@@ -184,7 +184,7 @@ void mailbox_predict(struct mailbox *m, uint64_t id, uint32_t *tokens, uint32_t 
     struct request *r = find(m, id);
     const bool takes = r && !r->mail.has_prediction && n > 0;
     if (takes) {
-        r->mail.has_prediction = r->mail.in_predicted = true;
+        r->mail.has_prediction = true;
         r->mail.late_prediction = tokens;
         r->mail.n_late_prediction = n;
         r->mail.next_predicted = m->predicted;
@@ -347,8 +347,6 @@ void mailbox_drain(struct mailbox *m, uint64_t until_us, struct mailbox_mail *ou
     }
     m->cancels = NULL;
     out->predicted = m->predicted;
-    for (struct request *r = m->predicted; r; r = r->mail.next_predicted)
-        r->mail.in_predicted = false;
     m->predicted = NULL;
     memcpy(m->served->drained, m->served->ids, 3 * m->served->n * sizeof m->served->ids[0]);
     out->served = m->served->drained;
@@ -391,13 +389,10 @@ void mailbox_forget(struct mailbox *m, struct request *r)
             *at = r->mail.next_cancel;
         r->mail.in_cancels = false;
     }
-    if (r->mail.in_predicted) {
-        for (at = &m->predicted; *at && *at != r;)
-            at = &(*at)->mail.next_predicted;
-        if (*at)
-            *at = r->mail.next_predicted;
-        r->mail.in_predicted = false;
-    }
+    for (at = &m->predicted; *at && *at != r;)
+        at = &(*at)->mail.next_predicted;
+    if (*at)
+        *at = r->mail.next_predicted;
     pthread_mutex_unlock(&m->mutex);
 }
 
