@@ -331,9 +331,10 @@ static int join(struct flight *f, struct waiter *a, const struct request_spec *s
     if (!terms->no_store && terms->ttl_s > f->ttl_s)
         f->ttl_s = terms->ttl_s;
     waiter_move(a, &f->waiters);
-    a->is_accepted = f->is_accepted;
-    a->engine_id = f->engine_id;
-    waiter_tell(a, false);
+    if (f->is_accepted)
+        waiter_tell_accepted(a, f->engine_id);
+    else
+        waiter_tell(a, false);
     return QUIRE_OK;
 }
 

@@ -75,6 +75,5 @@ void hit_begin(struct response_cache *c, struct waiter *a, const struct answer *
                                            .unseeded = answer->unseeded,
                                            .key = answer->key};
     a->behind = true;
-    a->paced = c->replay_pace && a->streams;
-    a->clock_us = quire_now_us();
+    a->clock_us = c->replay_pace && a->streams ? quire_now_us() : 0;
 }

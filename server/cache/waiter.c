@@ -228,7 +228,7 @@ static bool later(struct waiter *a, uint64_t in_us)
 /* Whether the event is due now; otherwise it is delivered later. */
 static bool is_due(struct waiter *a, const struct answer_event *e, uint64_t *looked_us, uint32_t *n_told)
 {
-    if (a->paced) {
+    if (a->clock_us > 0) {
         const uint64_t now = quire_now_us(), due = a->clock_us + e->pause_us;
         if (due > now && later(a, due - now))
             return false;
@@ -251,16 +251,11 @@ static struct answer_events events_of(const struct waiter *a)
     return a->written ? answer_so_far(a->written) : (struct answer_events){0};
 }
 
-void waiter_tell(struct waiter *a, bool all)
+static void deliver(struct waiter *a, bool all)
 {
     struct answer_event e;
     uint64_t looked_us = 0;
     uint32_t n_told = 0;
-    if (a->is_busy)
-        return; /* the caller that is delivering to it continues */
-    a->is_busy = true;
-    if (a->cached || a->is_accepted)
-        accept_now(a, a->engine_id);
     while (!a->is_gone) {
         size_t next = a->cursor;
         if (!answer_next(events_of(a), &next, &e)) {
@@ -272,9 +267,34 @@ void waiter_tell(struct waiter *a, bool all)
         a->cursor = next;
         tell_event(a, &e);
     }
-    a->is_busy = false;
+}
+
+static void release(struct waiter *a, bool was_busy)
+{
+    a->is_busy = was_busy;
     if (a->is_gone)
         free_idle(a);
+}
+
+void waiter_tell(struct waiter *a, bool all)
+{
+    if (a->is_busy)
+        return; /* the caller that is delivering to it continues */
+    a->is_busy = true;
+    if (a->cached)
+        accept_now(a, 0);
+    deliver(a, all);
+    release(a, false);
+}
+
+void waiter_tell_accepted(struct waiter *a, uint64_t engine_id)
+{
+    const bool was_busy = a->is_busy;
+    a->is_busy = true;
+    accept_now(a, engine_id);
+    if (!was_busy)
+        deliver(a, false);
+    release(a, was_busy);
 }
 
 /* ---- telling what is not written down ------------------------------------------------------- */
@@ -283,13 +303,6 @@ static void hold(struct waiter *a)
 {
     a->is_busy = true;
     begin(a);
-}
-
-static void release(struct waiter *a, bool was_busy)
-{
-    a->is_busy = was_busy;
-    if (a->is_gone)
-        free_idle(a);
 }
 
 void waiter_tell_again(struct waiter_list *list)

@@ -46,16 +46,13 @@ struct waiter {
     struct flight *flight; /* the flight that computes it; NULL: a cached response is served */
     const struct answer_writer *written; /* the flight's answer, if it records one */
     struct cached *cached; /* cached response that it reads */
-    bool is_accepted; /* accepted by the flight that it joined */
-    uint64_t engine_id; /* engine id of the computation; 0 if not reported */
     size_t cursor; /* number of delivered events */
     bool told_origin, told_accepted, told_events;
     bool behind; /* more is pending than the newest event; delivered in slices, as the owner's buffer has space */
-    bool paced;
     bool is_busy, is_gone;
     bool tried_again;
     struct waiter_request *request; /* to compute it alone if the flight that it joined fails; NULL: it joined none */
-    uint64_t clock_us; /* paced: when the previous event was due */
+    uint64_t clock_us; /* when the previous event was due; 0: events are not delayed */
     struct event *more;
 };
 
@@ -84,6 +81,8 @@ void waiter_accepted(struct waiter *a, uint64_t engine_id);
 /* Delivers the events that are available and not yet delivered. all: ignores the space in the owner's buffer. The
  * waiter may be freed afterwards. */
 void waiter_tell(struct waiter *a, bool all);
+/* The same for a waiter that joins a flight which the engine has accepted under this id. */
+void waiter_tell_accepted(struct waiter *a, uint64_t engine_id);
 /* For a flight that records nothing; the last event ends the waiter. */
 void waiter_token(struct waiter *a, const struct wire_token *token, bool of_prompt);
 void waiter_done(struct waiter *a, const struct wire_done *done);
