@@ -126,6 +126,8 @@ static void release(struct text_job *job)
     request_job_free((struct request_job *)job);
 }
 
+static const struct text_job_calls text_calls = {.work = work, .done = done, .release = release};
+
 struct request_job *request_job_alloc(const struct request_job_calls *calls)
 {
     struct request_job *j = calloc(1, calls->n_bytes);
@@ -152,8 +154,7 @@ struct request_job *request_job_new(const struct served_model *m, struct http_ex
     j->served = model_list_find(j->models, m->config);
     j->cache_domain = front_cache_domain(m->front, x);
     j->body = http_take_body(x, &j->n_body);
-    j->job = (struct text_job){
-        .work = work, .done = done, .release = release, .tenant = tenant->index, .n_bytes = j->n_body};
+    j->job = (struct text_job){.calls = &text_calls, .tenant = tenant->index, .n_bytes = j->n_body};
     j->asked = m;
     j->x = x;
     j->finished = finished;

@@ -150,6 +150,8 @@ static void done(struct text_job *job)
     compile_free(c);
 }
 
+static const struct text_job_calls compile_calls = {.work = work, .done = done, .release = release};
+
 /* The thread notices the flag after the current phase; then the compilation is freed. */
 static void cancel(struct compile *c)
 {
@@ -287,7 +289,7 @@ static struct compile *begin(struct grammar_pool *pool, struct quire_grammars *g
         return NULL;
     }
     memcpy(text, r->text, r->source.n_bytes);
-    c->job = (struct text_job){.work = work, .done = done, .release = release, .tenant = tenant};
+    c->job = (struct text_job){.calls = &compile_calls, .tenant = tenant};
     c->pool = pool;
     c->grammars = grammars;
     c->source = r->source;

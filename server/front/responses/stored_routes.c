@@ -181,6 +181,8 @@ static void done(struct text_job *job)
     }
 }
 
+static const struct text_job_calls text_calls = {.work = work, .done = done, .release = release};
+
 /* The id in the path, and whether it is followed by /input_items. Returns false if it is too long for an id. */
 static bool read_path(const char *path, struct stored_job *j)
 {
@@ -217,7 +219,7 @@ static bool start(struct served_model *m, struct http_exchange *x, enum stored_w
     j->owner = s;
     j->store = f->responses;
     j->tenant = front_cache_domain(f, x);
-    j->job = (struct text_job){.work = work, .done = done, .release = release, .tenant = tenant->index};
+    j->job = (struct text_job){.calls = &text_calls, .tenant = tenant->index};
     TAILQ_INSERT_TAIL(&f->stored, s, link);
     http_on_gone(x, on_gone, s);
     text_pool_submit(f->pool, &j->job);

@@ -178,7 +178,7 @@ static void *worker(void *context)
         pool->queues[job->tenant].n_running++;
         pthread_mutex_unlock(&pool->lock);
 
-        bool more = job->work(job);
+        bool more = job->calls->work(job);
 
         pthread_mutex_lock(&pool->lock);
         pool->n_long -= is_long;
@@ -223,9 +223,9 @@ static void on_finished(evutil_socket_t fd, short what, void *context)
         if (!job)
             return;
         if (cancelled)
-            job->release(job);
+            job->calls->release(job);
         else
-            job->done(job);
+            job->calls->done(job);
     }
 }
 
@@ -321,7 +321,7 @@ void text_pool_close(struct text_pool *pool)
     struct text_job *job;
     while ((job = TAILQ_FIRST(&pool->finished))) {
         TAILQ_REMOVE(&pool->finished, job, link);
-        job->release(job);
+        job->calls->release(job);
     }
     if (pool->event)
         event_free(pool->event);
@@ -355,5 +355,5 @@ void text_pool_cancel(struct text_pool *pool, struct text_job *job)
     }
     pthread_mutex_unlock(&pool->lock);
     if (mine)
-        job->release(job);
+        job->calls->release(job);
 }

@@ -27,11 +27,18 @@
 
 struct text_pool;
 
-struct text_job { /* the first member of the owner's struct */
+struct text_job;
+
+/* The functions of one kind of job. Static. */
+struct text_job_calls {
     /* Works for some milliseconds; true: another call is needed. */
     bool (*work)(struct text_job *job);
     void (*done)(struct text_job *job);    /* the job belongs to the owner again */
     void (*release)(struct text_job *job); /* frees the job; called instead of done() after a cancellation */
+};
+
+struct text_job { /* the first member of the owner's struct */
+    const struct text_job_calls *calls;
     uint32_t tenant;                       /* whose turns it uses: an index below TENANTS_MAX */
     size_t n_bytes;                        /* size of its input */
     /* Set by work() where the input is found to be larger: the job ends its turn, waits like a fresh job of this size,

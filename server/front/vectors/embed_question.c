@@ -121,6 +121,8 @@ static void release(struct text_job *job)
     text_free((struct question_text *)job);
 }
 
+static const struct text_job_calls text_calls = {.work = work, .done = on_text, .release = release};
+
 /* ---- as an embedder ------------------------------------------------------------------------- */
 
 static bool can_embed(const struct served_model *m)
@@ -133,12 +135,11 @@ static struct question_text *text_new(const struct served_model *m, const char *
     struct question_text *t = calloc(1, sizeof *t);
     if (!t)
         return NULL;
-    *t = (struct question_text){
-        .job = {.work = work, .done = on_text, .release = release, .tenant = tenant, .n_bytes = n},
-        .tokenizer = m->config->text,
-        .facts = model_facts_hold(m->facts),
-        .text = malloc(n + 1),
-        .n_text = n};
+    *t = (struct question_text){.job = {.calls = &text_calls, .tenant = tenant, .n_bytes = n},
+                                .tokenizer = m->config->text,
+                                .facts = model_facts_hold(m->facts),
+                                .text = malloc(n + 1),
+                                .n_text = n};
     if (!t->text) {
         text_free(t);
         return NULL;

@@ -175,7 +175,7 @@ static bool queue(struct vectors *v, struct api_error *e)
 /* A number takes up to 15 bytes with its comma, or 5.4 of base64. */
 static bool fits_reply(const struct vectors *v, struct api_error *e)
 {
-    uint64_t n_numbers = v->job->ask.task == VECTORS_EMBED ? (uint64_t)v->n_prompts * v->job->ask.dimensions : 0;
+    uint64_t n_numbers = v->route->task == VECTORS_EMBED ? (uint64_t)v->n_prompts * v->job->ask.dimensions : 0;
     if (n_numbers * (v->job->ask.base64 ? 6 : 15) <= FRONT_REPLY_BYTES)
         return true;
     return api_bad(e, "input", "the reply could be more than %llu MiB: send fewer texts%s",

@@ -23,7 +23,6 @@ struct vectors_route {
 void vectors_start(struct served_model *m, struct http_exchange *x, const struct vectors_route *route);
 /* The fields of a request for vectors, except its texts. */
 struct vectors_ask {
-    enum vectors_task task;
     bool base64;
     uint32_t dimensions; /* of an embedding */
     bool normalize;      /* to length 1, even if the model does not */

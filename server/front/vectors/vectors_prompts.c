@@ -147,7 +147,7 @@ static bool take_pairs(struct vectors *v, const struct specials *specials, struc
 bool vectors_make_prompts(struct vectors *v, struct api_error *e)
 {
     const struct text_task *t = v->job->job.text;
-    bool pairs = v->job->ask.task != VECTORS_EMBED && v->job->job.served->facts->vector_is_scores;
+    bool pairs = v->route->task != VECTORS_EMBED && v->job->job.served->facts->vector_is_scores;
     struct specials specials;
     v->n_prompts = pairs ? t->n_items - v->job->ask.n_first : t->n_items;
     v->prompts = calloc(v->n_prompts, sizeof *v->prompts);

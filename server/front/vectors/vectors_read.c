@@ -49,13 +49,12 @@ static bool check_true(const struct quire_doc *body, struct api_error *e)
     return true;
 }
 
-static bool begin(struct request_job *j, const struct quire_doc *body, enum vectors_task task)
+static bool begin(struct request_job *j, const struct quire_doc *body)
 {
     struct vectors_ask *ask = &((struct vectors_job *)j)->ask;
     struct api_error *e = &j->error;
     const char *model = NULL, *user = NULL;
     int64_t truncate = 0;
-    ask->task = task;
     j->text->add_special = true;
     if (!params_refuse(body, not_built, sizeof not_built / sizeof *not_built, e) || !check_same(body, e) ||
         !check_true(body, e) || !json_field_string(body, "model", &model, e) ||
@@ -145,7 +144,7 @@ bool embeddings_read(struct request_job *j, const struct quire_doc *body)
     int64_t dimensions = 0;
     struct quire_value input = json_field_get(body, "input");
     j->text->name = "input";
-    if (!begin(j, body, VECTORS_EMBED) || !json_field_string(body, "encoding_format", &format, e) ||
+    if (!begin(j, body) || !json_field_string(body, "encoding_format", &format, e) ||
         !json_field_i64(body, "dimensions", 1, INT32_MAX, &dimensions, e) || !read_normalize(j, body, "normalize") ||
         !read_normalize(j, body, "use_activation"))
         return false;
@@ -210,8 +209,7 @@ static bool read_pairs(struct request_job *j, const struct quire_doc *body, cons
 bool score_read(struct request_job *j, const struct quire_doc *body)
 {
     static const char *const of_rerank[] = {"max_tokens_per_doc"};
-    return params_refuse(body, of_rerank, 1, &j->error) && begin(j, body, VECTORS_SCORE) &&
-           read_pairs(j, body, "text_1", "text_2");
+    return params_refuse(body, of_rerank, 1, &j->error) && begin(j, body) && read_pairs(j, body, "text_1", "text_2");
 }
 
 bool rerank_read(struct request_job *j, const struct quire_doc *body)
@@ -221,7 +219,7 @@ bool rerank_read(struct request_job *j, const struct quire_doc *body)
     int64_t top_n = INT32_MAX, most = 0;
     bool with_documents = true;
     struct quire_value query = json_field_get(body, "query");
-    if (!begin(j, body, VECTORS_RERANK) || !json_field_i64(body, "top_n", 0, INT32_MAX, &top_n, e) ||
+    if (!begin(j, body) || !json_field_i64(body, "top_n", 0, INT32_MAX, &top_n, e) ||
         !json_field_bool(body, "return_documents", &with_documents, e))
         return false;
     if (!json_field_i64(body, "max_tokens_per_doc", 0, INT32_MAX, &most, e))

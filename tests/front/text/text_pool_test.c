@@ -49,15 +49,13 @@ static void release(struct text_job *job)
         event_base_loopbreak(base);
 }
 
+static const struct text_job_calls calls = {.work = work, .done = done, .release = release};
+
 static struct text_job *new_job(void)
 {
     struct test_job *t = calloc(1, sizeof *t);
     assert_non_null(t);
-    t->job = (struct text_job){.work = work,
-                               .done = done,
-                               .release = release,
-                               .tenant = (uint32_t)rand() % 3,
-                               .n_bytes = (size_t)rand() % 3 << 19};
+    t->job = (struct text_job){.calls = &calls, .tenant = (uint32_t)rand() % 3, .n_bytes = (size_t)rand() % 3 << 19};
     return &t->job;
 }
 
@@ -136,13 +134,15 @@ static void named_done(struct text_job *job)
     (void)job;
 }
 
+static const struct text_job_calls ungated_calls = {.work = ungated, .done = named_done, .release = named_done};
+
+static const struct text_job_calls named_calls = {.work = named_work, .done = named_done, .release = named_done};
+
 /* name, tenant, bytes, slices */
 static struct named_job named(char name, uint32_t tenant, size_t n_bytes, int n_slices)
 {
     return (struct named_job){
-        .job = {.work = named_work, .done = named_done, .release = named_done, .tenant = tenant, .n_bytes = n_bytes},
-        .name = name,
-        .n_slices = n_slices};
+        .job = {.calls = &named_calls, .tenant = tenant, .n_bytes = n_bytes}, .name = name, .n_slices = n_slices};
 }
 
 /* A job of another tenant occupies the thread until all of them wait. */
@@ -208,6 +208,8 @@ static bool growing(struct text_job *job)
     return t->n_slices < 3;
 }
 
+static const struct text_job_calls growing_calls = {.work = growing, .done = named_done, .release = named_done};
+
 static void a_job_that_grows_waits_for_its_turn(void **state)
 {
     (void)state;
@@ -217,7 +219,7 @@ static void a_job_that_grows_waits_for_its_turn(void **state)
     assert_int_equal(text_pool_open(base, 2, &pool, NULL), 0);
     for (uint32_t i = 0; i < 30; i++) {
         jobs[i] = named('a', i % 3, 100, 0);
-        jobs[i].job.work = growing;
+        jobs[i].job.calls = &growing_calls;
         text_pool_submit(pool, &jobs[i].job);
     }
     while (n_done < 30)
@@ -247,6 +249,10 @@ static bool endless_until_begun(struct text_job *job)
     return false;
 }
 
+static const struct text_job_calls endless_calls = {.work = endless, .done = named_done, .release = named_done};
+static const struct text_job_calls until_begun_calls = {
+    .work = endless_until_begun, .done = named_done, .release = named_done};
+
 /* However long the slices of long jobs are, a short job still runs. */
 static void one_thread_is_left_to_short_ones(void **state)
 {
@@ -257,7 +263,7 @@ static void one_thread_is_left_to_short_ones(void **state)
     struct named_job quick = named('q', 3, 100, 1);
     assert_int_equal(text_pool_open(base, 2, &pool, NULL), 0);
     n_order = n_done = 0;
-    quick.job.work = ungated;
+    quick.job.calls = &ungated_calls;
     pthread_mutex_lock(&gate);
     for (int i = 0; i < 3; i++)
         text_pool_submit(pool, &stuck[i].job);
@@ -284,7 +290,7 @@ static void idle_tenants_first(void **state)
         n_order = n_done = 0;
         atomic_store(&n_begun, 0);
         atomic_store(&n_endless, 0);
-        held.job.work = endless_until_begun;
+        held.job.calls = &until_begun_calls;
         memset(order, 0, sizeof order);
         pthread_mutex_lock(&gate);
         text_pool_submit(pool, &held.job);
@@ -312,7 +318,7 @@ static void cancelled_ones_make_space(void **state)
                                named('c', 0, LONG_BYTES, 1)};
     assert_int_equal(text_pool_open(base, 1, &pool, NULL), 0);
     n_order = n_done = 0;
-    jobs[0].job.work = endless;
+    jobs[0].job.calls = &endless_calls;
     for (int i = 0; i < 3; i++)
         text_pool_submit(pool, &jobs[i].job);
     while (!atomic_load(&n_endless))
@@ -336,7 +342,7 @@ static void closing_ends_what_has_begun(void **state)
     n_done = 0;
     atomic_store(&n_endless, 0);
     for (int i = 0; i < 2; i++) {
-        jobs[i].job.work = endless;
+        jobs[i].job.calls = &endless_calls;
         text_pool_submit(pool, &jobs[i].job);
     }
     while (!atomic_load(&n_endless))
