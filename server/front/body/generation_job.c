@@ -133,7 +133,7 @@ static bool read_body(struct request_job *j, const struct quire_doc *body)
     j->text->truncates = g->params->truncate != 0;
     j->text->truncate_end = g->params->truncate_end;
     if (j->served->config->compares_questions)
-        question_take(&g->question, j->text, g->params, &j->served->config->prompt_identity);
+        g->question = question_take(j->text, g->params, &j->served->config->prompt_identity);
     return true;
 }
 
@@ -144,7 +144,7 @@ static void free_members(struct request_job *j)
         params_free(g->params);
     free(g->params);
     free(g->echo);
-    free(g->question.text);
+    question_destroy(g->question);
 }
 
 const struct request_job_calls generation_job_calls = {sizeof(struct generation_job), read_body, NULL, free_members};

@@ -17,7 +17,7 @@ struct generation_job {
     struct params *params; /* malloc'd; NULL until the body is read */
     struct params_body *once; /* borrowed; only while read() runs */
     char *echo; /* a JSON object with the request's fields that a reply repeats; malloc'd or NULL */
-    struct question question; /* if the cache compares questions */
+    struct question *question; /* if the cache compares questions; owned, or NULL */
 };
 
 /* As request_job_new(). */

@@ -96,15 +96,25 @@ static void take_prompt(struct question *q, const struct text_task *task, const 
     q->around = quire_sha256_now(&s);
 }
 
-void question_take(struct question *q, const struct text_task *task, const struct params *params,
-                   const struct key256 *prompt_identity)
+void question_destroy(struct question *q)
 {
+    if (q)
+        free(q->text);
+    free(q);
+}
+
+struct question *question_take(const struct text_task *task, const struct params *params,
+                               const struct key256 *prompt_identity)
+{
+    struct question *q = calloc(1, sizeof *q);
+    if (!q)
+        return NULL;
     if (task->chat.messages)
         take_chat(q, &task->chat, params, prompt_identity);
     else
         take_prompt(q, task, params, prompt_identity);
-    if (q->n > ANSWER_MAX_QUESTION) {
-        free(q->text);
-        *q = (struct question){0};
-    }
+    if (q->text && q->n <= ANSWER_MAX_QUESTION)
+        return q;
+    question_destroy(q);
+    return NULL;
 }

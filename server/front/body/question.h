@@ -10,15 +10,16 @@
 struct params;
 struct text_task;
 
-struct question { /* owned by the struct that contains it */
-    char *text; /* malloc'd; NULL: no question */
+struct question {
+    char *text; /* malloc'd */
     size_t n;
     struct key256 around; /* digest of the rest of the prompt */
 };
 
-/* Fills in an empty question from the prompt of a task that has not begun. prompt_identity: the model's. Leaves it
- * empty if memory is out. */
-void question_take(struct question *q, const struct text_task *task, const struct params *params,
-                   const struct key256 *prompt_identity);
+/* Makes the question from the prompt of a task that has not begun. prompt_identity: the model's. Returns NULL if there
+ * is none, or if memory is out. */
+struct question *question_take(const struct text_task *task, const struct params *params,
+                               const struct key256 *prompt_identity);
+void question_destroy(struct question *q); /* NULL is allowed */
 
 #endif

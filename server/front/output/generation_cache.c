@@ -65,21 +65,23 @@ void generation_cache_begin(struct generation_cache *c, const struct served_mode
         .no_cache = body->no_cache || header->no_cache,
         .no_store = body->no_store || header->no_store,
         .streams = params->stream,
-        .question = j->question.text,
-        .n_question = j->question.n,
-        .around = j->question.around,
         .ttl_s = body->ttl_s,
         .max_age_s = header->max_age_s,
     };
     c->question = j->question;
-    j->question = (struct question){0};
+    j->question = NULL;
+    if (!c->question)
+        return;
+    c->terms.question = c->question->text;
+    c->terms.n_question = c->question->n;
+    c->terms.around = c->question->around;
 }
 
 void generation_cache_free(struct generation_cache *c)
 {
     if (!c)
         return;
-    free(c->question.text);
+    question_destroy(c->question);
     buffer_free(&c->shown);
     free(c);
 }

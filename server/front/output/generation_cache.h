@@ -25,7 +25,7 @@ struct generation_cache {
     struct params_cache header; /* of Cache-Control */
     bool has_alias; /* a cached reply to the same words may be found by it */
     struct key256 alias;
-    struct question question; /* of the only prompt */
+    struct question *question; /* of the only prompt; owned, or NULL */
     struct completion_terms terms; /* except is_bounded, which is set for each prompt */
     struct cache_report report;
     struct buffer shown; /* the output of a stream with an alias: the reply's record */
