@@ -40,8 +40,8 @@ static void check_params(const struct params *p, const struct params_body *once)
     struct quire_value words = once->bad_words, word;
     while (words.n && quire_value_next(&words, NULL, &word))
         require(word.n > 2);
-    for (size_t i = 0; i < p->stops.n; i++)
-        require(p->stops.bytes[i] >= 1 && p->stops.bytes[i] <= STOP_MAX_BYTES);
+    for (size_t i = 0; p->stops && i < p->stops->n; i++)
+        require(p->stops->bytes[i] >= 1 && p->stops->bytes[i] <= STOP_MAX_BYTES);
 }
 
 static void check_error(const struct api_error *e)

@@ -145,7 +145,7 @@ static bool add_stop(struct params *p, const struct quire_doc *body, struct quir
                      struct api_error *e)
 {
     size_t n_bytes = 0;
-    if (p->stops.n == STOP_MAX_STRINGS)
+    if (p->stops && p->stops->n == STOP_MAX_STRINGS)
         return api_bad(e, name, "at most %d strings", STOP_MAX_STRINGS);
     if (!json_is(stop, QUIRE_STRING))
         return api_bad(e, name, "must be a string or an array of strings");
@@ -362,7 +362,7 @@ void params_free(struct params *p)
     free(p->lead);
     free(p->tools);
     grammar_request_free(p->grammar);
-    stop_set_free(&p->stops);
+    stop_set_free(p->stops);
     if (p->response)
         response_record_free(p->response);
     free(p->response);

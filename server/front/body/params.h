@@ -43,7 +43,7 @@ struct params {
     /* Owned, malloc'd, with all it holds; NULL: not read. The prompt and the values from the engine or front end come
      * later. */
     struct request_spec *spec;
-    struct stop_set stops;
+    struct stop_set *stops; /* owned; NULL: no stop strings */
     struct grammar_request *grammar; /* the answer's form; owned; NULL: free. spec's grammar follows from it */
     bool has_priority;
     uint32_t deadline_ms; /* until the first token; 0: no deadline */

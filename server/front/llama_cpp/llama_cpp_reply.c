@@ -118,7 +118,7 @@ static void put_counts(struct buffer *o, const struct reply_prompt *p, const str
 
 static void put_stop(struct buffer *o, const struct reply *r, const struct reply_prompt *p, const struct choice *c)
 {
-    const struct stop_set *stops = &r->params->stops;
+    const struct stop_set *stops = r->params->stops;
     const bool is_full = p->item.n_ids + c->n_tokens >= r->served->facts->max_model_len;
     const char *type = c->finish != CHOICE_STOP ? "limit" : c->stop_string >= 0 ? "word" : "eos";
     json_out_raw(o, c->parts->llama_cpp->has_new_line ? ",\"has_new_line\":true" : ",\"has_new_line\":false");

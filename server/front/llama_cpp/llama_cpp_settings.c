@@ -21,7 +21,7 @@ static void put_flag(struct buffer *o, const char *name, bool value)
 static void put_stops(struct buffer *o, const struct stop_set *stops)
 {
     json_out_raw(o, ",\"stop\":[");
-    for (size_t i = 0; i < stops->n; i++) {
+    for (size_t i = 0; stops && i < stops->n; i++) {
         if (i > 0)
             json_out_raw(o, ",");
         json_out_string(o, stops->strings[i], stops->bytes[i]);
@@ -72,7 +72,7 @@ void llama_cpp_put_settings(struct buffer *o, const struct params *p)
     put_flag(o, "ignore_eos", s->ignore_eos);
     put_flag(o, "stream", p->stream);
     put_flag(o, "timings_per_token", p->continuous_usage);
-    put_stops(o, &p->stops);
+    put_stops(o, p->stops);
     put_biases(o, s);
     json_out_raw(o, ",\"grammar\":");
     json_out_text(o, p->grammar ? p->grammar->text : "");

@@ -27,7 +27,7 @@ static void put_stop(struct buffer *o, const struct reply *r)
         json_out_raw(o, calls ? "\"tool_use\"" : "\"end_turn\"");
     json_out_raw(o, ",\"stop_sequence\":");
     if (stops)
-        json_out_string(o, r->params->stops.strings[c->stop_string], r->params->stops.bytes[c->stop_string]);
+        json_out_string(o, r->params->stops->strings[c->stop_string], r->params->stops->bytes[c->stop_string]);
     else
         json_out_raw(o, "null");
 }

@@ -174,7 +174,7 @@ static int hold(struct choice *c, const struct params *p, const char *piece, siz
                 size_t *n_text, struct quire_error *err)
 {
     c->n_chars += utf8_count(piece, n_piece);
-    int found = stop_holder_push(&c->decoder->holder, &p->stops, c->n_tokens > p->spec->min_tokens, p->include_stop,
+    int found = stop_holder_push(&c->decoder->holder, p->stops, c->n_tokens > p->spec->min_tokens, p->include_stop,
                                  piece, n_piece, text, n_text);
     if (found == -2)
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");

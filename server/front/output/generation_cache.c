@@ -42,15 +42,15 @@ static struct key256 cut_digest(const struct served_model *m, const struct param
 {
     struct quire_sha256_state s;
     const uint8_t how[2] = {p->skip_special, p->include_stop};
-    if (p->stops.n == 0)
+    if (!p->stops)
         return (struct key256){{0}};
     quire_sha256_begin(&s);
     quire_sha256_add(&s, m->config->prompt_identity.bytes, sizeof m->config->prompt_identity.bytes);
     quire_sha256_add(&s, how, sizeof how);
-    for (size_t i = 0; i < p->stops.n; i++) {
-        const uint16_t n = (uint16_t)p->stops.bytes[i];
+    for (size_t i = 0; i < p->stops->n; i++) {
+        const uint16_t n = (uint16_t)p->stops->bytes[i];
         quire_sha256_add(&s, &n, sizeof n);
-        quire_sha256_add(&s, p->stops.strings[i], n);
+        quire_sha256_add(&s, p->stops->strings[i], n);
     }
     return quire_sha256_now(&s);
 }

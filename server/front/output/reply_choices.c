@@ -61,7 +61,7 @@ void choices_put_finish(struct buffer *o, const struct reply *r, const struct ch
     json_out_raw(o, c->finish == CHOICE_STOP ? stop : "\"length\"");
     json_out_raw(o, ",\"stop_reason\":");
     if (c->stop_string >= 0)
-        json_out_string(o, r->params->stops.strings[c->stop_string], r->params->stops.bytes[c->stop_string]);
+        json_out_string(o, r->params->stops->strings[c->stop_string], r->params->stops->bytes[c->stop_string]);
     else if (c->stop_token >= 0)
         json_out_i64(o, c->stop_token);
     else

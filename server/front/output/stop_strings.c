@@ -3,24 +3,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool stop_set_add(struct stop_set *set, const char *text, size_t n_bytes)
+bool stop_set_add(struct stop_set **set, const char *text, size_t n_bytes)
 {
     char *copy = malloc(n_bytes);
-    if (!copy)
+    struct stop_set *to = *set ? *set : calloc(1, sizeof *to);
+    if (!copy || !to) {
+        free(copy);
+        if (!*set)
+            free(to);
         return false;
+    }
     memcpy(copy, text, n_bytes);
-    set->strings[set->n] = copy;
-    set->bytes[set->n++] = n_bytes;
-    if (n_bytes > set->longest)
-        set->longest = n_bytes;
+    to->strings[to->n] = copy;
+    to->bytes[to->n++] = n_bytes;
+    if (n_bytes > to->longest)
+        to->longest = n_bytes;
+    *set = to;
     return true;
 }
 
 void stop_set_free(struct stop_set *set)
 {
-    for (size_t i = 0; i < set->n; i++)
+    for (size_t i = 0; set && i < set->n; i++)
         free(set->strings[i]);
-    *set = (struct stop_set){0};
+    free(set);
 }
 
 void stop_holder_free(struct stop_holder *h)
@@ -97,7 +103,7 @@ static size_t held_back(const struct stop_holder *h, const struct stop_set *set)
 int stop_holder_push(struct stop_holder *h, const struct stop_set *set, bool armed, bool include, const char *piece,
                      size_t n_piece, const char **out, size_t *n_out)
 {
-    if (set->n == 0) { /* without stop strings nothing is copied */
+    if (!set) { /* without stop strings nothing is copied */
         *out = piece;
         *n_out = n_piece;
         return -1;

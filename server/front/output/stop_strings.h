@@ -14,14 +14,14 @@
 #define STOP_MAX_STRINGS 32
 #define STOP_MAX_BYTES 512
 
-struct stop_set {
+struct stop_set { /* of at least one string */
     char *strings[STOP_MAX_STRINGS]; /* owned */
     size_t bytes[STOP_MAX_STRINGS];  /* 1..STOP_MAX_BYTES */
     size_t n, longest;
 };
-/* Returns false if memory is out. The caller has checked the limits. */
-bool stop_set_add(struct stop_set *set, const char *text, size_t n_bytes);
-void stop_set_free(struct stop_set *set);
+/* Adds to *set, or makes it from NULL. Returns false if memory is out. The caller has checked the limits. */
+bool stop_set_add(struct stop_set **set, const char *text, size_t n_bytes);
+void stop_set_free(struct stop_set *set); /* NULL is allowed */
 
 struct stop_holder { /* all zero at first */
     char *text;      /* held text, after the text that the last call released */
@@ -29,7 +29,7 @@ struct stop_holder { /* all zero at first */
 };
 void stop_holder_free(struct stop_holder *h);
 
-/* Adds a piece. *out, *n_out: the text that may be shown now, valid until the next call on h. Returns the index of the
+/* Adds a piece. set: NULL: no stop strings. *out, *n_out: the text that may be shown now, valid until the next call on h. Returns the index of the
  * stop string that was found, with *out cut before it (after it if `include`), or -1; -2: out of memory. Without
  * `armed`, stop strings that are complete now do not count (min_tokens). */
 int stop_holder_push(struct stop_holder *h, const struct stop_set *set, bool armed, bool include, const char *piece,

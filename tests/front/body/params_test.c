@@ -236,7 +236,7 @@ static void values_and_defaults(void **state)
     assert_true(p.has_max_tokens && p.max_tokens == 7 && p.spec->n_logprobs == 0);
     assert_true(p.spec->has_seed && p.spec->seed == UINT64_MAX && p.spec->top_k == 0);
     assert_true(p.spec->temperature == 0.5f && p.spec->priority == -4);
-    assert_true(p.stops.n == 2 && p.stops.longest == 2);
+    assert_true(p.stops->n == 2 && p.stops->longest == 2);
     params_free(&p);
 
     static const struct sampling_defaults own = {
