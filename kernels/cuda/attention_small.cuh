@@ -95,6 +95,23 @@ ATTN_FN bool has_window_tile(const struct attention_mma &a, const struct attn_un
     return first < unit.end_split * ATTN_SPLIT;
 }
 
+/* Merges a row's maximum and sum of a split into those of the splits before it. fold_a, fold_b: the factors of the earlier
+ * output and of the split's. is_used: the row reads the split; has_before: it has read an earlier one. */
+template <uint32_t N_TILES>
+ATTN_FN void merge_row(struct attn_state<N_TILES> &s, uint32_t h, bool is_used, bool has_before, float &fold_a,
+                       float &fold_b)
+{
+    fold_a = 1.0f;
+    fold_b = 0.0f;
+    if (is_used && has_before)
+        fold_weights(s.merged_m[h], s.merged_l[h], s.m[h], s.l[h], fold_a, fold_b);
+    if (is_used && !has_before) {
+        s.merged_m[h] = s.m[h];
+        s.merged_l[h] = s.l[h];
+        fold_b = 1.0f;
+    }
+}
+
 /* Ends a split: stores it in the partials of a unit that does not have all splits, or merges it, and writes the output
  * after the last one. Column n of the thread is 8 (first + n STEP) + 2 t. */
 template <uint32_t D, uint32_t STEP, enum attn_part part, uint32_t N_TILES, class merged_o>
@@ -123,15 +140,7 @@ ATTN_FN void end_split(const struct attention_mma &a, const struct attn_unit &un
             has_before[h] = !is_apart && rows.end[h] != 0;
         }
         is_any[h] = is_used || has_before[h];
-        fold_a[h] = 1.0f;
-        fold_b[h] = 0.0f;
-        if (is_used && has_before[h])
-            fold_weights(s.merged_m[h], s.merged_l[h], s.m[h], s.l[h], fold_a[h], fold_b[h]);
-        if (is_used && !has_before[h]) {
-            s.merged_m[h] = s.m[h];
-            s.merged_l[h] = s.l[h];
-            fold_b[h] = 1.0f;
-        }
+        merge_row(s, h, is_used, has_before[h], fold_a[h], fold_b[h]);
         uint64_t before = is_apart ? (uint64_t)(split - unit.first_split) * unit.partial_rows : 0;
         to[h] = a.partials + (unit.partial + row + before) * ATTN_PARTIAL_FLOATS(a.head_dim);
         if (is_partial && rows.end[h] != 0 && threadIdx.x % 4 == 0 && first == 0) /* one of the warps that share it */
