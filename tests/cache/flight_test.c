@@ -219,7 +219,7 @@ void flight_long_test(void **state)
     ask(&again);
     assert_true(again.n_tokens == 0 && again.n_accepted == 1);
     again.is_full = false;
-    for (int i = 0; i < 20000 && again.n_done == 0; i++) {
+    for (int i = 0; i < 60000 && again.n_done == 0; i++) {
         usleep(1000);
         turn();
     }

@@ -1,7 +1,5 @@
 #include "tests/cache/store_rig.h"
 
-#include <time.h>
-
 struct key256 key_of(uint32_t i)
 {
     return quire_sha256(&i, sizeof i);
@@ -15,15 +13,15 @@ size_t fill(uint32_t i, uint8_t out[STORE_RIG_MOST_BYTES])
     return n;
 }
 
-void put_made(struct answer_store *s, uint32_t i, uint32_t ttl_s, int in_s)
+void put_made(struct answer_store *s, uint32_t i, uint32_t ttl_s, time_t created_s)
 {
     uint8_t bytes[STORE_RIG_MOST_BYTES];
     const size_t n = fill(i, bytes);
     const struct key256 nobody = {{0}};
-    s->ops->put(s, key_of(i), bytes, n, time(NULL) + in_s, ttl_s, 1, nobody);
+    s->ops->put(s, key_of(i), bytes, n, created_s, ttl_s, 1, nobody);
 }
 
 void put(struct answer_store *s, uint32_t i, uint32_t ttl_s)
 {
-    put_made(s, i, ttl_s, 0);
+    put_made(s, i, ttl_s, time(NULL));
 }
