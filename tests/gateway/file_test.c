@@ -261,7 +261,7 @@ static void files_that_are_wrong(void **state)
         {TARGET("url: 'https://h:99999/v1'"), "is not a URL"},
         {TARGET("url: 'http://h', api_key_env: QUIRE_TEST_UNSET"), "api_key_env: QUIRE_TEST_UNSET is not set"},
         {TARGET("url: 'http://h', api_key_env: QUIRE_TEST_BROKEN"), "has a character that no key has"},
-        {TARGET("url: 'http://h', api_key_file: /nonexistent"), "api_key_file: /nonexistent cannot be opened"},
+        {TARGET("url: 'http://h', api_key_file: /dev/null/key"), "api_key_file: /dev/null/key cannot be opened"},
         {TARGET("url: 'http://h', api_key_file: /tmp"), "is not a regular file"},
         {TARGET("url: 'http://h', api_key_file: /dev/null"), "is not a regular file"},
         {TARGET("url: 'http://h', api_key_file: x, api_key_env: X"), "a target has one key"},

@@ -44,8 +44,8 @@ static void what_is_written_is_read_back(void **state)
     assert_true(got.block_copy_us == cost.block_copy_us);
     assert_memory_equal(&got_shape, &shape, sizeof shape);
     assert_int_equal(cost_file_read(path, &got, NULL, &err), QUIRE_NOT_FOUND);
-    assert_int_equal(cost_file_write("/nonexistent/cost.json", &cost, NULL, NULL, &err), QUIRE_IO);
-    assert_non_null(strstr(err.text, "/nonexistent/cost.json"));
+    assert_int_equal(cost_file_write("/dev/null/cost.json", &cost, NULL, NULL, &err), QUIRE_IO);
+    assert_non_null(strstr(err.text, "/dev/null/cost.json"));
 }
 
 static void the_member_is_named(void **state)
