@@ -8,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -96,12 +97,19 @@ static void test_runs_on_each_thread(void **state)
     }
 }
 
-/* Each piece that the worker begins takes 20 ms. */
+#define PATIENCE_MS 30000u /* for an owner that runs, however seldom */
+
+/* The worker is stopped in its first piece until the owner has run all others, and 20 ms more. */
 static void stop_worker(void *context, struct k_piece piece)
 {
-    uint32_t *n_by = context;
-    n_by[piece.thread]++;
-    usleep(piece.thread == 1 ? 20000 : 20);
+    atomic_uint *n_by = context;
+    const uint64_t until = quire_now_ms() + PATIENCE_MS;
+    atomic_fetch_add(&n_by[piece.thread], 1);
+    if (piece.thread == 0)
+        return;
+    while (atomic_load(&n_by[0]) < MAX_PIECES - 1 && quire_now_ms() < until)
+        usleep(100);
+    usleep(20000);
 }
 
 /* A worker that is stopped in a piece delays only that piece: the owner runs the others. The worker is then excluded
@@ -113,13 +121,13 @@ static void test_stopped_worker(void **state)
     uint32_t n_stops = 0, n_left_out = 0;
     assert_int_equal(k_pool_create(2, &pool, NULL), QUIRE_OK);
     for (uint32_t i = 0; i < 500 && n_left_out < 20; i++) {
-        uint32_t n_by[2] = {0};
+        atomic_uint n_by[2] = {0};
         k_pool_step_begin(pool);
         bool is_asked = k_pool_n_asked(pool) == 2;
         k_pool_run(pool, MAX_PIECES, stop_worker, n_by);
         k_pool_step_end(pool);
         assert_int_equal(n_by[0] + n_by[1], MAX_PIECES);
-        assert_true(n_by[1] <= (is_asked ? 2 : 0)); /* 2: the owner itself was stopped for 20 ms */
+        assert_true(n_by[1] <= (is_asked ? 1 : 0));
         n_stops += n_by[1];
         n_left_out += !is_asked && n_stops > 0;
     }
@@ -134,7 +142,7 @@ static double cpu_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* 200 ms of idling cost less than 5 ms of processor time, between steps and within a step whose owner is busy
+/* 200 ms of idling cost less than a tenth of that in processor time, between steps and within a step whose owner is busy
  * elsewhere. */
 static void test_idle_pool_sleeps(void **state)
 {
@@ -148,7 +156,7 @@ static void test_idle_pool_sleeps(void **state)
             k_pool_step_end(pool);
         double before = cpu_seconds();
         usleep(200000);
-        assert_true(cpu_seconds() - before < 0.005);
+        assert_true(cpu_seconds() - before < 0.02);
         k_pool_step_end(pool);
     }
     k_pool_destroy(pool);
