@@ -355,8 +355,8 @@ static void a_rate(void **state)
     struct timespec begun, ended;
     (void)state;
     write_lines(20, "");
-    open_batch(&b, (struct bulk_run_options){.per_minute = 6000});
     clock_gettime(CLOCK_MONOTONIC, &begun);
+    open_batch(&b, (struct bulk_run_options){.per_minute = 6000});
     event_base_dispatch(w.base);
     clock_gettime(CLOCK_MONOTONIC, &ended);
     const double s = (double)(ended.tv_sec - begun.tv_sec) + 1e-9 * (double)(ended.tv_nsec - begun.tv_nsec);

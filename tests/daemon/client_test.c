@@ -264,11 +264,15 @@ static bool one_is_live(void *context)
     return fake_engine_n_live(rig->engine) <= 1;
 }
 
+/* At 500 tokens a second for longer than a test lasts. */
+#define ENDLESS_TOKENS 100000u
+#define ENDLESS_INTERVAL_US 2000u
+
 static void endless(struct request_spec *what)
 {
     submit_of(what);
     what->ignore_eos = true;
-    what->max_tokens = 4000;
+    what->max_tokens = ENDLESS_TOKENS;
 }
 
 static void test_cancel(void **state)
@@ -281,7 +285,8 @@ static void test_cancel(void **state)
     struct daemon_options options;
     (void)state;
     rig_default_options(&options, &fake);
-    fake.interval_us = 500;
+    fake.interval_us = ENDLESS_INTERVAL_US;
+    fake.max_model_len = 2 * ENDLESS_TOKENS;
     rig_open(&rig, &options, &fake);
     join_well(&rig, &h);
     endless(&what);
@@ -335,8 +340,8 @@ static void test_client_gone_cancels(void **state)
     struct daemon_options options;
     (void)state;
     rig_default_options(&options, &fake);
-    fake.interval_us = 200;
-    fake.tokens_per_step = 3;
+    fake.interval_us = ENDLESS_INTERVAL_US;
+    fake.max_model_len = 2 * ENDLESS_TOKENS;
     rig_open(&rig, &options, &fake);
     join_well(&rig, &h);
     join_well(&rig, &other);

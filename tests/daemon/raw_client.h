@@ -5,7 +5,7 @@
 #include "server/wire/frame.h"
 #include "server/wire/frame_reader.h"
 
-#define RAW_PATIENCE_MS 20000
+#define RAW_PATIENCE_MS 60000
 
 struct raw_client {
     int fd;

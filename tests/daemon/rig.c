@@ -30,7 +30,7 @@ static void on_idle(void *context)
 
 void rig_default_options(struct daemon_options *options, struct fake_engine_options *fake)
 {
-    *options = (struct daemon_options){.model = "fake"};
+    *options = (struct daemon_options){.model = "fake", .hello_timeout_ms = RIG_PATIENCE_MS};
     memset(options->identity_text.bytes, 0x11, 32);
     memset(options->identity_config.bytes, 0x22, 32);
     memset(options->identity_generation.bytes, 0x33, 32);

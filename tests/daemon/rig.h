@@ -8,7 +8,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#define RIG_PATIENCE_MS 20000 /* the time after which a test has failed */
+#define RIG_PATIENCE_MS 60000 /* the time after which a test has failed */
 
 struct rig {
     struct event_base *base;

@@ -73,7 +73,7 @@ static void it_speaks_while_there_is_traffic(void **state)
     double prompt, generation;
     assert_int_equal(
         sscanf(strstr(text, "prompt "), "prompt %lf tokens/s, generation %lf tokens/s", &prompt, &generation), 2);
-    assert_true(prompt > 4000 / 20.0 && prompt <= 4000 / 0.1 && generation / prompt > 0.049 &&
+    assert_true(prompt > 4000 / 200.0 && prompt <= 4000 / 0.1 && generation / prompt > 0.049 &&
                 generation / prompt < 0.051);
 
     /* One more line at the end, and then silence. */
