@@ -21,10 +21,10 @@
 #define ONE_IN 5
 #endif
 #define N_TIMES 100
-#define PATIENCE_MS 20000 /* for ranks that must detect a death long before */
+#define PATIENCE_MS 600000 /* for ranks that must detect a death long before */
 #define TIMEOUT_MS \
     500 /* for ranks that must time out: heartbeats with the awaited rank come every 100 ms, later on a busy machine */
-#define SOON_NS UINT64_C(5000000000)
+#define SOON_NS UINT64_C(60000000000) /* a tenth of that */
 
 enum fault { KILLED, EXITS, LEAVES, STOPPED, GIVES_UP };
 
@@ -63,12 +63,6 @@ static int call_on(struct collective *c, const void *argument, struct outcome *m
     return status;
 }
 
-/* The 4 s for which a loading rank may be stopped count only while the waiting rank runs. */
-static uint64_t within_ns(const struct scene *scene)
-{
-    return scene->is_loading ? 3 * SOON_NS : SOON_NS;
-}
-
 static void check_survivor(const struct scene *scene, const struct outcome *o, uint64_t since)
 {
     char name[32];
@@ -79,7 +73,7 @@ static void check_survivor(const struct scene *scene, const struct outcome *o, u
     assert_true(atomic_load(&o->is_done));
     assert_int_equal(o->status, QUIRE_UNAVAILABLE);
     assert_non_null(strstr(o->text, name));
-    assert_true(o->failed_ns < since + within_ns(scene));
+    assert_true(o->failed_ns < since + SOON_NS);
     if (scene->fault == GIVES_UP)
         assert_non_null(strstr(o->text, "it is?tired"));
     if (scene->fault == STOPPED)
@@ -97,7 +91,7 @@ static void act(const struct scene *scene, struct ranks *ranks)
     bool are_told = true;
     for (uint32_t r = 0; r < ranks->n; r++)
         if (r != scene->rank) {
-            while (!atomic_load(&ranks->outcomes[r].is_done) && quire_now_ns() < since + within_ns(scene))
+            while (!atomic_load(&ranks->outcomes[r].is_done) && quire_now_ns() < since + SOON_NS)
                 usleep(1000);
             are_told = are_told && atomic_load(&ranks->outcomes[r].is_done);
         }
@@ -196,14 +190,19 @@ static int wait_long(struct collective *c, const void *argument, struct outcome 
 {
     struct collective_stats stats;
     uint32_t x = 7 * (collective_rank(c) == 0);
+    const struct outcome *other = mine + 1; /* of rank 1 */
     (void)argument;
+    if (collective_rank(c) == 1)
+        atomic_store(&mine->progress, 1);
+    while (collective_rank(c) == 0 && atomic_load(&other->progress) == 0)
+        usleep(1000);
     if (collective_rank(c) == 0)
-        usleep(3 * TIMEOUT_MS * 1000);
+        usleep(4 * TIMEOUT_MS * 1000);
     int status = collective_broadcast_when_ready(c, &x, sizeof x, 0, err);
     collective_get_stats(c, &stats);
     if (x != 7)
         snprintf(mine->problem, sizeof mine->problem, "it got %u", x);
-    if (collective_rank(c) == 1 && stats.waited_ns[0] < TIMEOUT_MS * UINT64_C(2000000))
+    if (collective_rank(c) == 1 && stats.waited_ns[0] < TIMEOUT_MS * UINT64_C(1000000))
         snprintf(mine->problem, sizeof mine->problem, "it says it waited %u us", (unsigned)(stats.waited_ns[0] / 1000));
     return status;
 }
@@ -244,20 +243,25 @@ static void but_it_notices_that_the_root_died(void **state)
     ranks_free(&ranks);
 }
 
-/* Without the bell, each of these would sleep until its own check: 20 s in all. */
+/* Without the bell, each of these would sleep until its own check, for 100 ms: 500 ms for five in a row. On a busy machine
+ * most calls may take that long for another reason, but not all. */
 static int be_waited_for(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
 {
+    enum { N = 200, IN_A_ROW = 5 };
+    uint64_t at[N + 1] = {quire_now_ns()}, shortest = UINT64_MAX;
     int status = QUIRE_OK;
     (void)argument;
-    uint64_t began = quire_now_ns();
-    for (int i = 0; i < 200 && status == QUIRE_OK; i++) {
-        if ((uint32_t)i % collective_size(c) == collective_rank(c))
+    for (uint32_t i = 0; i < N && status == QUIRE_OK; i++) {
+        if (i % collective_size(c) == collective_rank(c))
             usleep(1000);
         status = collective_barrier(c, err);
+        at[i + 1] = quire_now_ns();
+        if (i + 1 >= IN_A_ROW && at[i + 1] - at[i + 1 - IN_A_ROW] < shortest)
+            shortest = at[i + 1] - at[i + 1 - IN_A_ROW];
     }
-    if (quire_now_ns() - began > SOON_NS)
-        snprintf(mine->problem, sizeof mine->problem, "200 calls took %u ms",
-                 (unsigned)((quire_now_ns() - began) / 1000000));
+    if (shortest > UINT64_C(250000000))
+        snprintf(mine->problem, sizeof mine->problem, "no %d calls took less than %u ms", IN_A_ROW,
+                 (unsigned)(shortest / 1000000));
     return status;
 }
 

@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TIMEOUT_MS 20000
+#define TIMEOUT_MS 120000
 #define N_STAGES 3u
 #define N_PLACES 2u
 #define N_FLOATS 70000u /* more than two slots */

@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define TIMEOUT_MS 20000
+#define TIMEOUT_MS 120000
 
 static const uint32_t sizes[] = {1, 2, 4, 8};
 static const size_t lengths[] = {0, 1, 7, 4096, 8191, 32768, 32769, 1000000};

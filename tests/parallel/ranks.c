@@ -22,14 +22,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-uint16_t free_port(void)
+#define JOIN_MS 120000u /* for ranks that all come */
+
+/* Two sockets that reuse addresses may be bound to one port, and one of them may listen. */
+uint16_t hold_port(int *fd)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&at, n) == 0 &&
-                getsockname(fd, (struct sockaddr *)&at, &n) == 0);
-    close(fd);
+    const int yes = 1;
+    *fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(*fd >= 0 && setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+                bind(*fd, (struct sockaddr *)&at, n) == 0 && getsockname(*fd, (struct sockaddr *)&at, &n) == 0);
     return ntohs(at.sin_port);
 }
 
@@ -37,7 +40,7 @@ uint16_t free_port(void)
 static int make_group(struct ranks *ranks)
 {
     ranks->fd = -1;
-    ranks->port = free_port();
+    ranks->port = hold_port(&ranks->port_fd);
     return QUIRE_OK;
 }
 
@@ -45,7 +48,7 @@ static int join(const struct ranks *ranks, uint32_t rank, struct collective **ou
 {
     const struct position position = {
         .launcher = "a test", .rank = rank, .size = ranks->n, .address = "127.0.0.1", .port = ranks->port};
-    const struct hosts_options options = {.position = &position, .timeout_ms = ranks->timeout_ms, .join_ms = 20000};
+    const struct hosts_options options = {.position = &position, .timeout_ms = ranks->timeout_ms, .join_ms = JOIN_MS};
     unsetenv("QUIRE_GROUP_SECRET");
     return hosts_join(&options, out, err);
 }
@@ -79,7 +82,7 @@ static void run(struct ranks *ranks, uint32_t rank, rank_fn fn, const void *argu
 
 void ranks_start(struct ranks *ranks, uint32_t n, uint32_t timeout_ms, rank_fn fn, const void *argument)
 {
-    *ranks = (struct ranks){.n = n, .timeout_ms = timeout_ms};
+    *ranks = (struct ranks){.n = n, .timeout_ms = timeout_ms, .port_fd = -1};
     ranks->outcomes = mmap(NULL, n * sizeof *ranks->outcomes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
                            0);
     assert_true(ranks->outcomes != MAP_FAILED);
@@ -116,26 +119,28 @@ void ranks_join(struct ranks *ranks)
 void ranks_free(struct ranks *ranks)
 {
     munmap(ranks->outcomes, ranks->n * sizeof *ranks->outcomes);
+    if (ranks->port_fd >= 0)
+        close(ranks->port_fd);
 }
 
-static uint32_t count_names(const char *folder)
+static uint32_t count_names(const char *folder, const char *prefix)
 {
     uint32_t n = 0;
     DIR *dir = opendir(folder);
     if (!dir)
         return 0;
-    while (readdir(dir))
-        n++;
+    for (struct dirent *entry; (entry = readdir(dir));)
+        n += strncmp(entry->d_name, prefix, strlen(prefix)) == 0;
     closedir(dir);
     return n;
 }
 
 uint32_t count_descriptors(void)
 {
-    return count_names("/proc/self/fd");
+    return count_names("/proc/self/fd", "");
 }
 
 uint32_t count_shared_memory(void)
 {
-    return count_names("/dev/shm");
+    return count_names("/dev/shm", "quire");
 }

@@ -24,6 +24,7 @@ struct ranks {
     uint32_t n, timeout_ms;
     int fd; /* of the group's memory */
     uint16_t port; /* with TEST_HOSTS: rank 0's port on the loopback interface */
+    int port_fd; /* what holds it */
     pid_t processes[COLLECTIVE_MAX_RANKS];
     struct outcome *outcomes; /* [n] */
 };
@@ -38,10 +39,10 @@ void ranks_await(const struct ranks *ranks, uint32_t rank, int progress);
 void ranks_join(struct ranks *ranks);
 void ranks_free(struct ranks *ranks);
 
-/* A free port of the loopback interface. */
-uint16_t free_port(void);
+/* A port of the loopback interface that no other program gets until *fd is closed. Rank 0 may listen there. */
+uint16_t hold_port(int *fd);
 
-/* Descriptors of this process, and names in /dev/shm. */
+/* Descriptors of this process, and names of this program in /dev/shm. */
 uint32_t count_descriptors(void);
 uint32_t count_shared_memory(void);
 
