@@ -252,7 +252,7 @@ def prove(key, label, engine_nonce, client_nonce):
 class Connection:
     """Bytes and frames; no handshake."""
 
-    def __init__(self, address, timeout=20):
+    def __init__(self, address, timeout=60):
         scheme, rest = address.split(":", 1)
         if scheme == "unix":
             self.socket = socket.socket(socket.AF_UNIX)

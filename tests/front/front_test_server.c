@@ -4,7 +4,7 @@
  *
  * Prints "listening on http://127.0.0.1:PORT". SIGTERM drains; a second one ends the process. SIGUSR1 ends the
  * engine. SIGUSR2 ends it and starts another with one more token of context; the server then prints the line again.
- * With --late-ms N the new engine greets after N ms, and the server first prints "attached". */
+ * With --late the new engine greets at the next SIGUSR2, and the server first prints "attached". */
 #include "text/quire_chat.h"
 #include "base/clock.h"
 #include "engine/engine.h"
@@ -33,8 +33,8 @@ struct server {
     struct fake_engine_options fake;
     bool drained, has_shadow, restarts; /* restarts: another engine follows the one that ends */
     bool replaces_weights; /* the other engine is of another model */
+    bool is_late; /* the other engine greets at a signal */
     uint32_t give_up_ms; /* 0: never */
-    uint32_t late_ms; /* between the connection of the other engine and its first frame */
     struct wire_stream *late; /* the engine's end of a connection, until then */
     struct fake_source *source; /* NULL: the engine answers */
     struct response_cache *cache;
@@ -91,8 +91,15 @@ static void on_usr1(evutil_socket_t number, short what, void *context)
 static void on_usr2(evutil_socket_t number, short what, void *context)
 {
     struct server *s = context;
+    struct wire_stream *late = s->late;
     (void)number;
     (void)what;
+    s->late = NULL;
+    if (late) {
+        if (daemon_add_connection(s->daemon, late, NULL) != QUIRE_OK)
+            event_base_loopexit(s->base, NULL);
+        return;
+    }
     s->restarts = true;
     end_engine(s);
 }
@@ -123,26 +130,6 @@ static void on_ready(void *context, bool is_first)
     fflush(stdout);
 }
 
-static void on_late(evutil_socket_t fd, short what, void *context)
-{
-    struct server *s = context;
-    struct wire_stream *end = s->late;
-    (void)fd;
-    (void)what;
-    s->late = NULL;
-    if (end && daemon_add_connection(s->daemon, end, NULL) != QUIRE_OK)
-        event_base_loopexit(s->base, NULL);
-}
-
-static void greet_later(struct server *s, struct wire_stream *end)
-{
-    const struct timeval wait = {.tv_sec = s->late_ms / 1000, .tv_usec = s->late_ms % 1000 * 1000};
-    s->late = end;
-    event_base_once(s->base, -1, EV_TIMEOUT, on_late, s, &wait);
-    printf("attached\n");
-    fflush(stdout);
-}
-
 /* Front end and engine at the two ends of an in-memory stream on one loop, as in `quire serve MODEL`. */
 static int start_engine(struct server *s, bool is_late, struct quire_error *err)
 {
@@ -160,8 +147,11 @@ static int start_engine(struct server *s, bool is_late, struct quire_error *err)
     if (!is_late)
         status = daemon_add_connection(s->daemon, ends[0], err);
     int second = upstream_attach(served_model_upstream(s->model), ends[1], err);
-    if (is_late)
-        greet_later(s, ends[0]);
+    if (is_late) {
+        s->late = ends[0];
+        printf("attached\n");
+        fflush(stdout);
+    }
     return status ? status : second;
 }
 
@@ -173,7 +163,7 @@ static void on_restart(evutil_socket_t fd, short what, void *context)
     (void)what;
     s->fake.max_model_len++;
     s->fake.has_other_weights = s->replaces_weights;
-    if (start_engine(s, s->late_ms > 0, &err) == QUIRE_OK)
+    if (start_engine(s, s->is_late, &err) == QUIRE_OK)
         return;
     fprintf(stderr, "front_test_server: %s\n", err.text);
     event_base_loopexit(s->base, NULL);
@@ -224,7 +214,7 @@ static const struct option names[] = {
     {"shadow", no_argument, NULL, 'S'},
     {"refuse-below-ms", required_argument, NULL, 'r'},
     {"give-up-ms", required_argument, NULL, 'g'},
-    {"late-ms", required_argument, NULL, 'a'},
+    {"late", no_argument, NULL, 'a'},
     {"replaces-weights", no_argument, NULL, 'W'},
     {"cache-entries", required_argument, NULL, 'E'},
     {"cache-ttl", required_argument, NULL, 'l'},
@@ -251,7 +241,8 @@ struct words {
     const char *tenants, *certificate, *source, *cache_file;
     bool has_shadow;
     bool replaces_weights;
-    uint32_t give_up_ms, late_ms;
+    uint32_t give_up_ms;
+    bool is_late;
     struct response_cache_options cache; /* max_entries 0: no cache */
 };
 
@@ -307,7 +298,7 @@ static bool parse(int argc, char **argv, struct front_options *o, struct served_
         case 'C': words->certificate = optarg; break;
         case 'S': words->has_shadow = true; break;
         case 'g': words->give_up_ms = number; break;
-        case 'a': words->late_ms = number; break;
+        case 'a': words->is_late = true; break;
         case 'W': words->replaces_weights = true; break;
         case 'E': words->cache.max_entries = number; break;
         case 'l': words->cache.ttl_s = number; break;
@@ -436,7 +427,7 @@ int main(int argc, char **argv)
                        .has_shadow = words.has_shadow,
                        .replaces_weights = words.replaces_weights,
                        .give_up_ms = words.give_up_ms,
-                       .late_ms = words.late_ms};
+                       .is_late = words.is_late};
     struct event *terminate = evsignal_new(s.base, SIGTERM, on_signal, &s);
     struct event *interrupt = evsignal_new(s.base, SIGINT, on_signal, &s);
     struct event *usr1 = evsignal_new(s.base, SIGUSR1, on_usr1, &s);

@@ -91,7 +91,7 @@ def test_requests_a_minute():
 def test_a_limit_comes_back():
     with tenants_file({"name": "a", "key": "ka", "requests_per_minute": 60}) as f, Server("--tenants", f.name) as s:
         for _ in range(10):
-            for _ in range(100):
+            for _ in range(1000):
                 status, headers, _ = ask(s, "ka", max_tokens=1)
                 if status == 429:
                     break
@@ -236,7 +236,7 @@ def test_many_choices_are_one_request():
         assert metric("vllm:request_success_total") == errors and metric("vllm:num_requests_waiting") > 1000
         for name in ("ka", "kb") * 20:
             started = time.monotonic()
-            assert ask(s, name, max_tokens=1)[0] == 200 and time.monotonic() - started < 15
+            assert ask(s, name, max_tokens=1)[0] == 200 and time.monotonic() - started < 60
         assert ask(s, "ka", prompt=["a", "b", "c"], max_tokens=1)[0] == 200  # a small one is not delayed
         # A client that leaves removes its waiting requests and their counts.
         for holder in holders:
@@ -255,12 +255,12 @@ def test_waiting_prompts_when_the_engine_goes():
 
 
 def test_waiting_prompts_in_a_drain():
-    for arguments, status in (((), b"200"), (("--give-up-ms", 100), b"503")):
-        with Server("--max-live", 8, "--interval-us", 5000, *arguments) as s, s.connect() as holder:
+    for arguments, status in ((("--interval-us", 5000), b"200"), (("--interval-us", 100000, "--give-up-ms", 100), b"503")):
+        with Server("--max-live", 8, *arguments) as s, s.connect() as holder:
             holder.sendall(post_bytes(COMPLETIONS, {"prompt": ["x"] * 100, "max_tokens": 8, "ignore_eos": True}))
             assert wait_until(lambda: s.metric("vllm:num_requests_waiting") > 0)
             s.process.send_signal(signal.SIGTERM)
-            assert read_all(holder).startswith(b"HTTP/1.1 " + status) and s.process.wait(20) == 0
+            assert read_all(holder).startswith(b"HTTP/1.1 " + status) and s.process.wait(60) == 0
 
 
 # ---- deadlines and traces ---------------------------------------------------------------------------------------
@@ -281,27 +281,27 @@ def test_bad_fields_are_named():
 
 
 def test_a_deadline_that_cannot_be_met():
-    with Server("--refuse-below-ms", 500, "--ping-ms", 60000) as s:
-        for body, headers in (({"quire_deadline_ms": 400}, {}), ({}, {"x-quire-deadline-ms": "400"}),
-                              ({"quire_deadline_ms": 400}, {"x-quire-deadline-ms": "9000"}),
-                              ({"quire_deadline_ms": 400, "stream": True}, {}), ({"quire_deadline_ms": 400, "n": 3}, {}),
-                              ({"quire_deadline_ms": 400, "prompt": ["a", "b", "c"], "stream": True}, {})):
+    with Server("--refuse-below-ms", 500000, "--ping-ms", 60000) as s:
+        for body, headers in (({"quire_deadline_ms": 400000}, {}), ({}, {"x-quire-deadline-ms": "400000"}),
+                              ({"quire_deadline_ms": 400000}, {"x-quire-deadline-ms": "9000000"}),
+                              ({"quire_deadline_ms": 400000, "stream": True}, {}), ({"quire_deadline_ms": 400000, "n": 3}, {}),
+                              ({"quire_deadline_ms": 400000, "prompt": ["a", "b", "c"], "stream": True}, {})):
             status, got, reply = ask(s, None, headers=headers, **body)
             assert status == 429 and got["Retry-After"] == "2" and got["retry-after-ms"] == "1500", (body, reply)
             assert reply["error"]["code"] == "rate_limit_exceeded" and "time" in reply["error"]["message"]
-        assert ask(s, None, quire_deadline_ms=600)[0] == 200
-        assert ask(s, None, headers={"x-quire-deadline-ms": "600"})[0] == 200
-        assert ask(s, None, headers={"x-quire-deadline-ms": "400"}, quire_deadline_ms=60000)[0] == 200
+        assert ask(s, None, quire_deadline_ms=600000)[0] == 200
+        assert ask(s, None, headers={"x-quire-deadline-ms": "600000"})[0] == 200
+        assert ask(s, None, headers={"x-quire-deadline-ms": "400000"}, quire_deadline_ms=60000000)[0] == 200
         assert s.metric("quire:requests_refused_total") == 6 and s.metric("vllm:num_requests_running") == 0
 
 
 def test_no_status_before_the_first_token_or_ping():
-    # The fake engine makes a step every 400 ms: requests that arrive between steps wait for the next one, and then get
+    # The fake engine makes a step every second: requests that arrive between steps wait for the next one, and then get
     # a reply.
-    request = {"messages": CHAT, "quire_deadline_ms": 400, "max_tokens": 2, "stream": True}
+    request = {"messages": CHAT, "quire_deadline_ms": 400000, "max_tokens": 2, "stream": True}
     holding = post_bytes(COMPLETIONS, {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True})
     for ping, expected in ((60000, 429), (50, 200)):
-        with Server("--refuse-below-ms", 500, "--ping-ms", ping, "--interval-us", 400000) as s, s.connect() as holder:
+        with Server("--refuse-below-ms", 500000, "--ping-ms", ping, "--interval-us", 1000000) as s, s.connect() as holder:
             holder.sendall(holding)
             assert holder.recv(100).startswith(b"HTTP/1.1 200")
             status, headers, data = s.request("POST", CHATS, request)

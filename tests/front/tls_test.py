@@ -112,16 +112,26 @@ def test_a_handshake_cut_anywhere():
     assert wait_until(lambda: server.n_descriptors() <= n)
 
 
+def connect_in_time(s):
+    """Again if this process did not run before the handshake's deadline."""
+    for _ in range(30):
+        try:
+            return connect(s)
+        except OSError as e:  # also ssl.SSLError
+            error = e
+    raise error
+
+
 def test_a_handshake_has_a_deadline():
     hello = client_hello()
-    with Server("--certificate", CERT, "--head-timeout-ms", 1000) as s:  # a handshake beside other programs takes a tenth
+    with Server("--certificate", CERT, "--head-timeout-ms", 1000) as s:
         n = s.n_descriptors()
         for begun in (b"", hello[:1], hello[:-1], hello):
             with s.connect() as c:
                 c.sendall(begun)
                 assert b"HTTP" not in read_all(c)  # the read time-out is 60 s
         # An idle connection has the longer time.
-        with connect(s) as c:
+        with connect_in_time(s) as c:
             c.settimeout(2)
             try:
                 assert c.recv(1) and False
