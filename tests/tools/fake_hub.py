@@ -11,6 +11,7 @@ import time
 import urllib.parse
 
 CHUNK = 1 << 18
+STALL_S = 60
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 Request = collections.namedtuple("Request", "server method path authorization range")
@@ -199,7 +200,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if fault in ("stall", "cut"):
             self.send(part[:len(part) // 2])
             if fault == "stall":
-                self.fake.over.wait(20)
+                self.fake.over.wait(STALL_S)
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return

@@ -132,14 +132,14 @@ def a_front_end_outlives_its_engine():
                     status, body = ask(front.port, prompt="Once upon a time", max_tokens=200, temperature=0, ignore_eos=True)
                     if status != 200:
                         break
-                assert engine.process.wait(30) == 1, engine.log()
-                end = time.monotonic() + 10
+                assert engine.process.wait(60) == 1, engine.log()
+                end = time.monotonic() + 60
                 while status != 503 and time.monotonic() < end:
                     status, body = ask(front.port, prompt="x", max_tokens=1)
                 assert status == 503, body
                 with Process("engine", MODEL, "--listen", address, "--device", "cuda") as again:
                     again.wait_for("ready on")
-                    end = time.monotonic() + 20
+                    end = time.monotonic() + 60
                     while status != 200 and time.monotonic() < end:
                         time.sleep(0.1)
                         status, body = ask(front.port, prompt="x", max_tokens=1)

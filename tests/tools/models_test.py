@@ -35,7 +35,7 @@ class Terminal:
         self.seen = ""
 
     def wait_for(self, text):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while text not in self.seen:
             assert time.monotonic() < deadline and select.select([self.fd], [], [], 60)[0], (text, self.seen)
             try:
