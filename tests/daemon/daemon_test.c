@@ -416,26 +416,6 @@ static void test_control_is_bounded(void **state)
     rig_close(&h.rig);
 }
 
-/* A connection that said HELLO in time: another attempt if this process did not run meanwhile. */
-static void hello_in_time(struct raw_client *raw, const char *path)
-{
-    struct wire_header header;
-    const uint8_t *body;
-    const int64_t until = rig_now_ms() + RIG_PATIENCE_MS;
-    for (;;) {
-        raw_open(raw, path);
-        raw_expect(raw, WIRE_HELLO, &header, &body);
-        raw_put_hello(raw, MIB);
-        raw_send(raw);
-        assert_int_equal(raw_next(raw, RAW_PATIENCE_MS, &header, &body), 1);
-        if (header.type == WIRE_HELLO)
-            return;
-        assert_int_equal(header.type, WIRE_ERROR);
-        assert_true(rig_now_ms() < until);
-        raw_close(raw);
-    }
-}
-
 static void test_hello_time_limit(void **state)
 {
     struct house h;
@@ -446,7 +426,7 @@ static void test_hello_time_limit(void **state)
     rig_default_options(&options, &fake);
     options.hello_timeout_ms = 1000;
     house_open(&h, &options, &fake);
-    hello_in_time(&good, h.path);
+    raw_hello_in_time(&good, h.path, MIB);
     raw_open(&silent, h.path);
     raw_open(&slow, h.path);
     raw_send_bytes(&slow, "\x0c\0\0", 3);

@@ -1,5 +1,6 @@
 #include "tests/daemon/raw_client.h"
 
+#include "base/clock.h"
 #include "server/wire/decode.h"
 #include "server/wire/encode.h"
 
@@ -127,6 +128,26 @@ void raw_hello(struct raw_client *raw, const char *unix_path, uint64_t credit)
     raw_put_hello(raw, credit);
     raw_send(raw);
     raw_expect(raw, WIRE_HELLO, &header, &body);
+    raw->n_read = 0;
+}
+
+void raw_hello_in_time(struct raw_client *raw, const char *unix_path, uint64_t credit)
+{
+    struct wire_header header;
+    const uint8_t *body;
+    const uint64_t until = quire_now_ms() + RAW_PATIENCE_MS;
+    for (;;) {
+        raw_open(raw, unix_path);
+        raw_expect(raw, WIRE_HELLO, &header, &body);
+        raw_put_hello(raw, credit);
+        raw_send(raw);
+        assert_int_equal(raw_next(raw, RAW_PATIENCE_MS, &header, &body), 1);
+        if (header.type == WIRE_HELLO)
+            break;
+        assert_int_equal(header.type, WIRE_ERROR);
+        assert_true(quire_now_ms() < until);
+        raw_close(raw);
+    }
     raw->n_read = 0;
 }
 

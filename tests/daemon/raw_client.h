@@ -28,6 +28,8 @@ void raw_expect_error(struct raw_client *raw, uint32_t status, const char *says)
 
 /* Connects and shakes hands with the identities of rig_default_options(). */
 void raw_hello(struct raw_client *raw, const char *unix_path, uint64_t credit);
+/* Likewise; again if the daemon closed the connection because this process did not run in the time for HELLO. */
+void raw_hello_in_time(struct raw_client *raw, const char *unix_path, uint64_t credit);
 void raw_put_hello(struct raw_client *raw, uint64_t credit);
 void raw_put_submit(struct raw_client *raw, uint64_t request, const uint32_t *prompt, uint32_t n_prompt,
                     uint32_t max_tokens, uint32_t n);
