@@ -237,14 +237,18 @@ static void be_rank(uint32_t rank)
     set_number("QUIRE_SIMT_HOST", rank / shape->n_on_host);
 }
 
-static uint16_t free_port(void)
+static int port_holder;
+
+/* A port that no other program gets until await_others(). Rank 0 may listen there, because it reuses addresses too. */
+static uint16_t hold_port(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof at;
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, n), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &n), 0);
-    close(fd);
+    const int yes = 1;
+    port_holder = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(setsockopt(port_holder, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes), 0);
+    assert_int_equal(bind(port_holder, (struct sockaddr *)&at, n), 0);
+    assert_int_equal(getsockname(port_holder, (struct sockaddr *)&at, &n), 0);
     return ntohs(at.sin_port);
 }
 
@@ -258,7 +262,7 @@ static void start_others(const char *device, const struct bits_case *what, pid_t
     set_number("WORLD_SIZE", n);
     set_number("QUIRE_SIMT_DEVICES", shape->n_on_host);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
-    set_number("MASTER_PORT", free_port());
+    set_number("MASTER_PORT", hold_port());
     for (uint32_t r = n; r-- > 0;) {
         be_rank(r);
         if (r > 0)
@@ -271,6 +275,7 @@ static void start_others(const char *device, const struct bits_case *what, pid_t
 static void await_others(const pid_t processes[TEST_RANKS], bool has_begun)
 {
     int how;
+    close(port_holder);
     for (uint32_t r = 1; r < shape->n_places * shape->n_stages; r++) {
         if (!has_begun)
             kill(processes[r], SIGKILL);
