@@ -1,5 +1,6 @@
 #include "engine/model/tensor_table.h"
 
+#include "engine/model/experts/apart.h"
 #include "engine/model/tensors.h"
 #include "engine/model/sizes.h"
 #include "kernels/segments.h"
@@ -295,6 +296,33 @@ void model_tensor_name(const struct model_desc *desc, const struct model_tensor 
     put_numbers(name, layer, index, out + n, MODEL_NAME_BYTES - (size_t)n);
 }
 
+/* The row under the name of its part, which `name` holds. */
+static bool apart_row(const struct model_tensor *row, char name[MODEL_NAME_BYTES], struct model_tensor *out)
+{
+    const struct experts_apart *apart = model_is_numbered(row) ? NULL : experts_apart_of(row->name);
+    uint32_t part = 0;
+    if (!apart)
+        return false;
+    for (const struct model_tensor *above = model_part_above(row); above; above = model_part_above(above))
+        part++;
+    snprintf(name, MODEL_NAME_BYTES, "%.*s%s", (int)(strlen(row->name) - strlen(apart->all)), row->name,
+             apart->parts[part]);
+    *out = *row;
+    out->name = name;
+    return true;
+}
+
+bool model_apart_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, uint32_t index,
+                      bool bare, char out[MODEL_NAME_BYTES])
+{
+    char name[MODEL_NAME_BYTES];
+    struct model_tensor row;
+    const bool has_name = apart_row(tensor, name, &row);
+    if (has_name)
+        model_tensor_name(desc, &row, layer, index, bare, out);
+    return has_name;
+}
+
 static bool ends_with(const char *text, const char *end)
 {
     const size_t n = strlen(text), n_end = strlen(end);
@@ -327,21 +355,30 @@ static uint32_t layer_in(const struct model_desc *desc, const char *name)
     return desc->config->n_layers;
 }
 
+/* Whether a row of a layer has this name. */
+static bool is_named(const struct model_desc *desc, const struct model_tensor *row, uint32_t layer, bool bare,
+                     const char *name)
+{
+    const char *mark = strrchr(row->name, '*');
+    char own[MODEL_NAME_BYTES];
+    if (!ends_with(name, mark ? mark + 1 : strrchr(row->name, '.')) || !model_has_tensor(desc, layer, row))
+        return false;
+    const uint32_t index = index_in(row, name);
+    model_tensor_name(desc, row, layer, index, bare, own);
+    return (index == MODEL_ALL_OF || index < model_whole_size(desc, layer, row->count)) && strcmp(own, name) == 0;
+}
+
 bool model_uses_name(const struct model_desc *desc, bool bare, const char *name)
 {
     const uint32_t layer = layer_in(desc, name);
-    char own[MODEL_NAME_BYTES];
+    char part[MODEL_NAME_BYTES];
+    struct model_tensor apart;
     if (layer > desc->config->n_layers)
         return false;
-    for (const struct model_tensor *row = model_tensors; row < model_tensors + model_n_tensors; row++) {
-        const char *mark = strrchr(row->name, '*');
-        if (!ends_with(name, mark ? mark + 1 : strrchr(row->name, '.')) || !model_has_tensor(desc, layer, row))
-            continue;
-        const uint32_t index = index_in(row, name);
-        model_tensor_name(desc, row, layer, index, bare, own);
-        if ((index == MODEL_ALL_OF || index < model_whole_size(desc, layer, row->count)) && strcmp(own, name) == 0)
+    for (const struct model_tensor *row = model_tensors; row < model_tensors + model_n_tensors; row++)
+        if (is_named(desc, row, layer, bare, name) ||
+            (apart_row(row, part, &apart) && is_named(desc, &apart, layer, bare, name)))
             return true;
-    }
     return false;
 }
 

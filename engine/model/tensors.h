@@ -37,6 +37,11 @@ bool model_has_tensor(const struct model_desc *desc, uint32_t layer, const struc
 void model_tensor_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, uint32_t index,
                        bool bare, char out[MODEL_NAME_BYTES]);
 
+/* The name under which a checkpoint has a part of a tensor of all experts, or of one, apart (experts/apart.h). Returns
+ * false if the row has no such name. */
+bool model_apart_name(const struct model_desc *desc, const struct model_tensor *tensor, uint32_t layer, uint32_t index,
+                      bool bare, char out[MODEL_NAME_BYTES]);
+
 /* A tensor with several parts has a row for each. Return the row of the next part above or below, or NULL. */
 const struct model_tensor *model_part_above(const struct model_tensor *row);
 const struct model_tensor *model_part_below(const struct model_tensor *row);

@@ -79,6 +79,9 @@ static int find_row(const struct look *l, const struct model_tensor *row, uint32
     if (row->count != SIZE_ONE && is_there(l, name))
         return QUIRE_OK;
     for (uint32_t i = 0; i < model_whole_size(l->desc, layer, row->count); i++) {
+        const bool is_apart = model_apart_name(l->desc, row, layer, i, l->bare, name) && is_there(l, name);
+        if (is_apart)
+            continue;
         model_tensor_name(l->desc, row, layer, i, l->bare, name);
         if (!is_there(l, name))
             return checkpoint_find_any(l->checkpoint, name, &t, err);

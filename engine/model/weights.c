@@ -1,6 +1,7 @@
 #include "engine/model/weights.h"
 
 #include "engine/checkpoint/slice.h"
+#include "engine/model/experts/are_apart.h"
 #include "engine/model/experts/transpose.h"
 #include "engine/model/quantization/block_scales.h"
 #include "engine/model/quantization/quantize.h"
@@ -42,8 +43,20 @@ struct matrix_at {
     uint32_t layer, index;
 };
 
+static bool is_apart(const struct binder *b, struct matrix_at at)
+{
+    return experts_are_apart(b->checkpoint, b->desc, at.row, at.layer, b->bare);
+}
+
+/* The name that the checkpoint has for a matrix or a vector. */
+static void name_of(const struct binder *b, struct matrix_at at, char name[MODEL_NAME_BYTES])
+{
+    if (!is_apart(b, at) || !model_apart_name(b->desc, at.row, at.layer, at.index, b->bare, name))
+        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
+}
+
 /* Experts that a file has twice: one tensor each, and one for all. */
-static int refuse_both(const struct binder *b, struct matrix_at at, const struct checkpoint_tensor *one)
+static int refuse_both(const struct binder *b, struct matrix_at at, const char *one)
 {
     char name[MODEL_NAME_BYTES];
     struct checkpoint_tensor all;
@@ -52,33 +65,35 @@ static int refuse_both(const struct binder *b, struct matrix_at at, const struct
                ? QUIRE_OK
                : quire_fail(b->err, QUIRE_INVALID,
                             "%.100s: tensor '%.150s': has the experts a second time, beside '%.150s': remove one",
-                            all.file, name, one->name);
+                            all.file, name, one);
 }
 
 /* Rows of a fused tensor before a part of it; *all: those of all its parts. */
-static uint32_t rows_before(const struct model_desc *desc, uint32_t layer, const struct model_tensor *row,
-                            uint64_t *all)
+static uint32_t rows_before(const struct binder *b, struct matrix_at at, uint64_t *all)
 {
     uint32_t before = 0;
-    for (const struct model_tensor *part = model_part_above(row); part; part = model_part_above(part))
-        before += model_whole_size(desc, layer, part->rows);
-    *all = before;
-    for (const struct model_tensor *part = row; part; part = model_part_below(part))
-        *all += model_whole_size(desc, layer, part->rows);
+    *all = model_whole_size(b->desc, at.layer, at.row->rows);
+    if (is_apart(b, at))
+        return 0;
+    for (const struct model_tensor *part = model_part_above(at.row); part; part = model_part_above(part))
+        before += model_whole_size(b->desc, at.layer, part->rows);
+    for (const struct model_tensor *part = model_part_below(at.row); part; part = model_part_below(part))
+        *all += model_whole_size(b->desc, at.layer, part->rows);
+    *all += before;
     return before;
 }
 
 /* Whether the rows of a tensor's parts stand in turn, and those of a matrix are the file's columns. */
-static bool is_transposed(const struct model_tensor *row)
+static bool is_transposed(const struct binder *b, struct matrix_at at)
 {
-    return row->when == IF_EXPERTS_TRANSPOSED && row->kind != TENSOR_VECTOR;
+    return at.row->when == IF_EXPERTS_TRANSPOSED && at.row->kind != TENSOR_VECTOR && !is_apart(b, at);
 }
 
 /* The parts of such a tensor have the same number of rows. */
-static struct transpose_rows rows_in_turn(const struct model_desc *desc, uint32_t layer, const struct model_tensor *row)
+static struct transpose_rows rows_in_turn(const struct binder *b, struct matrix_at at)
 {
     uint64_t all;
-    const uint32_t before = rows_before(desc, layer, row, &all), own = model_whole_size(desc, layer, row->rows);
+    const uint32_t before = rows_before(b, at, &all), own = model_whole_size(b->desc, at.layer, at.row->rows);
     return (struct transpose_rows){before / own, (uint32_t)(all / own), own};
 }
 
@@ -88,13 +103,13 @@ static int find_tensor(const struct binder *b, struct matrix_at at, struct check
 {
     const struct model_tensor *row = at.row;
     char all[MODEL_NAME_BYTES];
-    model_tensor_name(b->desc, row, at.layer, at.index, b->bare, name);
+    name_of(b, at, name);
     int status = checkpoint_find(b->checkpoint, name, out, b->err);
-    *is_stacked = row->count != SIZE_ONE && !model_is_numbered(row);
+    *is_stacked = row->count != SIZE_ONE && !model_is_numbered(row) && !is_apart(b, at);
     if (row->count == SIZE_ONE || *is_stacked)
         return status;
     if (status == QUIRE_OK)
-        return at.index == 0 ? refuse_both(b, at, out) : QUIRE_OK;
+        return at.index == 0 ? refuse_both(b, at, name) : QUIRE_OK;
     model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, all);
     if (status != QUIRE_NOT_FOUND || checkpoint_find(b->checkpoint, all, out, NULL) == QUIRE_NOT_FOUND)
         return status; /* a missing one is called by its own name */
@@ -132,8 +147,8 @@ static int find(const struct binder *b, struct matrix_at at, struct checkpoint_t
     if (status != QUIRE_OK)
         return status;
     uint64_t rows;
-    const uint32_t first_row = rows_before(b->desc, at.layer, row, &rows);
-    const bool is_turned = is_transposed(row);
+    const uint32_t first_row = rows_before(b, at, &rows);
+    const bool is_turned = is_transposed(b, at);
     const uint64_t cols = model_whole_size(b->desc, at.layer, row->cols);
     const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count),
                                is_turned && row->kind == TENSOR_MATRIX ? cols : rows,
@@ -181,7 +196,7 @@ static void put_in_order(struct binder *b, uint32_t layer, struct checkpoint_ten
  * caller frees. */
 static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_tensor *t, void **scratch)
 {
-    const struct transpose_rows rows = rows_in_turn(b->desc, at.layer, at.row);
+    const struct transpose_rows rows = rows_in_turn(b, at);
     if (!k_format_is_plain(t->format))
         return quire_fail(
             b->err, QUIRE_UNSUPPORTED,
@@ -204,12 +219,12 @@ static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_te
     return QUIRE_OK;
 }
 
-static struct quantized_place place_of(const struct model_desc *desc, struct matrix_at at)
+static struct quantized_place place_of(const struct binder *b, struct matrix_at at)
 {
-    if (!is_transposed(at.row))
+    if (!is_transposed(b, at))
         return (struct quantized_place){.count = 0};
-    const struct transpose_rows rows = rows_in_turn(desc, at.layer, at.row);
-    return (struct quantized_place){.count = model_whole_size(desc, at.layer, at.row->count),
+    const struct transpose_rows rows = rows_in_turn(b, at);
+    return (struct quantized_place){.count = model_whole_size(b->desc, at.layer, at.row->count),
                                     .index = at.index,
                                     .first = rows.first,
                                     .step = rows.step};
@@ -218,21 +233,19 @@ static struct quantized_place place_of(const struct model_desc *desc, struct mat
 static struct quantized_matrix quantized_of(const struct binder *b, struct matrix_at at)
 {
     uint64_t all_rows;
-    const uint32_t first_row = rows_before(b->desc, at.layer, at.row, &all_rows);
+    const uint32_t first_row = rows_before(b, at, &all_rows);
     struct quantized_matrix m = {.checkpoint = b->checkpoint,
                                  .how = &b->desc->facts->quantization,
                                  .n_rows = model_whole_size(b->desc, at.layer, at.row->rows),
                                  .n_cols = model_whole_size(b->desc, at.layer, at.row->cols),
                                  .all_rows = (uint32_t)all_rows,
                                  .first_row = first_row,
-                                 .place = place_of(b->desc, at),
+                                 .place = place_of(b, at),
                                  .n_threads = b->backend ? b->backend->n_threads : 1,
                                  .is_read = b->backend != NULL};
     char name[MODEL_NAME_BYTES];
-    model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
-    const size_t n = strlen(name), n_suffix = strlen(".weight");
-    const bool has_suffix = n > n_suffix && strcmp(name + n - n_suffix, ".weight") == 0;
-    snprintf(m.name, sizeof m.name, "%.*s", (int)(has_suffix ? n - n_suffix : n), name);
+    name_of(b, at, name);
+    quantized_take_name(name, m.name);
     return m;
 }
 
@@ -271,17 +284,18 @@ static struct quantize quantize_of(const struct binder *b, struct matrix_at at, 
 static int view_matrix(struct binder *b, struct matrix_at at, struct k_weight_view *out)
 {
     const struct quantized_matrix m = quantized_of(b, at);
-    if (quantized_has(&m))
-        return quantized_view(&m, &b->arena, out, b->err);
     struct checkpoint_tensor t;
-    int status = find(b, at, &t);
+    int status = quantized_has(&m) && at.index == 0 && is_apart(b, at) ? refuse_both(b, at, m.name) : QUIRE_OK;
+    if (status != QUIRE_OK || quantized_has(&m))
+        return status == QUIRE_OK ? quantized_view(&m, &b->arena, out, b->err) : status;
+    status = find(b, at, &t);
     if (status != QUIRE_OK)
         return explain_missing(b, &m, status);
     if (m.is_read && (status = block_scales_check(&t, m.n_threads, b->err)) != QUIRE_OK)
         return status;
     const struct quantize making = quantize_of(b, at, &t, &m);
     void *scratch = NULL;
-    if (is_transposed(at.row))
+    if (is_transposed(b, at))
         status = transpose(b, at, &t, making.to.bits ? &scratch : NULL);
     else
         put_in_order(b, at.layer, &t);
@@ -334,7 +348,7 @@ static int bind_part(struct binder *b, struct matrix_at at, struct site_weight *
         return status;
     if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, view->format)) {
         char name[MODEL_NAME_BYTES];
-        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
+        name_of(b, at, name);
         return quire_fail(b->err, QUIRE_INVALID, "%.150s is %s: the GEMM form %s does not take such weights on %s",
                           name, k_format_name(view->format), k_form_name(b->form), b->backend->ops->planner->name);
     }
@@ -415,7 +429,7 @@ static int read_vector(const struct binder *b, struct matrix_at at, float *out)
     if (status != QUIRE_OK)
         return status;
     const struct transpose_rows all = {0, 1, (uint32_t)(t.shape[0] * (t.n_dims > 1 ? t.shape[1] : 1))};
-    const struct transpose_rows take = is_transposed(row) ? rows_in_turn(b->desc, at.layer, row) : all;
+    const struct transpose_rows take = is_transposed(b, at) ? rows_in_turn(b, at) : all;
     for (uint32_t i = 0; i < take.n; i++)
         out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, take.first + (size_t)i * take.step) + more;
     return QUIRE_OK;
@@ -633,7 +647,7 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
         f->needs_lanes = true;
         f->lanes_format = v.format;
         char name[MODEL_NAME_BYTES];
-        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
+        name_of(b, at, name);
         snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.95s", name);
     }
     f->repacked_bytes += b->planner ? b->planner->weight_bytes(v.format, 1, v.n_rows, v.n_cols) : 0;

@@ -66,6 +66,8 @@ static const struct {
                     {"block_sparse_moe.experts.%u.w1", CALIBRATION_GATE_UP, true},
                     {"block_sparse_moe.experts.%u.w3", CALIBRATION_GATE_UP, true},
                     {"block_sparse_moe.experts.%u.w2", CALIBRATION_DOWN, true},
+                    {"shared_mlp.input_linear", CALIBRATION_SHARED_GATE_UP, false},
+                    {"shared_mlp.output_linear", CALIBRATION_SHARED_DOWN, false},
                     {"mlp.shared_experts.gate_proj", CALIBRATION_SHARED_GATE_UP, false},
                     {"mlp.shared_experts.up_proj", CALIBRATION_SHARED_GATE_UP, false},
                     {"mlp.shared_experts.down_proj", CALIBRATION_SHARED_DOWN, false},
@@ -87,12 +89,12 @@ static bool find_unit(const struct calibrated *c, const char *name, uint32_t *un
     char ending[96];
     const int n = snprintf(ending, sizeof ending, "layers.%u.%s", c->layer, name);
     for (uint32_t i = 0; i < c->r->n_units; i++) {
-        checkpoint_at(c->r->checkpoint, c->r->units[i].source, t);
-        const size_t n_name = strlen(t->name);
-        if (n_name >= (size_t)n && strcmp(t->name + n_name - (size_t)n, ending) == 0) {
-            *unit = i;
-            return true;
-        }
+        const size_t n_name = strlen(c->r->units[i].name);
+        if (n_name < (size_t)n || strcmp(c->r->units[i].name + n_name - (size_t)n, ending) != 0)
+            continue;
+        checkpoint_run_tensor(c->r, i, t);
+        *unit = i;
+        return true;
     }
     return false;
 }
@@ -104,7 +106,7 @@ static int load_matrix(struct calibrated *c, struct site *s)
     int status = checkpoint_run_alloc_codes(c->r, &m->tensor, &m->codes, c->err);
     if (status == QUIRE_OK && !(m->w = malloc((n + 1) * sizeof *m->w)))
         status = no_memory(c->err);
-    return status == QUIRE_OK ? source_load(&m->tensor, 0, m->tensor.shape[0], m->w, c->err) : status;
+    return status == QUIRE_OK ? checkpoint_run_load(c->r, m->unit, m->w, c->err) : status;
 }
 
 /* The site's matrices: those that the checkpoint has quantized. */
@@ -358,7 +360,8 @@ static int scale_columns(struct calibrated *c, const struct site_group *g, float
 
 /* Matrices that stay plain and have the input of an MLP's norm: routers, and gates of shared experts. */
 static const char *const plain_readers[] = {"mlp.gate.weight", "block_sparse_moe.gate.weight",
-                                            "mlp.shared_expert_gate.weight"};
+                                            "mlp.shared_expert_gate.weight", "block_sparse_moe.router.layer.weight",
+                                            "mlp.router.weight"};
 
 /* Scales the sites behind a norm, and divides the norm. */
 static int scale_behind_norm(struct calibrated *c, enum calibration_site kind, enum calibration_site other,
@@ -427,7 +430,7 @@ static int scale_layer(struct calibrated *c)
     if (status == QUIRE_OK)
         status = scale_behind_norm(c, CALIBRATION_GATE_UP, CALIBRATION_SHARED_GATE_UP,
                                    "post_attention_layernorm.weight");
-    if (status == QUIRE_OK && is_awq)
+    if (status == QUIRE_OK && is_awq && calibration_is_linear_in_up(c->layers, c->layer))
         status = scale_down(c, CALIBRATION_DOWN, CALIBRATION_GATE_UP);
     if (status == QUIRE_OK && is_awq)
         status = scale_down(c, CALIBRATION_SHARED_DOWN, CALIBRATION_SHARED_GATE_UP);

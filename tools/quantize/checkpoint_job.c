@@ -12,6 +12,7 @@
 #include "tools/quantize/writer/config.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -63,6 +64,14 @@ static int check_plain(const struct quantizer_job *job, enum k_dtype *dtype, str
     return status;
 }
 
+static uint64_t n_elements(const struct checkpoint_tensor *t)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < t->n_dims; i++)
+        n *= t->shape[i];
+    return n;
+}
+
 /* The module's name: without ".weight". */
 static void module_name(const char *name, char out[TENSOR_LIST_NAME_BYTES])
 {
@@ -72,49 +81,109 @@ static void module_name(const char *name, char out[TENSOR_LIST_NAME_BYTES])
         *end = 0;
 }
 
-static int add_unit(struct checkpoint_run *r, uint32_t i, const struct checkpoint_tensor *t, struct quire_error *err)
+/* Whether a whole tensor or a part is quantized. */
+static bool is_quantized(const struct checkpoint_run *r, const struct checkpoint_tensor *t,
+                         const struct experts_apart *apart)
+{
+    return apart ? !apart->is_bias : !r->has_blocks && source_is_linear(t);
+}
+
+static int add_quantized(struct checkpoint_run *r, const struct checkpoint_unit *u, const struct checkpoint_tensor *t,
+                         struct quire_error *err)
 {
     char module[TENSOR_LIST_NAME_BYTES];
-    struct checkpoint_unit *u = &r->units[r->n_units++];
-    *u = (struct checkpoint_unit){.source = i, .is_quantized = source_is_linear(t), .first_item = r->list.n};
-    module_name(t->name, module);
-    r->report->source_bytes += t->n_bytes;
-    if (u->is_quantized) {
-        const struct quantizer_matrix_shape m = checkpoint_run_shape(r, t);
-        const char *why = quantizer_layout_refuses(&m);
-        if (why)
-            return quire_fail(err, QUIRE_UNSUPPORTED, "%.100s: tensor '%.150s' [%u, %u]: %s", t->file, t->name,
-                              m.n_rows, m.n_cols, why);
-        quantizer_layout_add(&m, module, &r->list);
-        r->n_weights += t->shape[0] * t->shape[1];
-        r->report->n_quantized++;
-    } else {
-        tensor_list_add(&r->list, t->name, "", t->dtype, t->n_bytes, t->n_dims, t->shape);
-        r->report->n_copied++;
-        if (source_is_experts(t)) {
-            r->report->n_experts++;
-            r->report->experts_bytes += t->n_bytes;
-        }
-        if (t->n_dims == 2 && !strstr(t->name, "embed") && strcmp(module, "lm_head") != 0) /* which is there */
-            json_array_append_new(r->ignored, json_string(module));
+    struct checkpoint_tensor matrix = *t;
+    if (u->is_blocks) {
+        matrix.shape[0] = t->shape[2];
+        matrix.shape[1] = t->shape[1];
     }
-    u->n_items = r->list.n - u->first_item;
+    const struct quantizer_matrix_shape m = checkpoint_run_shape(r, &matrix);
+    const char *why = quantizer_layout_refuses(&m);
+    if (why)
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%.100s: tensor '%.150s' [%u, %u]: %s", t->file, t->name, m.n_rows,
+                          m.n_cols, why);
+    module_name(u->name, module);
+    if (u->is_blocks)
+        quantizer_layout_add_experts(&m, (uint32_t)t->shape[0], module, &r->list);
+    else
+        quantizer_layout_add(&m, module, &r->list);
+    r->n_weights += n_elements(t);
+    r->report->n_quantized++;
     return QUIRE_OK;
+}
+
+static void add_plain(struct checkpoint_run *r, const struct checkpoint_unit *u, const struct checkpoint_tensor *t)
+{
+    char module[TENSOR_LIST_NAME_BYTES];
+    module_name(u->name, module);
+    tensor_list_add(&r->list, u->name, "", t->dtype, t->n_bytes, t->n_dims, t->shape);
+    r->report->n_copied++;
+    if (t->n_dims == 2 && !strstr(t->name, "embed") && strcmp(module, "lm_head") != 0) /* which is there */
+        json_array_append_new(r->ignored, json_string(module));
+}
+
+/* unit: without name and items. */
+static int add_unit(struct checkpoint_run *r, const struct checkpoint_unit *unit, struct quire_error *err)
+{
+    struct checkpoint_unit *u = &r->units[r->n_units];
+    struct source_part p = {.apart = unit->apart, .expert = unit->expert, .part = unit->part};
+    struct checkpoint_tensor t;
+    *u = *unit;
+    u->first_item = r->list.n;
+    checkpoint_at(r->checkpoint, u->source, &p.tensor);
+    const bool fits = u->apart ? source_part_name(&p, u->name, sizeof u->name)
+                               : (size_t)snprintf(u->name, sizeof u->name, "%s", p.tensor.name) < sizeof u->name;
+    if (!fits)
+        return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': its name is too long", p.tensor.file,
+                          p.tensor.name);
+    checkpoint_run_tensor(r, r->n_units++, &t);
+    r->report->source_bytes += t.n_bytes;
+    int status = QUIRE_OK;
+    if (u->is_quantized)
+        status = add_quantized(r, u, &t, err);
+    else
+        add_plain(r, u, &t);
+    u->n_items = r->list.n - u->first_item;
+    return status;
+}
+
+/* The units of a tensor: itself, or the parts of its experts. */
+static int add_units(struct checkpoint_run *r, uint32_t i, const struct checkpoint_tensor *t, struct quire_error *err)
+{
+    const struct experts_apart *apart = source_experts(t);
+    struct checkpoint_unit unit = {.source = i, .is_quantized = is_quantized(r, t, apart)};
+    int status = QUIRE_OK;
+    unit.is_blocks = r->has_blocks && unit.is_quantized;
+    if (!apart || r->has_blocks)
+        return add_unit(r, &unit, err);
+    unit.apart = apart;
+    for (; status == QUIRE_OK && unit.expert < t->shape[0]; unit.expert++)
+        for (unit.part = 0; status == QUIRE_OK && unit.part < apart->n_parts; unit.part++)
+            status = add_unit(r, &unit, err);
+    return status;
+}
+
+/* Returns the number of units at most, and looks which form of MXFP4 it is. */
+static uint64_t count_units(struct checkpoint_run *r)
+{
+    struct checkpoint_tensor t;
+    uint64_t n = 0;
+    for (size_t i = 0; checkpoint_at(r->checkpoint, i, &t); i++) {
+        const struct experts_apart *apart = source_experts(&t);
+        n += apart ? t.shape[0] * apart->n_parts : 1;
+        r->has_blocks |= apart && apart->in_turn && r->job->method->layout == LAYOUT_MXFP4;
+    }
+    return n;
 }
 
 static int list_units(struct checkpoint_run *r, struct quire_error *err)
 {
     struct checkpoint_tensor t;
-    size_t n = 0;
-    while (checkpoint_at(r->checkpoint, n, &t))
-        n++;
-    r->units = calloc(n + 1, sizeof *r->units);
+    r->units = calloc(count_units(r) + 1, sizeof *r->units);
     r->ignored = json_pack("[s]", "lm_head");
     int status = r->units && r->ignored ? QUIRE_OK : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-    for (size_t i = 0; status == QUIRE_OK && i < n; i++) {
-        checkpoint_at(r->checkpoint, i, &t);
-        status = add_unit(r, (uint32_t)i, &t, err);
-    }
+    for (size_t i = 0; status == QUIRE_OK && checkpoint_at(r->checkpoint, i, &t); i++)
+        status = add_units(r, (uint32_t)i, &t, err);
     if (status == QUIRE_OK && r->report->n_quantized == 0)
         status = quire_fail(err, QUIRE_UNSUPPORTED,
                             "%.250s: has no linear layers that can be quantized (*_proj.weight)", r->job->model);
@@ -134,6 +203,7 @@ static int make_config(struct checkpoint_run *r, struct quire_error *err)
                                             .desc_act = r->job->choices->desc_act,
                                             .damp = r->job->choices->damp,
                                             .int8_inputs = r->job->method->algorithm == ALGORITHM_SMOOTHQUANT,
+                                            .experts_only = r->has_blocks,
                                             .ignored = r->ignored};
     int status = model_file_read(r->job->model, "config.json", MAX_CONFIG_BYTES, &text, err);
     if (status == QUIRE_OK)
@@ -188,15 +258,22 @@ static void round_matrix(const struct checkpoint_run *r, const float *w, struct 
     row_threads_run(codes->n_rows, 1, n * 4, r->job->n_threads, round_rows, &x);
 }
 
+/* Arrays for a matrix. Free both, also after a failure. */
+static int alloc_matrix(const struct checkpoint_run *r, const struct checkpoint_tensor *t, float **w,
+                        struct quantizer_codes *codes, struct quire_error *err)
+{
+    *w = malloc((t->shape[0] * t->shape[1] + 1) * sizeof **w);
+    int status = checkpoint_run_alloc_codes(r, t, codes, err);
+    return status == QUIRE_OK && !*w ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory") : status;
+}
+
 static int quantize(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t, struct quire_error *err)
 {
     struct quantizer_codes codes;
-    float *w = malloc((t->shape[0] * t->shape[1] + 1) * sizeof *w);
-    int status = checkpoint_run_alloc_codes(r, t, &codes, err);
-    if (status == QUIRE_OK && !w)
-        status = quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    float *w;
+    int status = alloc_matrix(r, t, &w, &codes, err);
     if (status == QUIRE_OK)
-        status = source_load(t, 0, t->shape[0], w, err);
+        status = checkpoint_run_load(r, unit, w, err);
     if (status == QUIRE_OK) {
         round_matrix(r, w, &codes);
         status = checkpoint_run_write_codes(r, unit, t, &codes, err);
@@ -206,16 +283,58 @@ static int quantize(struct checkpoint_run *r, uint32_t unit, const struct checkp
     return status;
 }
 
+/* Rounds all experts of a tensor, whose rows stay in the file's order. t: the tensor. */
+static int quantize_blocks(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
+                           struct quire_error *err)
+{
+    struct experts_apart whole = *source_experts(t);
+    struct source_part p = {.tensor = *t, .apart = &whole};
+    struct checkpoint_tensor matrix = *t;
+    struct quantizer_codes codes;
+    float *w;
+    whole.n_parts = 1;
+    matrix.n_dims = 2;
+    matrix.shape[0] = t->shape[2];
+    int status = alloc_matrix(r, &matrix, &w, &codes, err);
+    for (; status == QUIRE_OK && p.expert < t->shape[0]; p.expert++) {
+        status = source_part_load(&p, r->job->n_threads, w, err);
+        if (status != QUIRE_OK)
+            break;
+        round_matrix(r, w, &codes);
+        status = checkpoint_run_write_expert(r, unit, &matrix, &codes, p.expert, (uint32_t)t->shape[0], err);
+    }
+    free(w);
+    checkpoint_run_free_codes(&codes);
+    return status == QUIRE_OK ? quantizer_output_done(r->output, unit, err) : status;
+}
+
+static int write_plain(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
+                       struct quire_error *err)
+{
+    const struct checkpoint_unit *u = &r->units[unit];
+    if (!u->apart)
+        return checkpoint_run_write_plain(r, unit, t->data, err);
+    struct source_part p = {.apart = u->apart, .expert = u->expert, .part = u->part};
+    uint8_t *bias = malloc(t->n_bytes + 1);
+    if (!bias)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    checkpoint_at(r->checkpoint, u->source, &p.tensor);
+    source_part_bias(&p, bias);
+    int status = checkpoint_run_write_plain(r, unit, bias, err);
+    free(bias);
+    return status;
+}
+
 static int write_unit(struct checkpoint_run *r, uint32_t i, struct quire_error *err)
 {
     struct checkpoint_tensor t;
     const struct checkpoint_unit *u = &r->units[i];
     int status = QUIRE_OK;
-    checkpoint_at(r->checkpoint, u->source, &t);
+    checkpoint_run_tensor(r, i, &t);
     if (!quantizer_output_has(r->output, i))
-        status = u->is_quantized ? quantize(r, i, &t, err) : checkpoint_run_write_plain(r, i, t.data, err);
+        status = (u->is_blocks ? quantize_blocks : u->is_quantized ? quantize : write_plain)(r, i, &t, err);
     if (u->is_quantized && r->job->method->algorithm == ALGORITHM_ROUND)
-        r->job->progress(r->job->context, "weights", r->done_weights += t.shape[0] * t.shape[1], r->n_weights);
+        r->job->progress(r->job->context, "weights", r->done_weights += n_elements(&t), r->n_weights);
     return status;
 }
 

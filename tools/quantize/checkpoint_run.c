@@ -2,6 +2,36 @@
 
 #include <stdlib.h>
 
+static struct source_part part_of(const struct checkpoint_run *r, const struct checkpoint_unit *u)
+{
+    struct source_part p = {.apart = u->apart, .expert = u->expert, .part = u->part};
+    checkpoint_at(r->checkpoint, u->source, &p.tensor);
+    return p;
+}
+
+void checkpoint_run_tensor(const struct checkpoint_run *r, uint32_t unit, struct checkpoint_tensor *out)
+{
+    const struct checkpoint_unit *u = &r->units[unit];
+    const struct source_part p = part_of(r, u);
+    *out = p.tensor;
+    out->name = u->name;
+    if (!u->apart)
+        return;
+    out->data = NULL;
+    out->n_dims = u->apart->is_bias ? 1 : 2;
+    out->shape[0] = source_part_rows(&p);
+    out->shape[1] = u->apart->is_bias ? 1 : source_part_cols(&p);
+    out->n_bytes = out->shape[0] * k_format_bytes(out->format, out->shape[1]);
+}
+
+int checkpoint_run_load(const struct checkpoint_run *r, uint32_t unit, float *out, struct quire_error *err)
+{
+    const struct checkpoint_unit *u = &r->units[unit];
+    const struct source_part p = part_of(r, u);
+    return u->apart ? source_part_load(&p, r->job->n_threads, out, err)
+                    : source_load(&p.tensor, 0, p.tensor.shape[0], out, err);
+}
+
 struct quantizer_matrix_shape checkpoint_run_shape(const struct checkpoint_run *r, const struct checkpoint_tensor *t)
 {
     return (struct quantizer_matrix_shape){.layout = r->job->method->layout,
@@ -34,21 +64,31 @@ void checkpoint_run_free_codes(struct quantizer_codes *codes)
     *codes = (struct quantizer_codes){0};
 }
 
-int checkpoint_run_write_codes(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
-                               const struct quantizer_codes *codes, struct quire_error *err)
+int checkpoint_run_write_expert(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
+                                const struct quantizer_codes *codes, uint32_t expert, uint32_t n_experts,
+                                struct quire_error *err)
 {
     const struct quantizer_matrix_shape m = checkpoint_run_shape(r, t);
     const struct checkpoint_unit *u = &r->units[unit];
     int status = QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < u->n_items; i++) {
-        const struct tensor_list_item *item = &r->list.items[u->first_item + i];
-        uint8_t *bytes = malloc(item->n_bytes + 1);
+        struct tensor_list_item item = r->list.items[u->first_item + i];
+        item.n_bytes /= n_experts;
+        uint8_t *bytes = malloc(item.n_bytes + 1);
         if (!bytes)
             return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
-        quantizer_layout_write(&m, codes, item, bytes);
-        status = quantizer_output_write(r->output, r->header.n + item->begin, bytes, item->n_bytes, err);
+        quantizer_layout_write(&m, codes, &item, bytes);
+        status = quantizer_output_write(r->output, r->header.n + item.begin + expert * item.n_bytes, bytes,
+                                        item.n_bytes, err);
         free(bytes);
     }
+    return status;
+}
+
+int checkpoint_run_write_codes(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
+                               const struct quantizer_codes *codes, struct quire_error *err)
+{
+    int status = checkpoint_run_write_expert(r, unit, t, codes, 0, 1, err);
     return status == QUIRE_OK ? quantizer_output_done(r->output, unit, err) : status;
 }
 

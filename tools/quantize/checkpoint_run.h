@@ -7,16 +7,21 @@
 #include "engine/checkpoint/checkpoint.h"
 #include "tools/quantize/calibrate/samples.h"
 #include "tools/quantize/job.h"
+#include "tools/quantize/source.h"
 #include "tools/quantize/writer/layouts.h"
 #include "tools/quantize/writer/output.h"
 
 #include <jansson.h>
 
-/* A tensor of the source, and its tensors in the output. */
+/* A tensor of the source, or an expert's part of one, and its tensors in the output. */
 struct checkpoint_unit {
     uint32_t source; /* checkpoint_at()'s */
+    const struct experts_apart *apart; /* NULL: the whole tensor; otherwise the part of an expert */
+    uint32_t expert, part;
     bool is_quantized;
+    bool is_blocks; /* the whole tensor has all experts and becomes gpt-oss's MXFP4 */
     uint32_t first_item, n_items; /* of the list */
+    char name[TENSOR_LIST_NAME_BYTES]; /* that of the tensor; of a part that which it would have alone */
 };
 
 struct checkpoint_run {
@@ -27,12 +32,18 @@ struct checkpoint_run {
     uint32_t n_units;
     struct tensor_list list;
     json_t *ignored; /* modules that stay plain */
+    bool has_blocks; /* only experts are quantized, as gpt-oss's MXFP4 */
     struct quantizer_integers how; /* with the scales' dtype */
     struct buffer header, config;
     struct calibration_samples samples; /* of a calibrated method */
     struct quantizer_output *output;
     uint64_t done_weights, n_weights;
 };
+
+/* A unit's tensor, with its name and shape. Of a part, data is NULL. */
+void checkpoint_run_tensor(const struct checkpoint_run *r, uint32_t unit, struct checkpoint_tensor *out);
+/* Widens the matrix of a unit. out: [rows, cols] */
+int checkpoint_run_load(const struct checkpoint_run *r, uint32_t unit, float *out, struct quire_error *err);
 
 struct quantizer_matrix_shape checkpoint_run_shape(const struct checkpoint_run *r, const struct checkpoint_tensor *t);
 
@@ -44,6 +55,10 @@ void checkpoint_run_free_codes(struct quantizer_codes *codes);
 /* Writes a unit's tensors, and notes that it is done. */
 int checkpoint_run_write_codes(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
                                const struct quantizer_codes *codes, struct quire_error *err);
+/* Writes an expert's matrix of a unit with is_blocks. t: the matrix. */
+int checkpoint_run_write_expert(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
+                                const struct quantizer_codes *codes, uint32_t expert, uint32_t n_experts,
+                                struct quire_error *err);
 /* Reads the tensors of a GPTQ unit that is done. codes->groups is set. */
 int checkpoint_run_read_codes(struct checkpoint_run *r, uint32_t unit, const struct checkpoint_tensor *t,
                               struct quantizer_codes *codes, struct quire_error *err);

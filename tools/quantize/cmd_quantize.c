@@ -70,9 +70,6 @@ static int run(const char *model, const char *out, const struct quantizer_choice
     else if (status == QUIRE_OK)
         printf("%s: %u matrices as %s, %u tensors as stored; %s of tensors, before %s\n", out, report.n_quantized,
                job.method->name, report.n_copied, quire_size(report.bytes).text, quire_size(report.source_bytes).text);
-    if (status == QUIRE_OK && report.n_experts > 0)
-        printf("%u of these tensors have all experts of a layer: %s stay as stored. The gguf- methods quantize them\n",
-               report.n_experts, quire_size(report.experts_bytes).text);
     if (status == QUIRE_OK && report.n_rounded > 0)
         printf(
             "%u matrices belong to experts that saw too few tokens: they are rounded to the nearest. More samples help\n",

@@ -26,8 +26,7 @@ struct quantizer_job {
 struct quantizer_report {
     uint32_t n_quantized, n_copied; /* tensors */
     uint32_t n_rounded; /* matrices of experts that saw too few tokens of the calibration: rounded to the nearest */
-    uint32_t n_experts; /* tensors with all experts of a layer, which are among the copied */
-    uint64_t source_bytes, bytes, experts_bytes; /* of all tensors; of n_experts */
+    uint64_t source_bytes, bytes; /* of all tensors */
 };
 
 /* Writes a directory of safetensors. */

@@ -1,10 +1,14 @@
 #include "tools/quantize/source.h"
 
 #include "base/encoding/little_endian.h"
+#include "engine/checkpoint/slice.h"
+#include "engine/model/experts/transpose.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool ends_with(const char *name, const char *suffix)
@@ -15,7 +19,12 @@ static bool ends_with(const char *name, const char *suffix)
 
 bool source_is_linear(const struct checkpoint_tensor *t)
 {
-    static const char *const endings[] = {"_proj.weight", ".w1.weight", ".w2.weight", ".w3.weight"};
+    static const char *const endings[] = {"_proj.weight",
+                                          ".w1.weight",
+                                          ".w2.weight",
+                                          ".w3.weight",
+                                          ".shared_mlp.input_linear.weight",
+                                          ".shared_mlp.output_linear.weight"};
     static const char *const others[] = {"vision", "visual", "audio"};
     if (t->n_dims != 2 || !strstr(t->name, "layers."))
         return false;
@@ -28,10 +37,11 @@ bool source_is_linear(const struct checkpoint_tensor *t)
     return false;
 }
 
-bool source_is_experts(const struct checkpoint_tensor *t)
+const struct experts_apart *source_experts(const struct checkpoint_tensor *t)
 {
-    return t->n_dims == 3 && strstr(t->name, "layers.") &&
-           (strstr(t->name, "experts.") || strstr(t->name, "block_sparse_moe."));
+    const struct experts_apart *apart = strstr(t->name, "layers.") ? experts_apart_of(t->name) : NULL;
+    const bool fits = apart && t->n_dims == (apart->is_bias ? 2 : 3) && t->shape[0] > 0;
+    return fits && t->shape[apart->in_turn || apart->is_bias ? t->n_dims - 1 : 1] % apart->n_parts == 0 ? apart : NULL;
 }
 
 static void widen(enum k_dtype kind, const uint8_t *p, uint64_t n, float *out)
@@ -85,4 +95,65 @@ int source_load(const struct checkpoint_tensor *t, uint64_t first, uint64_t n, f
                               t->file, t->name, (unsigned long long)((at + i) / n_cols),
                               (unsigned long long)((at + i) % n_cols), (double)out[i]);
     return QUIRE_OK;
+}
+
+/* ---- experts that a tensor has together --------------------------------------------------------------------------- */
+
+uint64_t source_part_rows(const struct source_part *p)
+{
+    const struct checkpoint_tensor *t = &p->tensor;
+    return t->shape[p->apart->in_turn || p->apart->is_bias ? t->n_dims - 1 : 1] / p->apart->n_parts;
+}
+
+uint64_t source_part_cols(const struct source_part *p)
+{
+    return p->tensor.shape[p->apart->in_turn ? 1 : 2];
+}
+
+bool source_part_name(const struct source_part *p, char *out, size_t n_bytes)
+{
+    const char *part = p->apart->parts[p->part], *mark = strchr(part, '*');
+    const int n_before = (int)(strlen(p->tensor.name) - strlen(p->apart->all));
+    const int n = snprintf(out, n_bytes, "%.*s%.*s%u%s", n_before, p->tensor.name, (int)(mark - part), part, p->expert,
+                           mark + 1);
+    return n > 0 && (size_t)n < n_bytes;
+}
+
+/* The rows of a part in its expert's own tensor. */
+static struct transpose_rows rows_of(const struct source_part *p)
+{
+    const uint32_t n = (uint32_t)source_part_rows(p);
+    return p->apart->in_turn ? (struct transpose_rows){p->part, p->apart->n_parts, n}
+                             : (struct transpose_rows){p->part * n, 1, n};
+}
+
+int source_part_load(const struct source_part *p, uint32_t n_threads, float *out, struct quire_error *err)
+{
+    struct checkpoint_tensor t = p->tensor;
+    const struct transpose_rows rows = rows_of(p);
+    checkpoint_take(&t, p->expert);
+    if (!p->apart->in_turn)
+        return source_load(&t, rows.first, rows.n, out, err);
+    if (!k_format_is_plain(t.format))
+        return quire_fail(err, QUIRE_UNSUPPORTED, "%.100s: tensor '%.150s': dtype %s cannot be quantized", t.file,
+                          t.name, t.dtype);
+    void *turned = malloc(rows.n * t.shape[0] * k_dtype_bytes(t.format.kind) + 1);
+    if (!turned)
+        return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    transpose_take(&t, rows, n_threads, turned);
+    t.data = turned;
+    t.shape[1] = t.shape[0];
+    t.shape[0] = rows.n;
+    int status = source_load(&t, 0, rows.n, out, err);
+    free(turned);
+    return status;
+}
+
+void source_part_bias(const struct source_part *p, uint8_t *out)
+{
+    const size_t size = k_dtype_bytes(p->tensor.format.kind);
+    const struct transpose_rows rows = rows_of(p);
+    const uint8_t *from = (const uint8_t *)p->tensor.data + p->expert * p->tensor.shape[1] * size;
+    for (uint32_t r = 0; r < rows.n; r++)
+        memcpy(out + r * size, from + (rows.first + (size_t)r * rows.step) * size, size);
 }

@@ -450,6 +450,13 @@ static int view_elements(const struct quantized_matrix *m, struct quantized_aren
 
 /* ---- public functions -------------------------------------------------------------------------------------------- */
 
+void quantized_take_name(const char *tensor, char out[QUANTIZED_NAME_BYTES])
+{
+    const size_t n = strlen(tensor), n_suffix = strlen(".weight");
+    const bool has_suffix = n > n_suffix && strcmp(tensor + n - n_suffix, ".weight") == 0;
+    snprintf(out, QUANTIZED_NAME_BYTES, "%.*s", (int)(has_suffix ? n - n_suffix : n), tensor);
+}
+
 bool quantized_has(const struct quantized_matrix *m)
 {
     struct checkpoint_tensor t;

@@ -48,6 +48,9 @@ struct quantized_matrix {
     bool is_read; /* data, too: scales are looked at wherever they lie. Else sizes alone */
 };
 
+/* A layer's name: that of its tensor without ".weight". */
+void quantized_take_name(const char *tensor, char out[QUANTIZED_NAME_BYTES]);
+
 /* Whether the checkpoint has this matrix quantized; else it is a plain one or missing. */
 bool quantized_has(const struct quantized_matrix *m);
 

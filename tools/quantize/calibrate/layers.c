@@ -285,6 +285,12 @@ uint32_t calibration_n_experts(const struct calibration_layers *l, uint32_t laye
     return block ? block->experts.n_experts : 0;
 }
 
+bool calibration_is_linear_in_up(const struct calibration_layers *l, uint32_t layer)
+{
+    const struct model_block *block = model_layer_block(&l->files->config->layers[layer], BLOCK_EXPERTS);
+    return !block || block->experts.limit == 0;
+}
+
 /* ---- a layer ------------------------------------------------------------------------------------------------------ */
 
 static int stage_receive(void *context, void *x, size_t n_bytes, struct quire_error *err)

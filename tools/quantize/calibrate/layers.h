@@ -61,6 +61,10 @@ uint32_t calibration_n_layers(const struct calibration_layers *l);
 /* Experts of a layer; 0: it has an MLP. */
 uint32_t calibration_n_experts(const struct calibration_layers *l, uint32_t layer);
 
+/* Whether the input of down is the product of up's output with something, so that rows of up can be divided: not of a clamped
+ * gate, as gpt-oss has it. */
+bool calibration_is_linear_in_up(const struct calibration_layers *l, uint32_t layer);
+
 /* Loads layer `layer`; layers come in rising order. */
 int calibration_layer_begin(struct calibration_layers *l, uint32_t layer, struct quire_error *err);
 /* Runs the layer over all samples. observer: NULL, or as above. advance: the layer's output becomes the next layer's

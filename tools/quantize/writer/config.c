@@ -21,6 +21,8 @@ static json_t *weights_json(const struct quantizer_config *c)
 static json_t *mxfp4_json(const struct quantizer_config *c)
 {
     static const char format[] = "mxfp4-pack-quantized";
+    if (c->experts_only)
+        return json_pack("{s:s, s:O}", "quant_method", "mxfp4", "modules_to_not_convert", c->ignored);
     return json_pack("{s:s, s:s, s:s, s:{s:{s:[s], s:{s:i, s:s, s:b, s:b, s:s, s:i, s:s, s:s}, s:s}}, s:O}",
                      "quant_method", "compressed-tensors", "format", format, "quantization_status", "compressed",
                      "config_groups", "group_0", "targets", "Linear", "weights", "num_bits", 4, "type", "float",

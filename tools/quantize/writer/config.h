@@ -15,6 +15,7 @@ struct quantizer_config {
     const struct quantizer_integers *how;
     enum k_dtype fp8; /* of LAYOUT_FP8 */
     bool desc_act, int8_inputs; /* inputs: int8 by token (W8A8) */
+    bool experts_only; /* gpt-oss's MXFP4 */
     double damp;
     const json_t *ignored; /* array: modules that stay plain */
 };

@@ -75,6 +75,15 @@ void quantizer_layout_add(const struct quantizer_matrix_shape *m, const char *na
     }
 }
 
+void quantizer_layout_add_experts(const struct quantizer_matrix_shape *m, uint32_t n_experts, const char *name,
+                                  struct tensor_list *list)
+{
+    const uint64_t shape[4] = {n_experts, m->n_rows, quantizer_n_groups(m->how, m->n_cols), m->how->group / 2};
+    const uint64_t n_groups = shape[0] * shape[1] * shape[2];
+    tensor_list_add(list, name, "_blocks", "U8", n_groups * shape[3], 4, shape);
+    tensor_list_add(list, name, "_scales", "U8", n_groups, 3, shape);
+}
+
 const char *quantizer_layout_refuses(const struct quantizer_matrix_shape *m)
 {
     const uint32_t per_word = 32 / m->how->bits;
@@ -217,7 +226,7 @@ void quantizer_layout_write(const struct quantizer_matrix_shape *m, const struct
     memset(out, 0, item->n_bytes);
     if (ends_with(item->name, ".weight_shape"))
         put_shape(c, out);
-    else if (ends_with(item->name, ".weight_packed"))
+    else if (ends_with(item->name, ".weight_packed") || ends_with(item->name, "_blocks"))
         pack_rows(c, bits, item->n_bytes, out);
     else if (ends_with(item->name, ".weight_zero_point") && m->layout == LAYOUT_PACKED)
         pack_zeros(c, bits, out);
@@ -225,7 +234,7 @@ void quantizer_layout_write(const struct quantizer_matrix_shape *m, const struct
         put_signed(c->zeros, item->n_bytes, bits, out);
     else if (ends_with(item->name, ".weight_scale") && m->layout == LAYOUT_FP8)
         put_float(c->scales[0], K_F32, out);
-    else if (ends_with(item->name, ".weight_scale") && m->layout == LAYOUT_MXFP4)
+    else if (m->layout == LAYOUT_MXFP4) /* weight_scale, or _scales of experts */
         put_exponents(c, out);
     else if (ends_with(item->name, ".weight_scale"))
         put_scales(m, c, out);

@@ -43,10 +43,15 @@ static inline bool quantizer_gptq_is_v2(const struct quantizer_integers *how)
 /* Appends the matrix's tensors. `name` has no ".weight". */
 void quantizer_layout_add(const struct quantizer_matrix_shape *m, const char *name, struct tensor_list *list);
 
+/* Appends the two tensors of n_experts such matrices in MXFP4 as gpt-oss has them: NAME_blocks [n_experts, N, K / 32, 16] and
+ * NAME_scales [n_experts, N, K / 32]. */
+void quantizer_layout_add_experts(const struct quantizer_matrix_shape *m, uint32_t n_experts, const char *name,
+                                  struct tensor_list *list);
+
 /* NULL, or why a matrix of this shape does not fit the layout: static. */
 const char *quantizer_layout_refuses(const struct quantizer_matrix_shape *m);
 
-/* The bytes of the matrix's tensor `item`, as quantizer_layout_add() appended it. LAYOUT_FP8 needs only codes and
+/* The bytes of the matrix's tensor `item`, as quantizer_layout_add() appended it, or of one expert. LAYOUT_FP8 needs only codes and
  * scales[0]. out: [item->n_bytes] */
 void quantizer_layout_write(const struct quantizer_matrix_shape *m, const struct quantizer_codes *codes,
                             const struct tensor_list_item *item, uint8_t *out);
