@@ -14,4 +14,7 @@ void checkpoint_take(struct checkpoint_tensor *t, uint64_t index);
 /* Makes *t its parts [first, first + n). At least one dimension, n > 0 and first + n <= shape[0]. data may be NULL. */
 void checkpoint_take_rows(struct checkpoint_tensor *t, uint64_t first, uint64_t n);
 
+/* Element i of a plain tensor, widened to f32 (exact). */
+float checkpoint_element(const struct checkpoint_tensor *t, uint64_t i);
+
 #endif

@@ -15,6 +15,7 @@ struct model_shard {
     /* Set by weights_look_share(). */
     uint64_t repacked_bytes; /* of matrices that the backend repacks for the form int8 */
     uint64_t repacked_rows_bytes; /* of rows that loading repacks */
+    uint64_t device_bytes; /* of a device's copies of all matrices, each in its format; 0: they are used in place */
 };
 
 #endif

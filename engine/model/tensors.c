@@ -450,40 +450,19 @@ struct k_format model_made_format(const struct model_desc *desc, uint32_t layer,
     return to.packing != K_PACKING_PLANES && model_whole_size(desc, layer, tensor->cols) % 32 != 0 ? none : to;
 }
 
-/* How a matrix lies in memory, and in the copy on a device. */
-static struct k_format format_of(const struct model_desc *desc, const struct model_stack *stack)
+/* Plain parts lie together. As soon as one is quantized each has a copy of its own, with those of all experts. */
+uint64_t model_copy_bytes(const struct model_desc *desc, const struct model_stack *stack,
+                          const struct k_format formats[MODEL_MAX_PARTS], const struct k_planner *planner)
 {
-    if (stack->layer == desc->config->n_layers && stack->parts->place == SITE_DENSE)
-        return k_format_of(desc->facts->dense_dtype);
-    const struct k_format made = model_made_format(desc, stack->layer, stack->parts);
-    if (made.bits || desc->facts->quantization.made)
-        return made.bits ? made : k_format_of(desc->facts->dtype);
-    if (desc->facts->quantization.layout == QUANTIZATION_MXFP4) /* experts alone are */
-        return stack->parts->count != SIZE_ONE ? k_format_of_planes(K_E2M1, 4, 32, K_E8M0)
-                                               : k_format_of(desc->facts->dtype);
-    return stack->layer < desc->config->n_layers ? model_weight_format(desc) : k_format_of(desc->facts->dtype);
-}
-
-/* Quantized parts have a copy each, with those of all experts. */
-static uint64_t stack_weight_bytes(const struct model_desc *desc, const struct model_stack *stack,
-                                   const struct k_planner *planner)
-{
-    const struct k_format format = format_of(desc, stack);
+    bool is_plain = true;
     uint64_t n = 0;
-    if (k_format_is_plain(format))
-        return planner->weight_bytes(format, stack->count, stack->rows, stack->cols);
     for (uint32_t i = 0; i < stack->n_parts; i++)
-        n += planner->weight_bytes(format, stack->count, model_size_of(desc, stack->layer, stack->parts[i].rows),
-                                   stack->cols);
-    return n;
-}
-
-uint64_t model_weight_bytes(const struct model_desc *desc, const struct k_planner *planner)
-{
-    uint64_t n = 0;
-    struct model_stack stack = {0};
-    while (model_next_stack(desc, &stack))
-        if (stack.parts->kind == TENSOR_MATRIX)
-            n += stack_weight_bytes(desc, &stack, planner);
+        is_plain &= !formats[i].bits || k_format_is_plain(formats[i]);
+    if (is_plain)
+        return formats[0].bits ? planner->weight_bytes(formats[0], stack->count, stack->rows, stack->cols) : 0;
+    for (uint32_t i = 0; i < stack->n_parts; i++)
+        if (formats[i].bits)
+            n += planner->weight_bytes(formats[i], stack->count,
+                                       model_size_of(desc, stack->layer, stack->parts[i].rows), stack->cols);
     return n;
 }

@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define MODEL_MAX_PARTS 4u
 /* One object in memory: a vector, or neighbouring matrices or biases of one site, its parts from top to bottom. */
 struct model_stack {
     const struct model_tensor *parts;
@@ -69,7 +70,8 @@ uint64_t model_param_floats(const struct model_desc *desc);
 /* The format that --quantization produces for a matrix; bits 0: it stays as stored. */
 struct k_format model_made_format(const struct model_desc *desc, uint32_t layer, const struct model_tensor *tensor);
 
-/* Bytes of a device's copy of every matrix; 0 where the backend uses them in place. */
-uint64_t model_weight_bytes(const struct model_desc *desc, const struct k_planner *planner);
+/* Bytes of a device's copy of a stack of matrices. formats: of its parts; bits 0: the checkpoint lacks the part. */
+uint64_t model_copy_bytes(const struct model_desc *desc, const struct model_stack *stack,
+                          const struct k_format formats[MODEL_MAX_PARTS], const struct k_planner *planner);
 
 #endif

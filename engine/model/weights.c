@@ -395,19 +395,6 @@ static int bind_matrix(struct binder *b, const struct model_stack *stack, struct
     return status;
 }
 
-/* Element i of a vector, widened to f32 (exact). */
-static float element(const struct checkpoint_tensor *t, size_t i)
-{
-    float f;
-    uint16_t half;
-    if (t->format.kind == K_F32) {
-        memcpy(&f, (const char *)t->data + i * sizeof f, sizeof f);
-        return f;
-    }
-    memcpy(&half, (const char *)t->data + i * sizeof half, sizeof half);
-    return t->format.kind == K_F16 ? k_f32_from_f16(half) : k_f32_from_bf16(half);
-}
-
 static int check_plain(const struct binder *b, const struct checkpoint_tensor *t)
 {
     if (k_format_is_plain(t->format))
@@ -431,7 +418,8 @@ static int read_vector(const struct binder *b, struct matrix_at at, float *out)
     const struct transpose_rows all = {0, 1, (uint32_t)(t.shape[0] * (t.n_dims > 1 ? t.shape[1] : 1))};
     const struct transpose_rows take = is_transposed(b, at) ? rows_in_turn(b, at) : all;
     for (uint32_t i = 0; i < take.n; i++)
-        out[t.interleaved ? model_row(head_dim, i) : i] = element(&t, take.first + (size_t)i * take.step) + more;
+        out[t.interleaved ? model_row(head_dim, i) : i] = checkpoint_element(&t, take.first + (size_t)i * take.step) +
+                                                          more;
     return QUIRE_OK;
 }
 
@@ -510,7 +498,7 @@ static int scale_inv_freq(const struct binder *b, float *inv_freq)
     if (!t.data || t.n_dims != 1 || t.shape[0] != n || !k_format_is_plain(t.format))
         return quire_fail(b->err, QUIRE_INVALID, "tensor 'rope_freqs.weight': must have %u numbers", n);
     for (uint32_t i = 0; i < n; i++) {
-        const float factor = element(&t, i);
+        const float factor = checkpoint_element(&t, i);
         if (!(factor > 0 && factor < 1e30f))
             return quire_fail(b->err, QUIRE_INVALID, "%.100s: tensor 'rope_freqs.weight': [%u] is %g", t.file, i,
                               (double)factor);
@@ -626,7 +614,7 @@ static void count_active(const struct binder *b, struct matrix_at at, const stru
 
 /* Missing tensors are refused when they are bound, parts of a quantized matrix here; and missing experts, since a
  * config.json may ask for more of them than there is memory for. */
-static int count_matrix(struct binder *b, struct matrix_at at, struct weights_contents *f)
+static int count_matrix(struct binder *b, struct matrix_at at, struct k_format *format, struct weights_contents *f)
 {
     const struct quantized_matrix m = quantized_of(b, at);
     struct k_weight_view v;
@@ -639,6 +627,8 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
     status = model_share_cut(b->desc, at.layer, at.row, m.name, &v, &cut, b->err);
     if (status != QUIRE_OK)
         return status;
+    if (format)
+        *format = v.format;
     count_format(f, &v, at.row->owner);
     count_active(b, at, &v, f);
     if (is_table(b->desc, at.row))
@@ -650,7 +640,8 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct weights_co
         name_of(b, at, name);
         snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.95s", name);
     }
-    f->repacked_bytes += b->planner ? b->planner->weight_bytes(v.format, 1, v.n_rows, v.n_cols) : 0;
+    f->repacked_bytes += b->planner && b->planner->on_host ? b->planner->weight_bytes(v.format, 1, v.n_rows, v.n_cols)
+                                                           : 0;
     return QUIRE_OK;
 }
 
@@ -670,13 +661,14 @@ static int count_vector(struct binder *b, const struct model_stack *stack, const
     return status == QUIRE_NOT_FOUND && row->owner != OF_EXPERTS ? QUIRE_OK : status;
 }
 
-/* All matrices of a part of a stack. */
-static int count_part(struct binder *b, const struct model_stack *stack, const struct model_tensor *row,
-                      struct weights_contents *f)
+/* All matrices of a part of a stack. formats: of the stack's parts; the first expert stands for all. */
+static int count_part(struct binder *b, const struct model_stack *stack, uint32_t part,
+                      struct k_format formats[MODEL_MAX_PARTS], struct weights_contents *f)
 {
     int status = QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < stack->count; i++)
-        status = count_matrix(b, (struct matrix_at){row, stack->layer, stack->first + i}, f);
+        status = count_matrix(b, (struct matrix_at){&stack->parts[part], stack->layer, stack->first + i},
+                              i == 0 ? &formats[part] : NULL, f);
     return status;
 }
 
@@ -684,15 +676,19 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
 {
     struct model_stack stack = {0};
     int status = QUIRE_OK;
-    while (status == QUIRE_OK && model_next_stack(b->desc, &stack))
+    while (status == QUIRE_OK && model_next_stack(b->desc, &stack)) {
+        struct k_format formats[MODEL_MAX_PARTS] = {{.bits = 0}};
         for (uint32_t i = 0; status == QUIRE_OK && i < stack.n_parts; i++) {
             if (!model_has_tensor(b->desc, stack.layer, &stack.parts[i]))
                 continue;
             if (stack.parts->kind == TENSOR_MATRIX)
-                status = count_part(b, &stack, &stack.parts[i], f);
+                status = count_part(b, &stack, i, formats, f);
             else
                 status = count_vector(b, &stack, &stack.parts[i], f);
         }
+        if (stack.parts->kind == TENSOR_MATRIX && b->planner && !b->planner->on_host)
+            f->device_bytes += model_copy_bytes(b->desc, &stack, formats, b->planner);
+    }
     if (status != QUIRE_OK || f->has_quantized || b->desc->facts->quantization.layout == QUANTIZATION_NONE ||
         b->desc->shard.n_stages) /* a stage's layers may be those that are not */
         return status;
@@ -783,7 +779,7 @@ int weights_look_share(const struct checkpoint *checkpoint, const struct k_plann
                        uint64_t *bytes, struct quire_error *err)
 {
     struct weights_contents contents = {.n = 0};
-    struct binder b = {.planner = planner && planner->on_host ? planner : NULL,
+    struct binder b = {.planner = planner,
                        .checkpoint = checkpoint,
                        .desc = desc,
                        .bare = weights_are_bare(checkpoint, desc),
@@ -792,6 +788,7 @@ int weights_look_share(const struct checkpoint *checkpoint, const struct k_plann
     if (status != QUIRE_OK)
         return status;
     desc->shard.repacked_bytes = contents.repacked_bytes;
+    desc->shard.device_bytes = contents.device_bytes;
     desc->shard.repacked_rows_bytes = b.arena.used;
     *bytes = 0;
     for (uint32_t i = 0; i < contents.n; i++)

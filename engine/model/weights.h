@@ -71,7 +71,7 @@ struct weights_of_format {
 struct weights_contents {
     struct weights_of_format of[WEIGHTS_MAX_FORMATS];
     uint32_t n;
-    uint64_t repacked_bytes; /* model_shard's, of weights_look_share() only */
+    uint64_t repacked_bytes, device_bytes; /* model_shard's, of weights_look_share() only */
     uint64_t n_vector_weights; /* of norms and biases */
     /* What one token computes with: not the experts that are not its own. The bytes are those that its step reads: of
      * embeddings without a head a row, of vectors f32. Planes of scales are left out, as above. */
@@ -107,8 +107,9 @@ int weights_unused(const struct checkpoint *checkpoint, const struct model_desc 
 /* Whether the checkpoint names its tensors without "model.", or "bert.": it was saved from the model without its head. */
 bool weights_are_bare(const struct checkpoint *checkpoint, const struct model_desc *desc);
 
-/* Sizes of one rank's part: sets desc->shard.repacked_bytes and repacked_rows_bytes, and counts the bytes of matrices that are
- * mapped in place. planner: of the backend at hand, or NULL while it is not known: then repacked_bytes is 0. */
+/* Sizes of one rank's part: sets desc->shard.repacked_bytes, repacked_rows_bytes and device_bytes, and counts the bytes of
+ * matrices that are mapped in place. planner: of the backend at hand, or NULL while it is not known: then repacked_bytes and
+ * device_bytes are 0. */
 int weights_look_share(const struct checkpoint *checkpoint, const struct k_planner *planner, struct model_desc *desc,
                        uint64_t *bytes, struct quire_error *err);
 

@@ -294,7 +294,6 @@ int bare_plan(const struct bare_model *m, const struct engine_options *options, 
     bare_weights(m, n_ranks, engine_plan_planner(&o), &weights);
     struct model_desc desc = model_share_describe(&whole, 0, n_ranks);
     desc.shard.repacked_bytes = weights.repacked_bytes;
-    status = engine_plan_make(&o, &desc, weights.bytes, out, err);
-    out->bytes[PLAN_WEIGHTS] = weights.bytes;
-    return status;
+    desc.shard.device_bytes = weights.bytes;
+    return engine_plan_make(&o, &desc, weights.bytes, out, err);
 }

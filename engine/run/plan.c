@@ -390,8 +390,7 @@ static int plan_draft_group(const struct engine_draft *draft, struct engine_plan
     p->groups[g].most_bytes = p->groups[g].block_bytes;
     p->kv_block_bytes += p->groups[g].block_bytes;
     p->n_draft_blocks = p->max_num_seqs * ((draft->n_tokens + p->block_tokens - 1) / p->block_tokens);
-    p->bytes[PLAN_DRAFT_WEIGHTS] = p->planner->on_host ? draft->weight_bytes
-                                                       : model_weight_bytes(draft->desc, p->planner);
+    p->bytes[PLAN_DRAFT_WEIGHTS] = p->planner->on_host ? draft->weight_bytes : draft->desc->shard.device_bytes;
     return QUIRE_OK;
 }
 
@@ -775,7 +774,7 @@ static int plan_device(const struct engine_options *o, const struct model_desc *
     p->device_memory = at_hand->memory;
     p->device_budget = (uint64_t)((double)at_hand->memory * share);
     p->driver_bytes = at_hand->memory - at_hand->available + engine_plan_graph_reserve_bytes(p);
-    p->bytes[PLAN_WEIGHTS] = model_weight_bytes(desc, p->planner);
+    p->bytes[PLAN_WEIGHTS] = desc->shard.device_bytes;
     return QUIRE_OK;
 }
 

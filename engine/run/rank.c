@@ -282,6 +282,18 @@ void engine_plan_for_others(const struct engine_plan *plan, struct engine_option
             o->num_kv_blocks = plan->groups[g].n_blocks;
 }
 
+/* A rank's part, with what the device makes of its weights. */
+static int look_at_rank(struct engine_options *o, const struct checkpoint *checkpoint, const struct model_desc *desc,
+                        uint32_t rank, const struct engine_device *device, struct model_desc *share,
+                        uint64_t *weight_bytes, struct quire_error *err)
+{
+    uint64_t mapped_bytes;
+    const int status = engine_plan_share(o, checkpoint, desc, rank, share, weight_bytes, err);
+    return status == QUIRE_OK ? weights_look_share(checkpoint, device ? device->planner : engine_plan_planner(o), share,
+                                                   &mapped_bytes, err)
+                              : status;
+}
+
 int engine_plan_fit_all(const struct engine_options *options, const struct checkpoint *checkpoint,
                         const struct model_desc *desc, const struct engine_draft *draft,
                         const struct engine_device *device, struct engine_plan *plan, struct quire_error *err)
@@ -292,7 +304,7 @@ int engine_plan_fit_all(const struct engine_options *options, const struct check
     uint64_t weight_bytes;
     int status = QUIRE_OK;
     for (uint32_t r = 1; status == QUIRE_OK && plan->device_memory && r < plan->n_ranks; r++) {
-        status = engine_plan_share(&o, checkpoint, desc, r, &share, &weight_bytes, err);
+        status = look_at_rank(&o, checkpoint, desc, r, device, &share, &weight_bytes, err);
         if (status == QUIRE_OK)
             status = engine_plan_make_on(&o, &share, weight_bytes, NULL, device, &other, err);
         if (status == QUIRE_OK && other.groups[0].n_blocks < tightest.groups[0].n_blocks)
@@ -301,7 +313,7 @@ int engine_plan_fit_all(const struct engine_options *options, const struct check
     if (status != QUIRE_OK || tightest.groups[0].n_blocks == plan->groups[0].n_blocks)
         return status;
     engine_plan_for_others(&tightest, &o);
-    status = engine_plan_share(&o, checkpoint, desc, 0, &share, &weight_bytes, err);
+    status = look_at_rank(&o, checkpoint, desc, 0, device, &share, &weight_bytes, err);
     return status == QUIRE_OK ? engine_plan_make_on(&o, &share, weight_bytes, draft, device, plan, err) : status;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/model/quantization/quantized.h"
 
 #include "base/encoding/little_endian.h"
+#include "engine/checkpoint/slice.h"
 #include "engine/model/quantization/mxfp4.h"
 #include "engine/model/quantization/repack_rows.h"
 #include "kernels/math/bits.h"
@@ -86,19 +87,11 @@ static uint64_t n_elements(const struct checkpoint_tensor *t)
     return n;
 }
 
-static float scale_at(const struct checkpoint_tensor *t, uint64_t i)
-{
-    const uint8_t *p = (const uint8_t *)t->data + i * k_dtype_bytes(t->format.kind);
-    if (t->format.kind == K_F32)
-        return k_f32_from_bits(le_load_u32(p));
-    return t->format.kind == K_F16 ? k_f32_from_f16(le_load_u16(p)) : k_f32_from_bf16(le_load_u16(p));
-}
-
 /* A weight whose scale is zero or not finite is rejected, because no valid checkpoint has one. */
 static int check_scales(const struct checkpoint_tensor *t, struct quire_error *err)
 {
     for (uint64_t i = 0, n = n_elements(t); i < n; i++) {
-        const float s = scale_at(t, i);
+        const float s = checkpoint_element(t, i);
         if (isfinite(s) && s != 0)
             continue;
         return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': element %llu is %g, which cannot be a scale",
@@ -348,9 +341,10 @@ static int view_input(const struct quantized_matrix *m, struct k_weight_view *ou
         status = check_dtype(&t, FLOATS, err);
     if (status != QUIRE_OK)
         return status;
-    if (n_elements(&t) != 1 || !(scale_at(&t, 0) > 0) || !isnormal(scale_at(&t, 0)) || !isfinite(1 / scale_at(&t, 0)))
+    if (n_elements(&t) != 1 || !(checkpoint_element(&t, 0) > 0) || !isnormal(checkpoint_element(&t, 0)) ||
+        !isfinite(1 / checkpoint_element(&t, 0)))
         return quire_fail(err, QUIRE_INVALID, "%.100s: tensor '%.150s': must be one positive number", t.file, t.name);
-    out->x_scale = scale_at(&t, 0);
+    out->x_scale = checkpoint_element(&t, 0);
     return QUIRE_OK;
 }
 

@@ -131,6 +131,18 @@ def test_a_device_stores_weights_in_its_own_form(model, weights, device):
     assert case["weight_bytes"] == json.loads(whole.stdout)["weight_bytes"]
 
 
+# gguf-q4_0 has two formats, the M mixtures have three and a fourth for rows that are not whole blocks of 256.
+@pytest.mark.parametrize("mix", ["q8_0", "q4_0", "q4_k_m", "q5_k_m", "q6_k"])
+def test_a_device_stores_each_matrix_in_its_own_format(mix, tmp_path):
+    file = tmp_path / "model.gguf"
+    made = subprocess.run([QUIRE, "quantize", MODEL, file, "--method", f"gguf-{mix}"], capture_output=True, text=True, timeout=120)
+    assert made.returncode == 0, made.stderr
+    for device in "h200", "rtx4090":
+        whole = plan(file, "--max-model-len", "64", "--num-kv-blocks", "8", "--max-num-seqs", "2", "--device", device)
+        case, = plan(MODEL / "config.json", "--weights", mix, "--contexts", "64", "--batches", "2", "--device", device)["cases"]
+        assert case["weight_bytes"] == whole["weight_bytes"]
+
+
 def test_parts_for_images_are_not_counted(tmp_path):
     model = MODELS / "gemma3_vision"
     got = plan(model / "config.json", "--contexts", "64")
