@@ -201,16 +201,24 @@ static void observe(void *context, const struct calibration_rows *x)
 
 /* ---- scales of columns -------------------------------------------------------------------------------------------- */
 
-/* Divides rows of the matrix before a site, and its bias is divided when it is written. */
-static int divide_rows(struct calibrated *c, struct matrix *m, const float *scales)
+/* Rows of a matrix from `first` to its end. */
+struct rows {
+    struct matrix *m; /* NULL: there are none */
+    uint64_t first;
+};
+
+/* Divides rows of the matrix before a site. Their bias is divided when it is written. */
+static int divide_rows(struct calibrated *c, struct rows rows, const float *scales)
 {
-    const uint64_t n_rows = m->tensor.shape[0], n_cols = m->tensor.shape[1];
-    if (!(m->row_scales = malloc(n_rows * sizeof *m->row_scales)))
+    const uint64_t n_rows = rows.m->tensor.shape[0], n_cols = rows.m->tensor.shape[1];
+    float *const row_scales = rows.m->row_scales = malloc(n_rows * sizeof *row_scales);
+    if (!row_scales)
         return no_memory(c->err);
-    memcpy(m->row_scales, scales, n_rows * sizeof *scales);
     for (uint64_t r = 0; r < n_rows; r++)
+        row_scales[r] = r >= rows.first ? scales[r - rows.first] : 1;
+    for (uint64_t r = rows.first; r < n_rows; r++)
         for (uint64_t k = 0; k < n_cols; k++)
-            m->w[r * n_cols + k] /= scales[r];
+            rows.m->w[r * n_cols + k] /= row_scales[r];
     return QUIRE_OK;
 }
 
@@ -383,8 +391,8 @@ static int scale_behind_norm(struct calibrated *c, enum calibration_site kind, e
     return status;
 }
 
-/* Scales a site, and divides the rows of the matrix before it and its bias. */
-static int scale_behind_matrix(struct calibrated *c, struct site *s, struct matrix *before, const char *bias)
+/* Scales a site, and divides the rows before it and their bias. */
+static int scale_behind_matrix(struct calibrated *c, struct site *s, struct rows before, const char *bias)
 {
     const uint32_t n = s->statistics.n_cols;
     struct site_group g = {&s, 1};
@@ -398,12 +406,13 @@ static int scale_behind_matrix(struct calibrated *c, struct site *s, struct matr
     return status;
 }
 
-static struct matrix *matrix_of(struct site *s, const char *name)
+/* The n rows that are the last matrix of a site: alone, or at the end of the one matrix of n_parts of the same size. */
+static struct rows last_rows(struct site *s, uint32_t n_parts, uint64_t n)
 {
-    for (uint32_t i = 0; i < s->n; i++)
-        if (strstr(s->matrices[i].tensor.name, name))
-            return &s->matrices[i];
-    return NULL;
+    struct matrix *last = s->n > 0 ? &s->matrices[s->n - 1] : NULL;
+    const uint64_t n_rows = last ? last->tensor.shape[0] : 0;
+    const bool fits = s->n == n_parts ? n_rows == n : s->n == 1 && n_rows == n_parts * n;
+    return fits ? (struct rows){last, n_rows - n} : (struct rows){NULL, 0};
 }
 
 /* Scales the inputs of the down matrices of a kind: an MLP's, or those of all experts. */
@@ -411,12 +420,10 @@ static int scale_down(struct calibrated *c, enum calibration_site down, enum cal
 {
     int status = QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < c->first[down + 1] - c->first[down]; i++) {
-        struct site *s = &c->sites[c->first[gate_up] + i];
-        struct matrix *up = matrix_of(s, ".up_proj");
-        if (!up)
-            up = matrix_of(s, ".w3"); /* Mixtral's */
-        if (up)
-            status = scale_behind_matrix(c, &c->sites[c->first[down] + i], up, "mlp.up_proj.bias");
+        struct site *s = &c->sites[c->first[down] + i];
+        const struct rows up = last_rows(&c->sites[c->first[gate_up] + i], 2, s->statistics.n_cols);
+        if (up.m && s->n > 0)
+            status = scale_behind_matrix(c, s, up, "mlp.up_proj.bias");
     }
     return status;
 }
@@ -425,7 +432,7 @@ static int scale_layer(struct calibrated *c)
 {
     const bool is_awq = c->r->job->method->algorithm == ALGORITHM_AWQ;
     struct site *o = &c->sites[c->first[CALIBRATION_O]];
-    struct matrix *v = matrix_of(&c->sites[c->first[CALIBRATION_QKV]], ".v_proj");
+    const struct rows v = last_rows(&c->sites[c->first[CALIBRATION_QKV]], 3, o->statistics.n_cols);
     int status = scale_behind_norm(c, CALIBRATION_QKV, CALIBRATION_QKV, "input_layernorm.weight");
     if (status == QUIRE_OK)
         status = scale_behind_norm(c, CALIBRATION_GATE_UP, CALIBRATION_SHARED_GATE_UP,
@@ -435,7 +442,7 @@ static int scale_layer(struct calibrated *c)
     if (status == QUIRE_OK && is_awq)
         status = scale_down(c, CALIBRATION_SHARED_DOWN, CALIBRATION_SHARED_GATE_UP);
     /* With grouped queries several heads read a head of v, so o has no scales of its own. */
-    if (status == QUIRE_OK && is_awq && v && v->tensor.shape[0] == o->statistics.n_cols)
+    if (status == QUIRE_OK && is_awq && v.m)
         status = scale_behind_matrix(c, o, v, "self_attn.v_proj.bias");
     return status;
 }

@@ -11,8 +11,7 @@
 
 struct experts_apart {
     const char *all; /* the end of the name of the tensor of all experts */
-    const char
-        *parts[EXPERTS_MAX_PARTS]; /* what stands there instead; '*' is the expert. From top to bottom, or in turn */
+    const char *parts[EXPERTS_MAX_PARTS]; /* what stands there instead, from top to bottom; '*' is the expert */
     uint32_t n_parts;
     bool is_bias;
     bool in_turn; /* rows of a matrix are the file's columns, and those of the parts stand in turn */

@@ -3,11 +3,12 @@ is made such a model and a Llama, with the same weights."""
 
 import json
 import shutil
+import struct
 
 import pytest
 
 from conftest import MODEL
-from test_quantize import calibration, divergence, quantize, tensors_of, text, write_tensors  # noqa: F401 (text is a fixture)
+from test_quantize import calibration, divergence, quantize, rounded, tensors_of, text, write_tensors  # noqa: F401 (text is a fixture)
 
 FUSED = {"q_proj": "qkv_proj", "k_proj": "qkv_proj", "v_proj": "qkv_proj", "gate_proj": "gate_up_proj", "up_proj": "gate_up_proj"}
 
@@ -39,17 +40,43 @@ def pair(tmp_path_factory):
 # Where each row, or each group of one, has its own scale, the two models have the same codes, and so the same logits.
 @pytest.mark.parametrize("method, options", [
     ("absmax-int8", ()), ("zeropoint-int8", ()), ("int4-block", ("--group-size", 32)), ("mxfp4", ()), ("gptq", ()),
-    ("gptq", ("--no-sym", "--desc-act")), ("gptq", ("--bits", 8)), ("smoothquant-w8a8", ())])
+    ("gptq", ("--no-sym", "--desc-act")), ("gptq", ("--bits", 8)), ("awq", ()), ("smoothquant-w8a8", ())])
 def test_same_codes(method, options, pair, tmp_path, text):  # noqa: F811
-    more = calibration(text) if method in ("gptq", "smoothquant-w8a8") else ()
+    more = calibration(text) if method in ("gptq", "awq", "smoothquant-w8a8") else ()
     outs = [quantize(model, tmp_path / model.name, method, *options, *more) for model in pair]
     assert "model.layers.0.self_attn.qkv_proj." in str(sorted(tensors_of(outs[1] / "model.safetensors")))
     assert divergence(*outs, text) == 0
 
 
-# Where a tensor has one scale, or the scales of columns are searched with the parts together, they have the same accuracy.
-@pytest.mark.parametrize("method", ["fp8-e4m3", "fp8-e5m2", "awq"])
-def test_same_accuracy(method, pair, tmp_path, text):  # noqa: F811
-    more = calibration(text) if method == "awq" else ()
-    of_split, of_fused = [divergence(model, quantize(model, tmp_path / model.name, method, *more), text) for model in pair]
-    assert of_fused < 1.5 * of_split, (of_fused, of_split)
+BITS = {"fp8-e4m3": (3, 448, -6), "fp8-e5m2": (2, 57344, -14)}  # of the mantissa; the largest number; the least normal exponent
+
+
+def fp8_number(code, n_bits, least):
+    sign, exponent, mantissa = -1 if code & 128 else 1, (code & 127) >> n_bits, code & ((1 << n_bits) - 1)
+    return sign * (mantissa / 2 ** n_bits * 2.0 ** least if exponent == 0 else (1 + mantissa / 2 ** n_bits) * 2.0 ** (exponent - 1 + least))
+
+
+# FP8 has one scale for a tensor, so that the parts of a fused one have other codes than alone.
+@pytest.mark.parametrize("method", BITS)
+def test_fp8_is_the_nearest_number(method, pair, tmp_path, text):  # noqa: F811
+    """Each number is the stored weight to half a step of FP8 at its size, and rounding w / scale to float32 adds 2^-23 of it. The plain
+    model of these numbers gives the same distributions, but for its KV cache in float32 instead of float16."""
+    n_bits, most, least = BITS[method]
+    out, numbers = quantize(pair[1], tmp_path / "out", method), [fp8_number(code, n_bits, least) for code in range(256)]
+    before, after = (tensors_of(model / "model.safetensors") for model in (pair[1], out))
+    plain = {}
+    for name, (_, shape, packed) in before.items():
+        values = stored = struct.unpack(f"<{len(packed) // 2}e", packed)
+        if f"{name}_scale" in after:
+            scale, = struct.unpack("<f", after[f"{name}_scale"][2])
+            assert scale == rounded(max(map(abs, stored)) / most, "f")
+            values = [numbers[code] * scale for code in after[name][2]]
+            assert all(abs(a - b) <= max(abs(b) * 2.0 ** -(n_bits + 1), scale * 2.0 ** (least - n_bits - 1)) * (1 + 2 ** -16)
+                       for a, b in zip(values, stored)), name
+        plain[name] = "F32", shape, struct.pack(f"<{len(values)}f", *values)
+    assert sum(name.endswith("qkv_proj.weight_scale") for name in after) == 4
+    shutil.copytree(pair[1], tmp_path / "plain")
+    config = json.loads((pair[1] / "config.json").read_text()) | {"torch_dtype": "float32"}
+    (tmp_path / "plain" / "config.json").write_text(json.dumps(config))
+    write_tensors(tmp_path / "plain" / "model.safetensors", plain)
+    assert divergence(tmp_path / "plain", out, text) < 1e-5 < divergence(pair[1], out, text)
