@@ -55,33 +55,45 @@ const char *quantizer_method_names(void)
     return names;
 }
 
-/* Rejects an option that the method does not have. */
-static int check_applies(const struct quantizer_method *m, bool is_set, const char *option, struct quire_error *err)
+/* An option of the command line, and whether the method has one value only for it and this is the value. */
+struct option {
+    bool is_set, is_fixed, is_its_value;
+    const char *name;
+};
+
+/* Rejects an option that the method does not have, except the value that the method uses anyway. */
+static int check_applies(const struct quantizer_method *m, const struct option *option, struct quire_error *err)
 {
     char word[40];
-    snprintf(word, sizeof word, " %s ", option);
-    if (!is_set || strstr(m->options, word))
+    snprintf(word, sizeof word, " %s ", option->name);
+    if (!option->is_set || option->is_its_value || strstr(m->options, word))
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_INVALID, "--%s: does not apply to --method %s", option, m->name);
+    if (option->is_fixed)
+        return quire_fail(err, QUIRE_INVALID, "--%s: --method %s has one value only, and not this one", option->name,
+                          m->name);
+    return quire_fail(err, QUIRE_INVALID, "--%s: does not apply to --method %s", option->name, m->name);
 }
 
 static int check_all(const struct quantizer_method *m, const struct quantizer_choices *c, struct quire_error *err)
 {
-    const struct {
-        bool is_set;
-        const char *option;
-    } all[] = {{c->is_set.bits, "bits"},
-               {c->is_set.group, "group-size"},
-               {c->is_set.symmetric, "sym"},
-               {c->is_set.desc_act, "desc-act"},
-               {c->is_set.damp, "damp"},
-               {c->is_set.calibration, "calibration"},
-               {c->is_set.samples, "calibration-samples"},
-               {c->is_set.length, "calibration-length"},
-               {c->is_set.imatrix, "imatrix"}};
+    bool has_bits = m->layout != LAYOUT_GGUF;
+    bool has_integers = has_bits && m->layout != LAYOUT_FP8 && m->layout != LAYOUT_MXFP4;
+    bool has_groups = m->layout == LAYOUT_MXFP4 || m->layout == LAYOUT_INTS;
+    int64_t group = m->how.group ? (int64_t)m->how.group : -1;
+    const struct option all[] = {
+        {c->is_set.bits, has_bits, has_bits && c->bits == m->how.bits, "bits"},
+        {c->is_set.group, has_groups, has_groups && c->group == group, "group-size"},
+        {c->is_set.symmetric, has_integers, has_integers && c->symmetric == m->how.symmetric, "sym"},
+        {c->is_set.desc_act, false, has_bits && !c->desc_act, "desc-act"},
+        {c->is_set.damp, false, false, "damp"},
+        {c->is_set.calibration, false, false, "calibration"},
+        {c->is_set.samples, false, false, "calibration-samples"},
+        {c->is_set.length, false, false, "calibration-length"},
+        {c->is_set.imatrix, false, false, "imatrix"},
+    };
     int status = QUIRE_OK;
     for (size_t i = 0; status == QUIRE_OK && i < sizeof all / sizeof *all; i++)
-        status = check_applies(m, all[i].is_set, all[i].option, err);
+        status = check_applies(m, &all[i], err);
     return status;
 }
 

@@ -254,12 +254,35 @@ def test_what_is_rejected(tmp_path, text):
     assert "group-size" in refusal(MODEL, out, "--method", "int4-block", "--group-size", "96")
     assert "--bits: 3" in refusal(MODEL, out, "--method", "gptq", "--bits", "3", *calibration(text))
     assert "--calibration: is missing" in refusal(MODEL, out, "--method", "gptq")
+    assert "--calibration: /: cannot be read" in refusal(MODEL, out, "--method", "gptq", "--calibration", "/")
     taken = tmp_path / "taken"
     taken.mkdir()
     assert "exists" in refusal(MODEL, taken, "--method", "absmax-int8")
     if os.geteuid():
         (tmp_path / "read_only").mkdir(mode=0o500)
         assert "cannot be created" in refusal(MODEL, tmp_path / "read_only" / "out", "--method", "absmax-int8")
+
+
+@pytest.mark.parametrize(
+    "method, same, other",
+    [
+        ("absmax-int8", ("--bits", "8", "--sym", "--no-desc-act"), ("--bits", "4")),
+        ("zeropoint-int8", ("--bits", "8", "--no-sym"), ("--sym",)),
+        ("int4-block", ("--bits", "4"), ("--bits", "8")),
+        ("fp8-e4m3", ("--bits", "8"), ("--group-size", "128")),
+        ("mxfp4", ("--bits", "4", "--group-size", "32"), ("--group-size", "64")),
+        ("awq", ("--bits", "4", "--no-sym"), ("--sym",)),
+        ("smoothquant-w8a8", ("--bits", "8", "--group-size", "-1", "--sym"), ("--group-size", "128")),
+        ("gguf-q4_0", (), ("--bits", "4")),
+    ],
+)
+def test_a_value_that_a_method_has_anyway_is_accepted(tmp_path, text, method, same, other):
+    is_calibrated = method in ("awq", "smoothquant-w8a8")
+    options = (*calibration(text), "--calibration-samples", "1", "--calibration-length", "64") if is_calibrated else ()
+    if same:
+        plain = quantize(MODEL, tmp_path / "plain", method, *options)
+        assert hash_of(quantize(MODEL, tmp_path / "same", method, *options, *same)) == hash_of(plain)
+    assert f"{other[0]}: " in refusal(MODEL, tmp_path / "out", "--method", method, *options, *other)
 
 
 @pytest.mark.parametrize("model", ["gemma", "gemma2", "olmo2"])

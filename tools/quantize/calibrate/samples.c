@@ -30,6 +30,8 @@ static int read_file(const char *path, struct buffer *out, struct quire_error *e
         return quire_fail(err, QUIRE_IO, "--calibration: %.350s: cannot be opened: %m", path);
     int status = buffer_read(out, f, MAX_TEXT_BYTES, path, err);
     fclose(f);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "--calibration");
     return status;
 }
 
