@@ -5,8 +5,9 @@
 
 #define MORE_TOKENS 8u /* that the model may say before or behind the answer */
 
-static int encode(const struct quire_text *text, const char *before, const char *given, size_t n_given,
-                  const char *behind, uint32_t **ids, size_t *n, struct quire_error *err)
+/* Encodes the text of an option between two others. The errors name the option. */
+static int encode(const struct quire_text *text, const char *option, const char *before, const char *given,
+                  size_t n_given, const char *behind, uint32_t **ids, size_t *n, struct quire_error *err)
 {
     const size_t n_before = strlen(before), n_behind = strlen(behind);
     char *all = malloc(n_before + n_given + n_behind + 1);
@@ -17,6 +18,8 @@ static int encode(const struct quire_text *text, const char *before, const char 
     memcpy(all + n_before + n_given, behind, n_behind);
     const int status = quire_text_encode(text, all, n_before + n_given + n_behind, false, ids, n, err);
     free(all);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "%s", option);
     return status;
 }
 
@@ -25,15 +28,18 @@ int needle_make(const struct quire_text *text, const struct needle_texts *t, str
 {
     uint32_t *answer = NULL;
     *out = (struct needle){.answer = t->answer};
+    if (t->n_filler == 0 || t->needle[0] == '\0')
+        return quire_fail(err, QUIRE_INVALID, "%s: is empty", t->n_filler ? "--needle" : "--filler");
     int status = quire_text_encode(text, "", 0, true, &out->begin, &out->n_begin, err);
     if (status == QUIRE_OK)
-        status = encode(text, "", t->filler, t->n_filler, "\n", &out->filler, &out->n_filler, err);
+        status = encode(text, "--filler", "", t->filler, t->n_filler, "\n", &out->filler, &out->n_filler, err);
     if (status == QUIRE_OK)
-        status = encode(text, "\n", t->needle, strlen(t->needle), "\n", &out->needle, &out->n_needle, err);
+        status = encode(text, "--needle", "\n", t->needle, strlen(t->needle), "\n", &out->needle, &out->n_needle, err);
     if (status == QUIRE_OK)
-        status = encode(text, "\n", t->question, strlen(t->question), "", &out->question, &out->n_question, err);
+        status = encode(text, "--question", "\n", t->question, strlen(t->question), "", &out->question,
+                        &out->n_question, err);
     if (status == QUIRE_OK)
-        status = encode(text, "", t->answer, strlen(t->answer), "", &answer, &out->n_answer, err);
+        status = encode(text, "--answer", "", t->answer, strlen(t->answer), "", &answer, &out->n_answer, err);
     free(answer);
     if (status == QUIRE_OK && (out->n_filler == 0 || out->n_answer == 0))
         status = quire_fail(err, QUIRE_INVALID, "--filler, --answer: the model's tokenizer makes no token of %s",

@@ -31,7 +31,7 @@ static int encode(const char *path, const struct buffer *bytes, const struct qui
     if (encoder)
         quire_encoder_close(encoder);
     if (status != QUIRE_OK)
-        quire_error_prefix(err, "%.200s", path);
+        quire_error_prefix(err, "--text: %.200s", path);
     return status;
 }
 
@@ -44,14 +44,16 @@ int eval_windows_read(const char *path, const struct quire_text *text, uint32_t 
         return quire_fail(err, QUIRE_INVALID, "--stride %u: is longer than the window of %u tokens", stride, window);
     FILE *file = fopen(path, "rbe");
     if (!file)
-        return quire_fail(err, QUIRE_NOT_FOUND, "%.300s: %s", path, strerror(errno));
+        return quire_fail(err, QUIRE_NOT_FOUND, "--text: %.300s: %s", path, strerror(errno));
     int status = buffer_read(&bytes, file, MAX_TEXT_BYTES, path, err);
     fclose(file);
+    if (status != QUIRE_OK)
+        quire_error_prefix(err, "--text");
     if (status == QUIRE_OK)
         status = encode(path, &bytes, text, out, err);
     buffer_free(&bytes);
     if (status == QUIRE_OK && out->n_ids < 2)
-        status = quire_fail(err, QUIRE_INVALID, "%.300s: has %zu tokens; a text of two or more is needed", path,
+        status = quire_fail(err, QUIRE_INVALID, "--text: %.300s: has %zu tokens; a text of two or more is needed", path,
                             out->n_ids);
     if (status != QUIRE_OK) {
         eval_windows_free(out);

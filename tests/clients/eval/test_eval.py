@@ -116,7 +116,9 @@ def test_wrong_input_is_refused(text, tmp_path):
     empty.write_text("")
     bytes_.write_bytes(b"\xff\xfe\xff")
     copy_model.write(tmp_path / "copy", WORDS)
-    for arguments, code, says in ((["ppl", MODEL], 2, "--text FILE is missing"), (["ppl", MODEL, "--text", empty], 1, "two or more"), (["ppl", MODEL, "--text", bytes_], 1, "UTF-8"),
+    for arguments, code, says in ((["needle", MODEL, "--filler", empty], 1, "--filler: is empty"), (["needle", MODEL, "--needle", ""], 1, "--needle: is empty"),
+                                  (["needle", MODEL, "--filler", bytes_], 1, "--filler: text: not UTF-8"), (["ppl", MODEL, "--text", tmp_path / "no"], 1, "--text: "),
+                                  (["ppl", MODEL], 2, "--text FILE is missing"), (["ppl", MODEL, "--text", empty], 1, "two or more"), (["ppl", MODEL, "--text", bytes_], 1, "UTF-8"),
                                   (["ppl", MODEL, "--text", tmp_path], 1, "directory"), (["ppl", MODEL, "--text", text, "--window", "4", "--stride", "5"], 1, "--stride 5"),
                                   (["ppl", MODEL, "--text", text, "--window", "4096"], 1, "2048 positions"), (["ppl", f"{MODEL},bits=4", "--text", text], 1, "MODEL,OPTION=VALUE"),
                                   (["kl", MODEL, tmp_path / "copy", "--text", text], 1, "one vocabulary"), (["needle", MODEL, "--lengths", "0"], 2, "--lengths"), (["other"], 2, "unknown part")):
