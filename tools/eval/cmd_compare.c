@@ -13,11 +13,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_MODELS 16
 #define ROUNDS 3u       /* of a timing; the fastest counts */
 #define MOST_PROMPT 256u
 #define ANSWER 64u
+#define LINE_NAME 96 /* bytes of a name in the chart */
 
 struct compared {
     const char *given;
@@ -107,12 +109,11 @@ static void print_table(const struct compare_command *c)
     for (uint32_t i = 0; i < c->n; i++) {
         const struct compared *m = &c->models[i];
         const struct eval_perplexity p = eval_perplexity_of(&m->d.model), more = eval_perplexity_of(&m->d.increase);
-        printf(
-            "| %s | %s | %.2f | %s | %.4f (%.4f to %.4f) | %+.2f %% (%+.2f to %+.2f) | %.3g | %.3g | %.2f %% | %.2f x "
-            "| %.2f x |\n",
-            m->given, m->method, m->bits, quire_size(m->bytes).text, p.token, p.low, p.high, 100 * (more.token - 1),
-            100 * (more.low - 1), 100 * (more.high - 1), m->d.mean, m->d.p999, 100 * m->d.same_best,
-            m->prefill / first->prefill, m->decode / first->decode);
+        printf("| %s | %s | %.2f | %s | %.4f (%s) | %+.2f %% (%s) | %.3g | %.3g | %.2f %% | %.2f x "
+               "| %.2f x |\n",
+               m->given, m->method, m->bits, quire_size(m->bytes).text, p.token, eval_interval_of(&p, false).text,
+               100 * (more.token - 1), eval_interval_of(&more, true).text, m->d.mean, m->d.p999, 100 * m->d.same_best,
+               m->prefill / first->prefill, m->decode / first->decode);
     }
 }
 
@@ -123,29 +124,42 @@ static int print_json(const struct compare_command *c)
         const struct compared *m = &c->models[i];
         const struct eval_perplexity p = eval_perplexity_of(&m->d.model), more = eval_perplexity_of(&m->d.increase);
         json_array_append_new(
-            rows, json_pack("{s:s, s:s, s:f, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "model",
-                            m->given, "method", m->method, "bits", m->bits, "bytes", (json_int_t)m->bytes, "perplexity",
-                            p.token, "perplexity_low", p.low, "perplexity_high", p.high, "increase", more.token - 1,
-                            "increase_low", more.low - 1, "increase_high", more.high - 1, "kl_mean", m->d.mean,
-                            "kl_median", m->d.median, "kl_p999", m->d.p999, "same_top1", m->d.same_best,
-                            "prefill_tokens_per_s", m->prefill, "decode_tokens_per_s", m->decode));
+            rows,
+            json_pack("{s:s, s:s, s:f, s:I, s:f, s:o, s:o, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f}", "model",
+                      m->given, "method", m->method, "bits", m->bits, "bytes", (json_int_t)m->bytes, "perplexity",
+                      p.token, "perplexity_low", eval_json_bound(&p, p.low), "perplexity_high",
+                      eval_json_bound(&p, p.high), "increase", more.token - 1, "increase_low",
+                      eval_json_bound(&more, more.low - 1), "increase_high", eval_json_bound(&more, more.high - 1),
+                      "kl_mean", m->d.mean, "kl_median", m->d.median, "kl_p999", m->d.p999, "same_top1", m->d.same_best,
+                      "prefill_tokens_per_s", m->prefill, "decode_tokens_per_s", m->decode));
     }
     return command_print_json(json_pack("{s:s, s:I, s:I, s:o}", "text", c->flags.text, "window",
                                         (json_int_t)c->flags.window, "tokens", (json_int_t)c->models[0].d.n_tokens,
                                         "models", rows));
 }
 
+/* The method, with the row of the table where other models have the same method. */
+static void name_line(const struct compare_command *c, uint32_t i, char out[LINE_NAME])
+{
+    uint32_t n_same = 0;
+    for (uint32_t other = 1; other < c->n; other++)
+        n_same += strcmp(c->models[other].method, c->models[i].method) == 0;
+    snprintf(out, LINE_NAME, n_same > 1 ? "%s, row %u" : "%s", c->models[i].method, i + 1);
+}
+
 /* KL by position in a window, a line for each model but the first. */
 static int draw(const struct compare_command *c, struct quire_error *err)
 {
     double x[EVAL_DEPTHS], y[MAX_MODELS][EVAL_DEPTHS];
+    char names[MAX_MODELS][LINE_NAME];
     struct plot plot = {
         .title = "KL against the first model", .x_label = "position in the window", .y_label = "KL, nats"};
     for (uint32_t d = 0; d < EVAL_DEPTHS; d++)
         x[d] = (d + 0.5) * c->flags.window / EVAL_DEPTHS;
     for (uint32_t i = 1; i < c->n && plot.n_lines < PLOT_MAX_LINES; i++) {
         memcpy(y[i], c->models[i].d.by_depth, sizeof y[i]);
-        plot.lines[plot.n_lines++] = (struct plot_line){c->models[i].method, x, y[i], EVAL_DEPTHS};
+        name_line(c, i, names[i]);
+        plot.lines[plot.n_lines++] = (struct plot_line){names[i], x, y[i], EVAL_DEPTHS};
     }
     FILE *f = fopen(c->svg, "we");
     if (!f)
@@ -153,6 +167,21 @@ static int draw(const struct compare_command *c, struct quire_error *err)
     plot_draw(f, &plot);
     const bool is_bad = ferror(f) != 0;
     return fclose(f) != 0 || is_bad ? quire_fail(err, QUIRE_IO, "--svg: %.300s: cannot be written", c->svg) : QUIRE_OK;
+}
+
+/* Fails before the work of a comparison whose chart cannot be written. Leaves no new file. */
+static int check_svg(const struct compare_command *c, struct quire_error *err)
+{
+    if (c->n < 2 || c->n - 1 > PLOT_MAX_LINES)
+        return quire_fail(err, QUIRE_INVALID, "--svg: a chart has 2 to %d models, got %u", PLOT_MAX_LINES + 1, c->n);
+    const bool is_new = access(c->svg, F_OK) != 0;
+    FILE *f = fopen(c->svg, "ae");
+    if (!f)
+        return quire_fail(err, QUIRE_IO, "--svg: %.300s: %s", c->svg, strerror(errno));
+    fclose(f);
+    if (is_new)
+        unlink(c->svg);
+    return QUIRE_OK;
 }
 
 static int run(struct compare_command *c, struct quire_error *err)
@@ -165,10 +194,10 @@ static int run(struct compare_command *c, struct quire_error *err)
             return quire_fail(err, QUIRE_INVALID, "at most %d models can be compared", MAX_MODELS);
         c->models[c->n++].given = c->more.items[i];
     }
-    int status = QUIRE_OK;
+    int status = c->svg ? check_svg(c, err) : QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < c->n; i++)
         status = measure(c, &c->models[i], err);
-    if (status == QUIRE_OK && c->svg && c->n > 1)
+    if (status == QUIRE_OK && c->svg)
         status = draw(c, err);
     return status;
 }
@@ -194,11 +223,12 @@ int eval_command_compare(int argc, char **argv)
                                     .target = &c->more,
                                     .value = "MODEL",
                                     .help = "Further models, behind the first three."};
-    rows[n++] = (struct cli_option){.names = "svg",
-                                    .kind = CLI_STRING,
-                                    .target = &c->svg,
-                                    .value = "FILE",
-                                    .help = "Write a chart of the divergence by position in the window."};
+    rows[n++] = (struct cli_option){
+        .names = "svg",
+        .kind = CLI_STRING,
+        .target = &c->svg,
+        .value = "FILE",
+        .help = "Write a chart of the divergence by position in the window, for up to 9 models."};
     rows[n] = (struct cli_option){0};
     const struct cli_command command = {
         .name = "eval",

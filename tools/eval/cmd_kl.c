@@ -15,13 +15,14 @@ static int print_json(const struct eval_kl_job *job, const struct eval_divergenc
         json_array_append_new(depths, json_pack("{s:I, s:I, s:f}", "from",
                                                 (json_int_t)((uint64_t)job->window * i / EVAL_DEPTHS), "tokens",
                                                 (json_int_t)d->n_by_depth[i], "kl", d->by_depth[i]));
-    return command_print_json(
-        json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o}", "reference",
-                  job->reference, "model", job->model, "window", (json_int_t)job->window, "tokens",
-                  (json_int_t)d->n_tokens, "kl_mean", d->mean, "kl_median", d->median, "kl_p999", d->p999, "kl_max",
-                  d->most, "same_top1", d->same_best, "reference_perplexity", eval_perplexity_of(&d->reference).token,
-                  "perplexity", eval_perplexity_of(&d->model).token, "increase", more.token - 1, "increase_low",
-                  more.low - 1, "increase_high", more.high - 1, "by_depth", depths));
+    return command_print_json(json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}",
+                                        "reference", job->reference, "model", job->model, "window",
+                                        (json_int_t)job->window, "tokens", (json_int_t)d->n_tokens, "kl_mean", d->mean,
+                                        "kl_median", d->median, "kl_p999", d->p999, "kl_max", d->most, "same_top1",
+                                        d->same_best, "reference_perplexity", eval_perplexity_of(&d->reference).token,
+                                        "perplexity", eval_perplexity_of(&d->model).token, "increase", more.token - 1,
+                                        "increase_low", eval_json_bound(&more, more.low - 1), "increase_high",
+                                        eval_json_bound(&more, more.high - 1), "by_depth", depths));
 }
 
 static void print_table(const struct eval_kl_job *job, const struct eval_divergence *d)
@@ -31,9 +32,9 @@ static void print_table(const struct eval_kl_job *job, const struct eval_diverge
     printf("  mean %.3g   median %.3g   99.9 %% are below %.3g   largest %.3g\n", d->mean, d->median, d->p999, d->most);
     printf("  the same best token: %.3f %%\n", 100 * d->same_best);
     const struct eval_perplexity more = eval_perplexity_of(&d->increase);
-    printf("  perplexity: %.4f of the reference, %.4f: %+.3f %% (95 %% interval %+.3f to %+.3f)\n\n  %16s %8s %12s\n",
+    printf("  perplexity: %.4f of the reference, %.4f: %+.3f %% (95 %% interval: %s)\n\n  %16s %8s %12s\n",
            eval_perplexity_of(&d->reference).token, eval_perplexity_of(&d->model).token, 100 * (more.token - 1),
-           100 * (more.low - 1), 100 * (more.high - 1), "position", "tokens", "mean KL");
+           eval_interval_of(&more, true).text, "position", "tokens", "mean KL");
     for (uint32_t i = 0; i < EVAL_DEPTHS; i++)
         printf("  %7" PRIu64 "-%-8" PRIu64 " %8" PRIu64 " %12.3g\n", (uint64_t)job->window * i / EVAL_DEPTHS,
                (uint64_t)job->window * (i + 1) / EVAL_DEPTHS - 1, d->n_by_depth[i], d->by_depth[i]);

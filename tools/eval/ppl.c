@@ -1,6 +1,7 @@
 #include "tools/eval/ppl.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #define Z_95 1.959964
@@ -38,6 +39,21 @@ struct eval_perplexity eval_perplexity_of(const struct eval_nll *s)
         p.high = exp(p.nll + Z_95 * error);
     }
     return p;
+}
+
+json_t *eval_json_bound(const struct eval_perplexity *p, double bound)
+{
+    return p->high > 0 ? json_real(bound) : json_null();
+}
+
+struct eval_interval eval_interval_of(const struct eval_perplexity *p, bool is_increase)
+{
+    struct eval_interval out = {"one window"};
+    if (p->high > 0 && is_increase)
+        snprintf(out.text, sizeof out.text, "%+.2f to %+.2f", 100 * (p->low - 1), 100 * (p->high - 1));
+    else if (p->high > 0)
+        snprintf(out.text, sizeof out.text, "%.4f to %.4f", p->low, p->high);
+    return out;
 }
 
 uint32_t *eval_token_bytes(const struct quire_text *text)

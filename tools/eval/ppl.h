@@ -6,6 +6,9 @@
 #include "tools/eval/session.h"
 #include "tools/eval/windows.h"
 
+#include <jansson.h>
+#include <stdbool.h>
+
 /* Sums over windows, for a mean and its standard error. Zero it to begin. */
 struct eval_nll {
     double nll, nll_squares, cross, token_squares; /* of windows: sum of nll, nll^2, nll tokens, tokens^2 */
@@ -21,6 +24,13 @@ struct eval_perplexity {
 /* Adds a window: nll of its scored tokens, which are the last w->scored of it. */
 void eval_nll_add(struct eval_nll *sums, double nll, const struct eval_window *w, const uint32_t *token_bytes);
 struct eval_perplexity eval_perplexity_of(const struct eval_nll *sums);
+
+/* A bound of the interval for JSON: `bound`, or null if one window has none. */
+json_t *eval_json_bound(const struct eval_perplexity *p, double bound);
+/* The interval as text, "16.5000 to 17.2500", or of an increase in percent, "-0.50 to +1.25"; "one window" without one. */
+struct eval_interval {
+    char text[64];
+} eval_interval_of(const struct eval_perplexity *p, bool is_increase);
 
 /* Bytes of text of each id of the vocabulary: [quire_text_n_ids()]. The caller frees it; NULL: out of memory. */
 uint32_t *eval_token_bytes(const struct quire_text *text);

@@ -7,6 +7,7 @@ import re
 import shutil
 import struct
 import subprocess
+import xml.dom.minidom
 
 import pytest
 from conftest import MODEL, QUIRE
@@ -109,6 +110,41 @@ def test_compare_writes_a_table_and_a_chart(text, tmp_path):
     assert chart.read_text().startswith("<svg") and "Q4_0" in chart.read_text()
     table = run("compare", MODEL, "--text", text, "--windows", "1")
     assert table.returncode == 0 and "| Model | Method | Bits | Memory | Perplexity" in table.stdout
+
+
+def test_one_window_has_no_interval(text):
+    int8 = f"{MODEL},quantization=int8"
+    how = ["--text", text, "--window", "64", "--windows", "1"]
+    got = measure("ppl", MODEL, *how)
+    assert got["perplexity"] > 1 and got["perplexity_low"] is got["perplexity_high"] is None
+    got = measure("kl", MODEL, int8, *how)
+    assert got["kl_mean"] > 0 and got["increase_low"] is got["increase_high"] is None
+    row = measure("compare", MODEL, int8, *how)["models"][1]
+    assert all(row[name] is None for name in ("perplexity_low", "perplexity_high", "increase_low", "increase_high"))
+    assert "(95 % interval: one window)" in run("kl", MODEL, int8, *how).stdout
+    assert run("compare", MODEL, *how).stdout.count("(one window)") == 2
+
+
+def test_a_chart_has_a_name_for_each_line(text, tmp_path):
+    same = f"{MODEL},quantization=int8"
+    chart = tmp_path / "kl.svg"
+    got = run("compare", MODEL, same, same, "--model", *[f"{MODEL},kv-cache-dtype={d}" for d in ("int8", "fp8", "fp8_e5m2")], "--text", text, "--windows", "1", "--svg", chart)
+    assert got.returncode == 0, got.stderr
+    svg = xml.dom.minidom.parse(str(chart)).documentElement
+    names = [t.firstChild.data for t in svg.getElementsByTagName("text")][-5:]
+    assert names[:2] == ["Q8_0, row 2", "Q8_0, row 3"] and len(set(names)) == 5
+    left, top, width, _ = map(float, svg.getAttribute("viewBox").split())
+    ends = [(float(t.getAttribute("x")) + 6 * len(t.firstChild.data), float(t.getAttribute("y"))) for t in svg.getElementsByTagName("text")[-5:]]
+    assert all(x <= left + width and y >= top + 8 for x, y in ends)
+
+
+def test_a_chart_that_cannot_be_written_fails_before_the_work(text, tmp_path):
+    chart = tmp_path / "kl.svg"
+    assert "--svg: " in run("compare", MODEL, tmp_path / "missing", "--text", text, "--svg", tmp_path / "no" / "kl.svg").stderr
+    assert "2 to 9 models, got 1" in run("compare", MODEL, "--text", text, "--svg", chart).stderr
+    assert "2 to 9 models, got 10" in run("compare", MODEL, "--model", *[MODEL] * 9, "--text", text, "--svg", chart).stderr
+    assert "missing" in run("compare", MODEL, tmp_path / "missing", "--text", text, "--svg", chart).stderr
+    assert not chart.exists()
 
 
 def test_wrong_input_is_refused(text, tmp_path):

@@ -9,6 +9,7 @@
 #define RIGHT 14.0
 #define TOP 30.0
 #define BOTTOM 42.0
+#define LEGEND_ROW 16.0
 
 /* Okabe and Ito's colours, which colour-blind people can distinguish; lines also differ by their dashes. */
 static const char *const colours[PLOT_MAX_LINES] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
@@ -111,28 +112,40 @@ static void draw_line(FILE *f, const struct plot *p, size_t l, struct range x, s
     fputs("'/>\n", f);
 }
 
-static void draw_legend(FILE *f, const struct plot *p)
+/* Draws the legend from the top of the chart upwards, or only counts its rows if f is NULL. */
+static size_t draw_legend(FILE *f, const struct plot *p, size_t n_rows)
 {
     double at = LEFT;
+    size_t row = 0;
     for (size_t l = 0; l < p->n_lines; l++) {
-        fprintf(
-            f,
-            "<path stroke='%s' stroke-width='2' stroke-dasharray='%s' d='M%.1f 16h24'/><text x='%.1f' y='20'>%s</text>\n",
-            colours[l], dashes[l], at, at + 28, p->lines[l].name);
-        at += 42 + 7 * (double)strlen(p->lines[l].name);
+        const double width = 42 + 7 * (double)strlen(p->lines[l].name);
+        if (at > LEFT && at + width > WIDTH) {
+            at = LEFT;
+            row++;
+        }
+        const double y = 16 - LEGEND_ROW * ((double)n_rows - 1 - (double)row);
+        if (f)
+            fprintf(f,
+                    "<path stroke='%s' stroke-width='2' stroke-dasharray='%s' d='M%.1f %.0fh24'/>"
+                    "<text x='%.1f' y='%.0f'>%s</text>\n",
+                    colours[l], dashes[l], at, y, at + 28, y + 4, p->lines[l].name);
+        at += width;
     }
+    return row + 1;
 }
 
 void plot_draw(FILE *f, const struct plot *p)
 {
     struct range x = range_of(p, true), y = range_of(p, false);
+    const size_t n_rows = draw_legend(NULL, p, 0);
+    const double above = LEGEND_ROW * (double)(n_rows - 1);
     fprintf(f,
-            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %.0f %.0f' role='img' aria-label='%s' font-size='11' "
-            "font-family='system-ui,sans-serif' fill='currentColor'>\n",
-            WIDTH, HEIGHT, p->title);
+            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 %.0f %.0f %.0f' role='img' aria-label='%s' "
+            "font-size='11' font-family='system-ui,sans-serif' fill='currentColor'>\n",
+            0 - above, WIDTH, HEIGHT + above, p->title);
     draw_axes(f, p, x, y);
     for (size_t l = 0; l < p->n_lines; l++)
         draw_line(f, p, l, x, y);
-    draw_legend(f, p);
+    draw_legend(f, p, n_rows);
     fputs("</svg>\n", f);
 }
