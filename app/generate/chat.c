@@ -42,21 +42,24 @@ static uint32_t n_reserved(const struct chat *c)
 }
 
 /* Renders the messages, without the oldest ones if they do not fit. */
-static int fit(struct chat *c, uint32_t **ids, size_t *n_ids)
+static int fit(struct chat *c, uint32_t **ids, size_t *n_ids, unsigned *n_dropped)
 {
     const uint32_t most = local_engine_info(c->answer->engine)->max_model_len;
-    unsigned n_dropped = 0;
     int status;
     while ((status = render(c, ids, n_ids)) == QUIRE_OK && c->flags->context_shift && !c->flags->no_context_shift &&
            *n_ids + n_reserved(c) > most && conversation_drop_oldest(&c->conversation)) {
         free(*ids);
         *ids = NULL;
-        n_dropped++;
+        (*n_dropped)++;
     }
-    if (n_dropped > 0 && status == QUIRE_OK)
-        fprintf(stderr, "(the context of %u tokens is full: the oldest %u message%s and answer%s were dropped)\n", most,
-                n_dropped, n_dropped == 1 ? "" : "s", n_dropped == 1 ? "" : "s");
     return status;
+}
+
+static void print_dropped(const struct chat *c, unsigned n)
+{
+    if (n > 0)
+        screen_notice("(the context of %u tokens is full: the oldest %u message%s and answer%s were dropped)\n",
+                      local_engine_info(c->answer->engine)->max_model_len, n, n == 1 ? "" : "s", n == 1 ? "" : "s");
 }
 
 static int check_length(struct chat *c, size_t n_ids)
@@ -78,13 +81,14 @@ static int check_length(struct chat *c, size_t n_ids)
 static int prepare(struct chat *c, const char *message, uint32_t **ids, size_t *n_ids)
 {
     const struct quire_text *text = local_engine_text(c->answer->engine);
+    unsigned n_dropped = 0;
     int status = QUIRE_OK;
     if (!message[strspn(message, " \t\r\n")])
         return quire_fail(&c->answer->err, QUIRE_INVALID, "the prompt is empty");
     if (chat_has_template(c)) {
         status = conversation_add(&c->conversation, "user", message, &c->answer->err);
         if (status == QUIRE_OK)
-            status = fit(c, ids, n_ids);
+            status = fit(c, ids, n_ids, &n_dropped);
     } else {
         if (message != c->last_prompt.data) {
             buffer_clear(&c->last_prompt);
@@ -92,7 +96,11 @@ static int prepare(struct chat *c, const char *message, uint32_t **ids, size_t *
         }
         status = quire_text_encode(text, message, strlen(message), true, ids, n_ids, &c->answer->err);
     }
-    return status == QUIRE_OK ? check_length(c, *n_ids) : status;
+    if (status == QUIRE_OK)
+        status = check_length(c, *n_ids);
+    if (status == QUIRE_OK) /* otherwise they come back */
+        print_dropped(c, n_dropped);
+    return status;
 }
 
 static void print_result(struct chat *c)
@@ -107,7 +115,7 @@ static void print_result(struct chat *c)
     putchar('\n');
     fflush(stdout);
     if (a->is_cut && !c->flags->max_tokens)
-        fprintf(stderr, "(the context is full: the answer ends here)\n");
+        screen_notice("(the context is full: the answer ends here)\n");
     answer_print_speed(a);
 }
 
@@ -145,18 +153,16 @@ int chat_answer(struct chat *c, const char *message)
 static void greet(const struct chat *c)
 {
     if (!c->flags->raw && !chat_has_template(c))
-        fprintf(stderr, "%s has no chat template: it continues each text as it is, without memory of the others.\n",
-                c->model_name);
-    fprintf(stderr,
-            "Type a message; \"\"\" begins and ends one of several lines; /help lists commands. Ctrl-C stops an "
-            "answer;\nCtrl-D, /bye or Ctrl-C twice ends the chat.\n");
+        screen_notice("%s has no chat template: it continues each text as it is, without memory of the others.\n",
+                      c->model_name);
+    screen_notice("Type a message; \"\"\" begins and ends one of several lines; /help lists commands.\n"
+                  "Ctrl-C stops an answer; Ctrl-D, /bye or Ctrl-C twice ends the chat.\n");
 }
 
-/* A command, or a message to answer. Returns false if the chat ends. */
-static bool handle(struct chat *c, struct buffer *message)
+/* A command, or a message to answer. Returns false if the chat ends; *status: why. */
+static bool handle(struct chat *c, struct buffer *message, int *status)
 {
     const char *text = buffer_text(message);
-    int status = QUIRE_OK;
     switch (text ? chat_command(c, text) : CHAT_CONTINUES) {
     case CHAT_ENDS: return false;
     case CHAT_CONTINUES: return true;
@@ -164,11 +170,13 @@ static bool handle(struct chat *c, struct buffer *message)
     case CHAT_IS_MESSAGE: break;
     }
     if (text && text[strspn(text, " \t\n")])
-        status = chat_answer(c, text);
-    if (status != QUIRE_OK)
-        fprintf(stderr, "quire: %s\n", c->answer->err.text);
-    /* The engine is gone, so no message can succeed. */
-    return status != QUIRE_INTERNAL;
+        *status = chat_answer(c, text);
+    if (*status == QUIRE_INTERNAL)
+        return false; /* the engine is gone, so no message can succeed */
+    if (*status != QUIRE_OK)
+        screen_notice("quire: %s\n", c->answer->err.text);
+    *status = QUIRE_OK;
+    return true;
 }
 
 int chat_on_terminal(struct chat *c)
@@ -189,13 +197,11 @@ int chat_on_terminal(struct chat *c)
         if (asked)
             fprintf(stderr, "\n(Ctrl-C again ends the chat)");
         else
-            goes_on = handle(c, &message);
+            goes_on = handle(c, &message, &status);
     }
     fputc('\n', stderr);
     prompt_line_close(prompt);
     buffer_free(&message);
-    if (status == QUIRE_OK && !goes_on && c->answer->status == QUIRE_INTERNAL)
-        status = QUIRE_INTERNAL;
     return status;
 }
 

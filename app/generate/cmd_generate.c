@@ -141,19 +141,27 @@ static int read_stdin(struct generate *g, struct buffer *prompt)
     return status;
 }
 
+static void warn_about_template(const struct generate *g, bool is_chat)
+{
+    const struct chat *c = g->chat;
+    if (!is_chat && !c->flags->raw && !chat_has_template(c))
+        fprintf(stderr, "quire: %s has no chat template: it continues the text as it is\n", c->model_name);
+    if (c->flags->system && *c->flags->system && !chat_has_template(c))
+        fputs("quire: --system has no effect without a chat template\n", stderr);
+}
+
 /* One answer, or a chat. */
 static int converse(struct generate *g, bool *is_chat)
 {
     struct buffer prompt = {0};
     *is_chat = !g->chat->flags->prompt && isatty(STDIN_FILENO);
+    warn_about_template(g, *is_chat);
     if (*is_chat)
         return chat_on_terminal(g->chat);
     int status = read_stdin(g, &prompt);
     const char *text = status == QUIRE_OK ? buffer_text(&prompt) : NULL;
     if (status == QUIRE_OK && !text)
         status = quire_fail(&g->chat->answer->err, QUIRE_NO_MEMORY, "out of memory");
-    if (status == QUIRE_OK && !g->chat->flags->raw && !chat_has_template(g->chat))
-        fprintf(stderr, "quire: %s has no chat template: it continues the text as it is\n", g->chat->model_name);
     if (status == QUIRE_OK)
         status = chat_answer(g->chat, text);
     buffer_free(&prompt);
@@ -165,8 +173,8 @@ static const struct cli_command generate_description = {
     .usage = "quire generate MODEL [PROMPT] [options]",
     .about =
         "Answers PROMPT with MODEL and streams the answer. MODEL is a Hugging Face checkpoint directory or the name\n"
-        "of a downloaded model (quire pull). Without PROMPT, it starts a chat with one message per line; Ctrl-C\n"
-        "stops an answer, Ctrl-D ends the chat.",
+        "of a downloaded model (quire pull). Without PROMPT, it starts a chat; Ctrl-C stops an answer,\n"
+        "Ctrl-D ends the chat.",
     .examples = "examples:\n"
                 "  quire generate ./model \"What is 12 plus 30?\" --temperature 0\n"
                 "  quire generate ./model                      chat\n"

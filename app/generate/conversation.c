@@ -1,10 +1,14 @@
 #include "app/generate/conversation.h"
 
+#include "base/buffer.h"
+#include "base/file.h"
 #include "base/encoding/json.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MAX_FILE_BYTES (64u << 20)
+#define MAX_DEPTH 64
 
 static const char *role_of(const json_t *message)
 {
@@ -130,10 +134,25 @@ static int check(const json_t *messages, const char *path, struct quire_error *e
     return QUIRE_OK;
 }
 
+/* Errors begin with the path as the user wrote it. */
+static int read_json(const char *path, json_t **out, struct quire_error *err)
+{
+    FILE *file = fopen(path, "re");
+    struct buffer text = {0};
+    if (!file)
+        return quire_fail(err, QUIRE_NOT_FOUND, "%.300s: cannot be opened: %m", path);
+    int status = buffer_read(&text, file, MAX_FILE_BYTES, path, err);
+    fclose(file);
+    if (status == QUIRE_OK)
+        status = quire_json_parse(text.data, text.n, MAX_DEPTH, path, out, err);
+    buffer_free(&text);
+    return status;
+}
+
 int conversation_load(struct conversation *c, const char *path, struct quire_error *err)
 {
     json_t *root = NULL;
-    int status = quire_json_read_file(path, MAX_FILE_BYTES, &root, err);
+    int status = read_json(path, &root, err);
     if (status != QUIRE_OK)
         return status;
     json_t *messages = json_is_object(root) ? json_object_get(root, "messages") : root;

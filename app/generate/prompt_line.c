@@ -24,6 +24,7 @@ struct prompt_line {
     char prompt[16];
     bool is_typed;
     bool has_input; /* since the prompt was shown */
+    bool has_paste; /* the terminal marks pasted text */
     char *line;
     size_t capacity;
 #if defined(QUIRE_HAS_LIBEDIT)
@@ -191,9 +192,11 @@ static void save_history(struct prompt_line *p)
 
 static int open_editor(struct prompt_line *p, struct quire_error *err)
 {
+    const char *term = getenv("TERM");
     HistEvent event;
     if (!p->is_typed)
         return QUIRE_OK;
+    p->has_paste = term && strcmp(term, "dumb") != 0;
     /* Input is UTF-8, whatever the terminal's other settings are. */
     setlocale(LC_CTYPE, "C.UTF-8");
     p->editor = el_init("quire", stdin, stderr, stderr);
@@ -246,9 +249,9 @@ static bool edit_line(struct prompt_line *p, ssize_t *n)
         return false;
     el_resize(p->editor);
     el_set(p->editor, EL_PREP_TERM, 1); /* before the prompt is shown, so that a Ctrl-D at that moment is not lost */
-    fputs(PASTE_ON, stderr);
+    fputs(p->has_paste ? PASTE_ON : "", stderr);
     const char *typed = el_gets(p->editor, &length);
-    fputs(PASTE_OFF, stderr);
+    fputs(p->has_paste ? PASTE_OFF : "", stderr);
     *n = -1;
     if (!typed || length <= 0)
         return true;

@@ -3,6 +3,7 @@
 #include "base/encoding/utf8.h"
 
 #include <locale.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -12,9 +13,20 @@
 #define NO_COLOUR "\033[0m"
 #define LEAST_WIDTH 20 /* narrower terminals break lines themselves */
 
-void screen_begin(struct screen *s, FILE *out)
+/* The window may have changed since the last call. A terminal then breaks its current line anew. */
+static void read_width(struct screen *s)
 {
     struct winsize size = {0};
+    if (ioctl(fileno(s->out), TIOCGWINSZ, &size) != 0)
+        return;
+    const size_t width = size.ws_col >= LEAST_WIDTH ? size.ws_col : 0;
+    if (width && width != s->width)
+        s->column %= width;
+    s->width = width;
+}
+
+void screen_begin(struct screen *s, FILE *out)
+{
     const char *term = getenv("TERM"), *none = getenv("NO_COLOR");
     const bool is_terminal = isatty(fileno(out));
     struct buffer word = s->word;
@@ -24,8 +36,6 @@ void screen_begin(struct screen *s, FILE *out)
         return;
     setlocale(LC_CTYPE, "C.UTF-8"); /* for wcwidth() */
     s->has_colours = term && strcmp(term, "dumb") != 0 && (!none || !*none);
-    if (ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col >= LEAST_WIDTH)
-        s->width = size.ws_col;
 }
 
 static size_t width_of(const char *character, size_t n)
@@ -94,6 +104,7 @@ void screen_write(struct screen *s, const char *text, size_t n)
         fflush(s->out);
         return;
     }
+    read_width(s);
     for (size_t i = 0, length; i < n; i += length) {
         length = utf8_character((const uint8_t *)text + i, n - i);
         length = length ? length : 1;
@@ -133,4 +144,21 @@ void screen_end(struct screen *s)
 void screen_close(struct screen *s)
 {
     buffer_free(&s->word);
+}
+
+void screen_notice(const char *format, ...)
+{
+    struct screen s = {0};
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vasprintf(&text, format, arguments);
+    va_end(arguments);
+    if (n < 0)
+        return;
+    screen_begin(&s, stderr);
+    screen_write(&s, text, (size_t)n);
+    screen_end(&s);
+    screen_close(&s);
+    free(text);
 }

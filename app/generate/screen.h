@@ -17,12 +17,15 @@ struct screen {
     struct buffer word; /* not yet written */
 };
 
-/* Begins an answer; reads the width of the terminal. NO_COLOR and TERM=dumb disable colours. A zeroed struct is closed. */
+/* Begins an answer. The width is that of the terminal, also after a change. NO_COLOR and TERM=dumb disable colours. A zeroed struct is closed. */
 void screen_begin(struct screen *s, FILE *out);
 /* text: whole UTF-8 characters. */
 void screen_write(struct screen *s, const char *text, size_t n);
 /* Writes what is left, and resets colours. */
 void screen_end(struct screen *s);
 void screen_close(struct screen *s);
+
+/* A message to the user on standard error, broken between words in the same way. */
+void screen_notice(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

@@ -3,6 +3,7 @@ files.
 
 usage: pull_test.py QUIRE MODEL. If huggingface_hub is installed, that library reads the cache, too.
 """
+import fcntl
 import json
 import os
 import pty
@@ -12,9 +13,11 @@ import shutil
 import signal
 import ssl
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 import urllib.request
@@ -283,10 +286,50 @@ class Terminal(Case):
         self.assertEqual(process.wait(), 0)
         self.assertRegex(shown.decode(), r"org/demo \[#+ +\] [0-9.]+ MiB of 40\.0 MiB, [0-9.]+ [KM]iB/s, [0-9]+ s left")
         self.assertIn(b"HTTP 500; retrying", shown)
+        self.assertNotIn("\n", re.sub(r"quire: .*\n", "", shown.decode().replace("\r\n", "\n")))
         shutil.rmtree(self.home)
         self.hub.faults["api"] = [500]
         done = subprocess.run([QUIRE, "pull", "org/demo"], env=self.environment(), capture_output=True, text=True, timeout=600)
         self.assertEqual((done.returncode, done.stderr.count("\n"), "\r" in done.stderr), (0, 1, False), done.stderr)
+
+
+    def on_terminal(self, *arguments, keys=b"", columns=80, term="xterm"):
+        """What a terminal shows. keys: typed at once."""
+        at, terminal = pty.openpty()
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        process = subprocess.Popen([QUIRE, *arguments], env=self.environment(TERM=term), stdin=terminal, stdout=subprocess.DEVNULL, stderr=terminal)
+        os.close(terminal)
+        os.write(at, keys)
+        shown = b""
+        try:
+            while piece := os.read(at, 4096):
+                shown += piece
+        except OSError:  # the end of a terminal
+            pass
+        os.close(at)
+        return process.wait(), shown.decode()
+
+    def test_the_bar_fits_the_terminal(self):
+        """A longer line would leave its beginning on the screen at each step."""
+        name = "organization/a-name-that-is-as-long-as-many-names-of-models"
+        self.hub.repos[name] = Repo(BIG)
+        self.hub.delay = 0.02
+        code, shown = self.on_terminal("pull", name)
+        bars = [part for part in shown.split("\r\x1b[K") if part.startswith(name[:40])]
+        self.assertEqual((code, len(bars) > 1, max(map(len, bars)) < 80), (0, True, True), bars)
+        shutil.rmtree(self.home)
+        code, shown = self.on_terminal("pull", name, term="dumb")
+        self.assertEqual((code, "\x1b" in shown), (0, False), shown)
+
+    def test_the_question_stands_on_a_line_of_its_own(self):
+        self.hub.repos["org/demo"] = Repo(DEMO)
+        self.hub.delay = 0.05
+        for keys, code in ((b"n\n", 1), (b"what\ny\n", 0)):
+            status, shown = self.on_terminal("run", "org/demo", "Hello.", "--max-tokens", "3", keys=keys)
+            self.assertEqual(status, code, shown)
+            before, question, _ = shown.partition("Download org/demo (6.")
+            self.assertTrue(question and re.split("\r\x1b\\[K|\n", before)[-1] == "", shown)
+        self.assertRegex(self.quire("list"), "org/demo +6")
 
 
 class Trouble(Case):

@@ -5,6 +5,7 @@
 #include "app/command/cli.h"
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/command/status_line.h"
 #include "app/models/fetch.h"
 #include "tools/hub/pull.h"
 #include "tools/hub/store.h"
@@ -47,7 +48,7 @@ struct pull_command {
 static void clear(struct meter *m)
 {
     if (m->shown)
-        fputs("\r\033[K", stderr);
+        status_line_clear();
     m->shown = false;
 }
 
@@ -61,7 +62,7 @@ static void on_progress(void *context, const struct hub_pull *pull)
     uint64_t total = hub_pull_total_bytes(pull), there = hub_pull_present_bytes(pull);
     uint64_t received = hub_pull_received_bytes(pull);
     double weight = m->rate > 0 ? past / (past + 5) : 1;
-    char bar[BAR + 1];
+    char bar[BAR + 1], line[HUB_TYPED_BYTES + 256], rest[64] = "";
     if (m->drawn > 0)
         m->rate += weight * ((double)(received - m->before) / past - m->rate);
     m->before = received;
@@ -71,12 +72,14 @@ static void on_progress(void *context, const struct hub_pull *pull)
     for (int i = 0; i < BAR; i++)
         bar[i] = (double)i < (double)there / (double)total * BAR ? '#' : ' ';
     bar[BAR] = 0;
-    fprintf(stderr, "\r\033[K%s [%s] %s of %s", c->name.text, bar, quire_size(there).text, quire_size(total).text);
     if (there == total)
-        fputs(", checking", stderr);
+        snprintf(rest, sizeof rest, ", checking");
     else if (m->rate > 0)
-        fprintf(stderr, ", %s/s, %.0f s left", quire_size((uint64_t)m->rate).text, (double)(total - there) / m->rate);
-    fflush(stderr);
+        snprintf(rest, sizeof rest, ", %s/s, %.0f s left", quire_size((uint64_t)m->rate).text,
+                 (double)(total - there) / m->rate);
+    snprintf(line, sizeof line, "%s [%s] %s of %s%s", c->name.text, bar, quire_size(there).text, quire_size(total).text,
+             rest);
+    status_line_draw(line);
     m->shown = true;
 }
 
@@ -212,6 +215,7 @@ static int bring(struct pull_command *c, struct quire_error *err)
         status = hub_pull_resolve(c->pull, err);
     if (status == QUIRE_OK)
         status = hub_store_check_space(c->repo, hub_pull_total_bytes(c->pull) - hub_pull_present_bytes(c->pull), err);
+    clear(&c->meter); /* what was downloaded for the size */
     if (status == QUIRE_OK && c->asks)
         status = ask(c, err);
     if (status == QUIRE_OK)
@@ -266,10 +270,10 @@ static int report(const struct pull_command *c)
         print_json(c, path);
     else
         puts(path);
-    fprintf(stderr, "quire: %s: %zu files, %s; %s downloaded in %.1f s; checked by SHA-256: %zu, by length only: %zu\n",
-            c->name.text, c->list.n, quire_size(hub_pull_total_bytes(c->pull)).text,
-            quire_size(hub_pull_received_bytes(c->pull)).text, quire_now_s() - c->began, n_hashed,
-            c->list.n - n_hashed);
+    fprintf(
+        stderr, "quire: %s: %zu file%s, %s; %s downloaded in %.1f s; checked by SHA-256: %zu, by length only: %zu\n",
+        c->name.text, c->list.n, c->list.n == 1 ? "" : "s", quire_size(hub_pull_total_bytes(c->pull)).text,
+        quire_size(hub_pull_received_bytes(c->pull)).text, quire_now_s() - c->began, n_hashed, c->list.n - n_hashed);
     if (c->is_gguf || hub_snapshot_check(path, false, &missing) == QUIRE_OK)
         return 0;
     fprintf(stderr, "quire: %s is already complete %s\n", c->name.text, missing.text);
@@ -300,7 +304,7 @@ int hub_fetch_config(const char *given, char dir[HUB_PATH_BYTES], struct quire_e
 
 int hub_model_fetch(const char *given, bool asks, bool without_weights, struct hub_model *out, struct quire_error *err)
 {
-    struct pull_command c = {.n_connections = 8, .lock = -1, .asks = asks, .meter = {.is_tty = isatty(STDERR_FILENO)}};
+    struct pull_command c = {.n_connections = 8, .lock = -1, .asks = asks, .meter = {.is_tty = status_line_possible()}};
     int status = hub_model_find(given, without_weights, out, err);
     if (status != QUIRE_NOT_FOUND || hub_name_parse(given, &c.name, NULL) != QUIRE_OK || !strchr(c.name.text, '/'))
         return status;
@@ -311,7 +315,7 @@ int hub_model_fetch(const char *given, bool asks, bool without_weights, struct h
 
 int command_pull(int argc, char **argv)
 {
-    struct pull_command c = {.n_connections = 8, .lock = -1, .meter = {.is_tty = isatty(STDERR_FILENO)}};
+    struct pull_command c = {.n_connections = 8, .lock = -1, .meter = {.is_tty = status_line_possible()}};
     struct quire_error err;
     /* clang-format off */
     const struct cli_option rows[] = {

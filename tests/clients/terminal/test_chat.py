@@ -51,15 +51,21 @@ class Chat:
         self.wait_for("> ")
         return shown
 
-    def end(self, keys="\x04"):
+    def rest(self, keys=""):
+        """Returns what the terminal shows until the program ends."""
         self.type(keys)
         try:
-            while select.select([self.fd], [], [], 60)[0] and os.read(self.fd, 65536):
-                pass
+            while select.select([self.fd], [], [], 60)[0] and (got := os.read(self.fd, 65536)):
+                self.seen += got.decode(errors="replace")
         except OSError:
             pass
         else:
             os.kill(self.pid, signal.SIGKILL)
+        return self.seen
+
+    def end(self, keys="\x04"):
+        if keys:
+            self.rest(keys)
         status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self.fd)
         return status
@@ -267,3 +273,91 @@ def test_a_model_without_a_template_says_so(tmp_path):
         server = Server("serve", model, "--port", "0", "--served-model-name", "plain")
         assert ("plain has no chat template: /v1/completions continues text" in server.output()) == has_line
         assert server.stop() == 0
+
+
+def test_the_end_of_a_chat_is_no_error(tmp_path):
+    """Also before the first answer, and after a command that failed."""
+    for first in ((), ("/load /nope",), ("/nope",)):
+        for last in ("/bye", "/exit", "/quit"):
+            chat = Chat(tmp_path)
+            for command in first:
+                chat.type(command + "\r")
+                chat.wait_for("quire: ")
+                chat.wait_for("> ")
+            chat.type(last + "\r")
+            assert "quire:" not in chat.rest() and chat.end("") == 0
+
+
+def test_commands_with_wrong_arguments(tmp_path):
+    chat = Chat(tmp_path)
+    for command in ("/bye now", "/exit now", "/clear all", "/retry 3", "/stats x", "/show x", "/help set"):
+        chat.type(command + "\r")
+        chat.wait_for(f"{command.split()[0]} takes nothing after it")
+        chat.wait_for("> ")
+    chat.type(f"/load {tmp_path}/none/chat.json\r")
+    chat.wait_for(f"quire: {tmp_path}/none/chat.json: cannot be opened")
+    chat.wait_for("> ")
+    (tmp_path / "text.json").write_text("no JSON")
+    chat.type(f"/load {tmp_path}/text.json\r")
+    chat.wait_for(f"quire: {tmp_path}/text.json: not valid JSON")
+    chat.wait_for("> ")
+    chat.type("/?\r")
+    chat.wait_for("list the commands")
+    chat.wait_for("> ")
+    chat.type("/system -\r")
+    chat.wait_for("The system message is removed.")
+    chat.wait_for("> ")
+    assert chat.end() == 0
+
+
+def test_notices_are_broken_between_words(tmp_path):
+    chat = Chat(tmp_path, width=80)
+    for command in ("/help", "/set", "/set hot"):
+        chat.type(command + "\r\n")
+        shown = chat.wait_for("> ").partition("\n")[2]
+        assert max(map(len, re.sub(r"\x1b\[\?2004[hl]|\r", "", shown).split("\n"))) <= 80, shown
+        chat.wait_for("> ")
+    assert chat.end() == 0
+
+
+def test_a_message_that_never_fits_drops_nothing(tmp_path):
+    chat = Chat(tmp_path, "--max-model-len", "256", "--max-tokens", "30")
+    chat.say("Tell me a story.")
+    chat.type("word " * 400 + "\r")
+    assert "dropped" not in chat.wait_for("the context has only 256")
+    chat.wait_for("> ")
+    assert chat.end() == 0
+
+
+def test_the_width_may_change_during_an_answer(tmp_path):
+    """Words are not broken at the new width: 30 columns instead of 200."""
+    chat = Chat(tmp_path, "--max-tokens", "300", width=200)
+    chat.type("Tell me a story.\r")
+    chat.wait_for("story.\r\n")
+    chat.wait_for("Once ")  # the first word of the answer
+    fcntl.ioctl(chat.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+    shown = chat.wait_for(ANSWERED)
+    lines = re.sub(r"\x1b\[\?2004[hl]|\r", "", shown.rpartition("(")[0]).split("\n")
+    assert len(lines) > 8 and max(map(len, lines[1:])) <= 30, lines
+    chat.wait_for("> ")
+    assert chat.end() == 0
+
+
+def test_a_dumb_terminal_gets_no_escapes(tmp_path):
+    chat = Chat(tmp_path, term="dumb")
+    assert "\x1b" not in chat.say("Tell me a story.") + chat.rest("\x04") and chat.end("") == 0
+
+
+def test_no_system_message_without_a_template(tmp_path):
+    for file in MODEL.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((tmp_path / "tokenizer_config.json").read_text())
+    config.pop("chat_template")
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    said = quire("generate", tmp_path, "Once upon", "--max-tokens", "3", "--system", "Be brief.")
+    assert said.returncode == 0 and "--system has no effect without a chat template" in said.stderr
+    chat = Chat(tmp_path, model=tmp_path)
+    chat.type("/system Be brief.\r")
+    chat.wait_for("/system: without a chat template")
+    chat.wait_for("> ")
+    assert chat.end() == 0
