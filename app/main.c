@@ -73,21 +73,23 @@ static bool is_like_a_model(const char *name)
     return name[0] != '-' && (strchr(name, '/') || (n > 5 && strcmp(name + n - 5, ".gguf") == 0));
 }
 
-static int unknown_command(const char *name)
+/* argv[0]: the unknown one. */
+static int unknown_command(int argc, char **argv)
 {
-    if (is_like_a_model(name)) {
+    const char *name = argv[0];
+    struct unknown_name typed = unknown_begin(argc, argv);
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        unknown_try(&typed, commands[i].name);
+    if (is_like_a_model(name) && !typed.is_swapped) {
         fprintf(stderr, "quire: unknown command \"%.200s\"; did you mean quire run %.200s?\n", name, name);
         return 2;
     }
-    struct suggest near = suggest_begin(name, strlen(name));
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        suggest_try_list(&near, commands[i].name);
     for (size_t i = 0; i < sizeof synonyms / sizeof synonyms[0]; i++)
         if (strcmp(name, synonyms[i][0]) == 0) {
-            near.best = synonyms[i][1];
-            near.n_best = strlen(near.best);
+            typed.near.best = synonyms[i][1];
+            typed.near.n_best = strlen(typed.near.best);
         }
-    return suggest_unknown(&near, "command", "quire ");
+    return unknown_end(&typed, "command", "quire ");
 }
 
 int main(int argc, char **argv)
@@ -108,7 +110,7 @@ int main(int argc, char **argv)
             for (size_t i = 0; i < N_COMMANDS; i++)
                 if (strcmp(argv[2], commands[i].name) == 0)
                     return commands[i].run(argc > 3 ? 2 : 1, help);
-            return unknown_command(argv[2]);
+            return unknown_command(argc - 2, argv + 2);
         }
         print_help();
         return argc > 1 ? 0 : 2;
@@ -118,5 +120,5 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(name, commands[i].name) == 0)
             return commands[i].run(argc - 2, argv + 2);
-    return unknown_command(name);
+    return unknown_command(argc - 1, argv + 1);
 }

@@ -7,10 +7,12 @@
 #include "app/command/commands.h"
 #include "app/command/foreign_flags.h"
 #include "app/command/log_format.h"
+#include "app/command/unknown.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MAX_OWN_ROWS 16
 #define ALL ((1u << BULK_OUTCOMES) - 1)
@@ -92,6 +94,18 @@ static int name_files(struct batch_options *o, struct quire_error *err)
     return QUIRE_OK;
 }
 
+/* Without a model, a FILE that does not exist may be an action. Returns the exit status. */
+static int model_is_missing(const char *input)
+{
+    static const char *const actions[] = {"status", "list", "cancel"};
+    struct suggest near = suggest_begin(input, strlen(input));
+    for (size_t i = 0; i < 3; i++)
+        suggest_try_list(&near, actions[i]);
+    if (near.best && access(input, F_OK) != 0)
+        return suggest_unknown(&near, "action", "quire batch ");
+    return command_fail(2, "--model MODEL is missing; usage: quire batch FILE --model MODEL");
+}
+
 /* Reads the command line. Returns false with the exit status in *code if the command ends here. */
 static bool begin(struct batch_options *o, int argc, char **argv, int *code)
 {
@@ -103,8 +117,8 @@ static bool begin(struct batch_options *o, int argc, char **argv, int *code)
     if (!model_flags_begin(&command, rows, n, argc, argv, &o->of_model, code))
         return false;
     if (!o->input || !o->model) {
-        *code = command_fail(2, o->input ? "--model MODEL is missing; usage: quire batch FILE --model MODEL"
-                                         : "FILE is missing; usage: quire batch FILE --model MODEL");
+        *code = o->input ? model_is_missing(o->input)
+                         : command_fail(2, "FILE is missing; usage: quire batch FILE --model MODEL");
         return false;
     }
     *code = name_files(o, &err) == QUIRE_OK ? 0 : command_fail(2, err.text);

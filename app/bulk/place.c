@@ -37,18 +37,17 @@ struct place {
 /* Without "/v1" and "/" at its end: paths begin with them. */
 static int set_url(struct place *p, struct quire_error *err)
 {
-    const char *url = p->options.url;
+    const char *url = p->options.url, *scheme = strstr(url, "://") ? "" : "http://";
     size_t n = strlen(url);
-    if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+    if (!*scheme && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
         return quire_fail(err, QUIRE_INVALID, "--url %.200s: must begin with http:// or https://", url);
     while (n > 8 && url[n - 1] == '/')
         n--;
     if (n > 3 && strncmp(url + n - 3, "/v1", 3) == 0)
         n -= 3;
-    if (n > MAX_URL)
+    if (strlen(scheme) + n > MAX_URL)
         return quire_fail(err, QUIRE_INVALID, "--url: has more than %d bytes", MAX_URL);
-    memcpy(p->url, url, n);
-    p->url[n] = '\0';
+    snprintf(p->url, sizeof p->url, "%s%.*s", scheme, (int)n, url);
     if (!p->options.api_key)
         return QUIRE_OK;
     if (strlen(p->options.api_key) > TENANT_MAX_KEY || strpbrk(p->options.api_key, "\r\n"))

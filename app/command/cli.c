@@ -61,13 +61,9 @@ static bool has_short_help(const struct cli_command *command)
     return count_options(command) > CLI_SHORT_HELP_ABOVE;
 }
 
-/* Names of one or two letters are typed with one dash. */
-static const char *dashes(size_t n)
-{
-    return n <= 2 ? "-" : "--";
-}
-
-static int unknown(const struct cli_command *command, const char *name, size_t n, struct quire_error *err)
+/* dashes: as typed. */
+static int unknown(const struct cli_command *command, const char *dashes, const char *name, size_t n,
+                   struct quire_error *err)
 {
     struct suggest near = suggest_begin(name, n);
     for (const struct cli_option *o = command->options; o->names; o++)
@@ -80,14 +76,14 @@ static int unknown(const struct cli_command *command, const char *name, size_t n
             if (o->kind == CLI_FLAG)
                 suggest_try_list(&near, o->names);
         if (near.best)
-            return quire_fail(err, QUIRE_INVALID, "unknown option --%.*s; did you mean --no-%.*s?", (int)n, name,
-                              (int)near.n_best, near.best);
+            return quire_fail(err, QUIRE_INVALID, "unknown option %s%.*s; did you mean --no-%.*s?", dashes, (int)n,
+                              name, (int)near.n_best, near.best);
     }
     if (near.best)
-        return quire_fail(err, QUIRE_INVALID, "unknown option %s%.*s; did you mean --%.*s?", dashes(n), (int)n, name,
+        return quire_fail(err, QUIRE_INVALID, "unknown option %s%.*s; did you mean --%.*s?", dashes, (int)n, name,
                           (int)near.n_best, near.best);
-    return quire_fail(err, QUIRE_INVALID, "unknown option %s%.*s; quire %s --help%s lists all options", dashes(n),
-                      (int)n, name, command->name, has_short_help(command) ? " all" : "");
+    return quire_fail(err, QUIRE_INVALID, "unknown option %s%.*s; quire %s --help%s lists all options", dashes, (int)n,
+                      name, command->name, has_short_help(command) ? " all" : "");
 }
 
 int cli_parse_bytes(const char *text, uint64_t *out)
@@ -171,6 +167,7 @@ struct reading {
     const struct cli_command *command;
     int argc, i;
     char **argv;
+    const char *dashes; /* of the option at argv[i] */
     const char *positionals[4], *first; /* first: set by an option */
     size_t n_positionals;
     const struct cli_foreign *taken[CLI_MAX_TAKEN]; /* options of other engines that change nothing */
@@ -185,7 +182,7 @@ static const char *take_value(struct reading *r, const char *name, size_t n, con
         return name + n + 1;
     if (r->i + 1 < r->argc)
         return r->argv[++r->i];
-    quire_fail(err, QUIRE_INVALID, "%s%.*s needs a value: %s", dashes(n), (int)n, name, value);
+    quire_fail(err, QUIRE_INVALID, "%s%.*s needs a value: %s", r->dashes, (int)n, name, value);
     return NULL;
 }
 
@@ -234,19 +231,20 @@ static int read_other(struct reading *r, const char *name, size_t n, struct quir
     if (command->first_names && has_name(command->first_names, name, n)) {
         const char *value = take_value(r, name, n, "MODEL", err);
         if (value && r->first)
-            return quire_fail(err, QUIRE_INVALID, "%s%.*s: MODEL \"%.200s\" is already set", dashes(n), (int)n, name,
+            return quire_fail(err, QUIRE_INVALID, "%s%.*s: MODEL \"%.200s\" is already set", r->dashes, (int)n, name,
                               r->first);
         r->first = value;
         return value ? QUIRE_OK : QUIRE_INVALID;
     }
     const struct cli_foreign *foreign = find_foreign(command, name, n);
-    return foreign ? read_foreign(r, foreign, name, n, err) : unknown(command, name, n, err);
+    return foreign ? read_foreign(r, foreign, name, n, err) : unknown(command, r->dashes, name, n, err);
 }
 
 /* Reads the option at argv[i] with its values. */
 static int read_option(struct reading *r, struct quire_error *err)
 {
-    const char *arg = r->argv[r->i] + (r->argv[r->i][1] == '-' ? 2 : 1);
+    r->dashes = r->argv[r->i][1] == '-' ? "--" : "-";
+    const char *arg = r->argv[r->i] + strlen(r->dashes);
     size_t n = strcspn(arg, "=");
     bool negated;
     const struct cli_option *o = find(r->command, arg, n, &negated);
@@ -256,7 +254,7 @@ static int read_option(struct reading *r, struct quire_error *err)
         *o->given = true;
     if (o->kind == CLI_FLAG) {
         if (arg[n] == '=')
-            return quire_fail(err, QUIRE_INVALID, "--%.*s takes no value", (int)n, arg);
+            return quire_fail(err, QUIRE_INVALID, "%s%.*s takes no value", r->dashes, (int)n, arg);
         *(bool *)o->target = !negated;
         return QUIRE_OK;
     }
@@ -268,7 +266,7 @@ static int read_option(struct reading *r, struct quire_error *err)
            r->argv[r->i + 1][0] != '-')
         status = set_option(o, r->argv[++r->i], err);
     if (status != QUIRE_OK)
-        quire_error_prefix(err, "%s%.*s", dashes(n), (int)n, arg);
+        quire_error_prefix(err, "%s%.*s", r->dashes, (int)n, arg);
     return status;
 }
 

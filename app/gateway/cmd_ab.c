@@ -1,6 +1,7 @@
 /* quire ab report: whether the arms of an experiment differ by more than noise. */
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/command/unknown.h"
 #include "app/gateway/ab_report.h"
 #include "app/warm/client.h"
 
@@ -141,8 +142,9 @@ int command_ab(int argc, char **argv)
     const bool is_report = argc > 0 && strcmp(argv[0], "report") == 0;
     int code;
     if (argc > 0 && !is_report && argv[0][0] != '-') {
-        fprintf(stderr, "quire: unknown action \"quire ab %.64s\"; use quire ab report\n", argv[0]);
-        return 2;
+        struct unknown_name typed = unknown_begin(argc, argv);
+        unknown_try(&typed, "report");
+        return unknown_end(&typed, "action", "quire ab ");
     }
     if (!begin(&a, argc - is_report, argv + is_report, &code))
         return code;

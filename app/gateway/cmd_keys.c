@@ -234,10 +234,10 @@ int command_keys(int argc, char **argv)
             return run_action(i, argc - 1, argv + 1);
     const bool help = argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0);
     if (argc > 0 && !help) {
-        struct suggest near = suggest_begin(argv[0], strlen(argv[0]));
+        struct unknown_name typed = unknown_begin(argc, argv);
         for (size_t i = 0; i < N_ACTIONS; i++)
-            suggest_try_list(&near, actions[i].name);
-        return suggest_unknown(&near, "action", "quire keys ");
+            unknown_try(&typed, actions[i].name);
+        return unknown_end(&typed, "action", "quire keys ");
     }
     puts("usage: quire keys ACTION [options]\n");
     for (size_t i = 0; i < N_ACTIONS; i++)

@@ -1,6 +1,7 @@
 /* quire route explain: the decision of a route, without a server. */
 #include "app/command/command.h"
 #include "app/command/commands.h"
+#include "app/command/unknown.h"
 #include "server/gateway/route/route.h"
 
 #include <stdio.h>
@@ -140,8 +141,9 @@ int command_route(int argc, char **argv)
     };
     const bool is_explain = argc > 0 && strcmp(argv[0], "explain") == 0;
     if (argc > 0 && !is_explain && argv[0][0] != '-') {
-        fprintf(stderr, "quire: unknown action \"quire route %.64s\"; use quire route explain PROMPT\n", argv[0]);
-        return 2;
+        struct unknown_name typed = unknown_begin(argc, argv);
+        unknown_try(&typed, "explain");
+        return unknown_end(&typed, "action", "quire route ");
     }
     if (!command_begin(&command, argc - is_explain, argv + is_explain, &code))
         return code;

@@ -160,6 +160,8 @@ static int submit(struct answer *a, const uint32_t *ids, size_t n_ids)
     }
     if (a->flags->has_top_k)
         s.top_k = a->flags->top_k;
+    if (a->flags->has_min_p)
+        s.min_p = (float)a->flags->min_p;
     if (a->flags->verbose)
         s.n_logprobs = 0;
     if (a->grammar) {

@@ -194,7 +194,7 @@ static const struct cli_command run_description = {
                 "  quire run Qwen/Qwen2.5-1.5B-Instruct\n"
                 "  quire run hf.co/Qwen/Qwen2.5-1.5B-Instruct-GGUF:Q4_K_M\n"
                 "  quire run ./model \"What is 12 plus 30?\"",
-    .first_names = FOREIGN_MODEL_NAMES,
+    .first_names = FOREIGN_MODEL_NAMES ",hf,hf-repo,hfr", /* llama.cpp downloads, too */
     .foreign = foreign_flags,
 };
 

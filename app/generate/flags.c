@@ -37,6 +37,9 @@ size_t request_flags(struct request_flags *f, struct cli_option out[REQUEST_FLAG
                  "generation_config.json, else 1."},
         {.names = "top-k", .kind = CLI_U32, .target = &f->top_k, .given = &f->has_top_k, .value = "N",
          .common = true, .help = "Number of candidates; 0 disables the limit. Default: the value in generation_config.json, else 0."},
+        {.names = "min-p", .kind = CLI_F64, .target = &f->min_p, .given = &f->has_min_p, .max = 1, .value = "X",
+         .help = "Least probability of a candidate, relative to the most likely one. Default: the value in "
+                 "generation_config.json, else 0."},
         {.names = "json", .kind = CLI_FLAG, .target = &f->json,
          .common = true, .help = "Print one JSON object when the answer is complete."},
         {.names = "stop", .kind = CLI_LIST, .target = &f->stops, .value = "TEXT",

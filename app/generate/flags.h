@@ -10,8 +10,8 @@ struct request_flags {
     const char *json_schema; /* a schema, or @FILE */
     struct cli_list stops;
     uint32_t max_tokens, top_k;
-    double temperature, top_p;
-    bool has_temperature, has_top_p, has_top_k;
+    double temperature, top_p, min_p;
+    bool has_temperature, has_top_p, has_top_k, has_min_p;
     bool raw, json, no_stream, verbose;
     bool context_shift, no_context_shift; /* the first is set, and the second is not */
 };

@@ -291,6 +291,9 @@ static int find_snapshot(const struct hub_name *name, bool without_weights, char
         status = hub_snapshot_quant(dir, name->quant, out, &missing);
     else
         status = hub_snapshot_check(out, without_weights, &missing);
+    if (status == QUIRE_NOT_FOUND && name->quant[0])
+        return quire_fail(err, status, "%s is not in the Hugging Face cache (%.280s); to download it: quire pull %s",
+                          typed, missing.text, typed);
     if (status == QUIRE_NOT_FOUND)
         return quire_fail(err, status, "the Hugging Face cache has %s %.330s; to complete it: quire pull %s", typed,
                           missing.text, typed);

@@ -97,8 +97,9 @@ int hub_quant_only(char *const *files, size_t n, const char **first, struct quir
     }
     if (n_all == 1)
         return QUIRE_OK;
-    return quire_fail(err, QUIRE_NOT_FOUND,
-                      n_all ? "several GGUF files; write one of these after a colon: %s" : "no GGUF file%s", all);
+    if (n_all > 1)
+        return quire_fail(err, QUIRE_INVALID, "several GGUF files; write one of these after a colon: %s", all);
+    return quire_fail(err, QUIRE_NOT_FOUND, "no GGUF file");
 }
 
 /* Begin of the part of a stem that begins before `at`, after one of "-." */

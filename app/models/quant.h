@@ -11,8 +11,8 @@
 /* *first: the file, or its first split. QUIRE_NOT_FOUND (no match, or several): the error lists the files. */
 int hub_quant_choose(char *const *files, size_t n, const char *quant, const char **first, struct quire_error *err);
 
-/* *first: the only GGUF file of a model, or its first split. QUIRE_NOT_FOUND: none, or several; the error lists their
- * quantizations. */
+/* *first: the only GGUF file of a model, or its first split. QUIRE_NOT_FOUND: none. QUIRE_INVALID: several; the error
+ * lists their quantizations. */
 int hub_quant_only(char *const *files, size_t n, const char **first, struct quire_error *err);
 
 /* The quantization in a file's name: "Q4_K_M" of "model-Q4_K_M-00001-of-00002.gguf", the whole name if it has no '-' or

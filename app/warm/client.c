@@ -71,8 +71,8 @@ static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t d, 
 int cache_client_open(const struct cache_client_options *options, struct cache_client **out, struct quire_error *err)
 {
     *out = NULL;
-    const char *url = options->url;
-    if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
+    const char *url = options->url, *scheme = strstr(url, "://") ? "" : "http://";
+    if (!*scheme && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
         return quire_fail(err, QUIRE_INVALID, "\"%.100s\": must begin with http:// or https://", url);
     struct cache_client *c = curl_global_init(CURL_GLOBAL_DEFAULT) == 0 ? calloc(1, sizeof *c) : NULL;
     if (!c)
@@ -84,7 +84,8 @@ int cache_client_open(const struct cache_client_options *options, struct cache_c
         n--;
     if (n >= 3 && memcmp(url + n - 3, "/v1", 3) == 0)
         n -= 3;
-    c->base = strndup(url, n);
+    if (asprintf(&c->base, "%s%.*s", scheme, (int)n, url) < 0)
+        c->base = NULL;
     int status = c->easy && c->base ? add_headers(c, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status != QUIRE_OK) {
         cache_client_close(c);

@@ -39,7 +39,7 @@ def test_no_command_shows_help():
     ("bench serv", "quire bench serve"), ("cache stat", "quire cache stats"), ("cache calibrat", "quire cache calibrate"), ("keys lst", "quire keys list"),
     ("eval pll", "quire eval ppl"), ("serve x --max-num-seq 3", "--max-num-seqs"), ("serve x --max-model 3", "--max-model-len"),
     ("./model", "quire run ./model"), ("Qwen/Qwen3-0.6B", "quire run Qwen/Qwen3-0.6B"), ("model.gguf", "quire run model.gguf"), ("help srve", "quire serve"),
-    ("stop", "quire ps"), ("info x", "quire show"), ("run --hlep", "--help"), ("serve x --hepl", "--help"),
+    ("batch stats", "quire batch status"), ("batch lst", "quire batch list"), ("stop", "quire ps"), ("info x", "quire show"), ("run --hlep", "--help"), ("serve x --hepl", "--help"),
     ("serve x --hsot 0.0.0.0", "--host"), ("serve x --no-prefix-caching", "--no-enable-prefix-caching"), ("generate x --temprature 0", "--temperature"),
 ])
 def test_what_was_meant(typed, meant):
@@ -51,6 +51,44 @@ def test_what_was_meant(typed, meant):
 def test_nothing_near_is_not_guessed(typed):
     got = quire(*typed.split())
     assert got.returncode == 2 and "did you mean" not in got.stderr and "unknown" in got.stderr and "--help" in got.stderr, got
+
+
+@pytest.mark.parametrize("typed,meant", [
+    ("./model serve", "quire serve ./model"), ("cache http://127.0.0.1:8000 stats", "quire cache stats http://127.0.0.1:8000"),
+    ("cache pairs.jsonl calibrate", "quire cache calibrate pairs.jsonl"), ("keys key_01 revoke", "quire keys revoke key_01"), ("eval ./model ppl", "quire eval ppl ./model"),
+    ("bench ./model latency", "quire bench latency ./model"), ("ab search report", "quire ab report search"), ("route Hello explain", "quire route explain Hello"),
+])
+def test_an_action_after_its_argument_is_recognized(typed, meant):
+    got = quire(*typed.split())
+    assert got.returncode == 2 and got.stderr.endswith(f"; the two are swapped: write {meant}\n") and got.stderr.count("\n") == 1, got
+
+
+def test_models_and_other_arguments_that_are_swapped(tmp_path):
+    got = quire("quantize", tmp_path / "out", MODEL, "--method", "int4-block")
+    assert got.returncode == 1 and got.stderr == "quire: OUT is a model: the two are swapped; write MODEL first\n", got
+    got = quire("generate", "Hello.", MODEL)
+    assert got.returncode == 2 and "write MODEL first" in got.stderr, got
+
+
+@pytest.mark.parametrize("typed", ["-foo", "--foo", "-no-cnv", "-zz", "--z"])
+def test_an_unknown_option_is_shown_as_typed(typed):
+    assert f"unknown option {typed};" in quire("generate", "x", typed).stderr
+
+
+def test_sampling_options_of_other_engines():
+    question = ["generate", MODEL, "Hello.", "--temp", "1", "--seed", "3", "-n", "8"]
+    assert quire(*question, "--min-p", "1").stdout == quire(*question[:3], "--temp", "0", "-n", "8").stdout
+    assert "an option of quire generate" in quire("serve", "x", "--min-p", "0.1").stderr
+    for command in ("generate", "serve"):
+        said = quire(command, "x", "--repeat-penalty", "1.1").stderr
+        assert "a field of requests" in said and "quire generate" not in said
+
+
+def test_an_address_needs_no_scheme(start):
+    server = start("serve", MODEL, "--port", "0", "--response-cache", "memory")
+    for address in (f"127.0.0.1:{server.port}", f"127.0.0.1:{server.port}/v1/"):
+        assert quire("cache", "stats", address).returncode == 0
+    assert "must begin with http" in quire("cache", "stats", "ftp://127.0.0.1").stderr
 
 
 def test_short_options_of_other_engines_are_taken():

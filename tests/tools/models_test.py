@@ -112,7 +112,11 @@ class Names(Case):
         for address, quant in (("hf.co/org/x-GGUF:Q4_K_M", "Q4_K_M"), ("https://huggingface.co/org/x-GGUF/blob/main/x-Q8_0-00001-of-00002.gguf", "Q8_0")):
             self.quire("pull", address)
             self.assertTrue(self.models()["org/x-GGUF:" + quant]["complete"])
-        self.assertIn("Q4_K_M, Q8_0", self.quire("show", "org/x-GGUF", code=1))
+        several = self.quire("show", "org/x-GGUF", code=1)
+        self.assertEqual(several, "quire: org/x-GGUF: several GGUF files; write one of these after a colon: Q4_K_M, Q8_0\n")
+        absent = self.quire("show", "org/x-GGUF:Q5_K_M", code=1)
+        self.assertTrue(absent.startswith("quire: org/x-GGUF:Q5_K_M is not in the Hugging Face cache (no GGUF file has"), absent)
+        self.assertTrue(absent.endswith("; to download it: quire pull org/x-GGUF:Q5_K_M\n"), absent)
         self.hub.repos["org/one-GGUF"] = Repo({"one-Q4_0.gguf": b"only"})
         said = json.loads(self.quire("pull", "org/one-GGUF", "--json"))
         self.assertEqual(said["files"], ["one-Q4_0.gguf"])

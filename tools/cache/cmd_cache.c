@@ -215,11 +215,12 @@ int command_cache(int argc, char **argv)
             return run_action(i, argc - 1, argv + 1);
     bool help = argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0);
     if (argc > 0 && !help) {
-        struct suggest near = suggest_begin(argv[0], strlen(argv[0]));
+        struct unknown_name typed = unknown_begin(argc, argv);
         for (size_t i = 0; i < N_ACTIONS; i++)
-            suggest_try_list(&near, actions[i].name);
-        suggest_try_list(&near, "warm,calibrate");
-        return suggest_unknown(&near, "action", "quire cache ");
+            unknown_try(&typed, actions[i].name);
+        unknown_try(&typed, "warm");
+        unknown_try(&typed, "calibrate");
+        return unknown_end(&typed, "action", "quire cache ");
     }
     puts("usage: quire cache ACTION URL [options]\n");
     for (size_t i = 0; i < N_ACTIONS; i++)

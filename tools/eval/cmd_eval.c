@@ -27,10 +27,10 @@ int command_eval(int argc, char **argv)
             return parts[i].run(argc - 1, argv + 1);
     const bool help = argc > 0 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0);
     if (argc > 0 && !help) {
-        struct suggest near = suggest_begin(argv[0], strlen(argv[0]));
+        struct unknown_name typed = unknown_begin(argc, argv);
         for (size_t i = 0; i < N_PARTS; i++)
-            suggest_try_list(&near, parts[i].name);
-        return suggest_unknown(&near, "part", "quire eval ");
+            unknown_try(&typed, parts[i].name);
+        return unknown_end(&typed, "part", "quire eval ");
     }
     puts("usage: quire eval PART MODEL... [options]\n");
     for (size_t i = 0; i < N_PARTS; i++)

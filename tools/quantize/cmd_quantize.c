@@ -46,6 +46,15 @@ static int parse_group(const char *text, void *target, struct quire_error *err)
     return QUIRE_OK;
 }
 
+static int find_model(const char *model, const char *out, struct hub_model *found, struct quire_error *err)
+{
+    struct hub_model swapped;
+    int status = hub_model_find(model, false, found, err);
+    if (status != QUIRE_OK && hub_model_find(out, false, &swapped, NULL) == QUIRE_OK)
+        return quire_fail(err, QUIRE_INVALID, "OUT is a model: the two are swapped; write MODEL first");
+    return status;
+}
+
 static int run(const char *model, const char *out, const struct quantizer_choices *choices, uint32_t n_threads,
                struct quire_error *err)
 {
@@ -56,7 +65,7 @@ static int run(const char *model, const char *out, const struct quantizer_choice
         .out = out, .choices = choices, .n_threads = n_threads, .progress = show, .context = &bar};
     int status = quantizer_method_choose(choices, &job.method, &job.how, err);
     if (status == QUIRE_OK)
-        status = hub_model_find(model, false, &found, err);
+        status = find_model(model, out, &found, err);
     if (status != QUIRE_OK)
         return status;
     job.model = found.dir;

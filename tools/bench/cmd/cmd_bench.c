@@ -50,8 +50,8 @@ int command_bench(int argc, char **argv)
     for (size_t i = 0; i < N_BENCHES; i++)
         if (strcmp(name, benches[i].name) == 0)
             return benches[i].run(argc - 1, argv + 1);
-    struct suggest near = suggest_begin(name, strlen(name));
+    struct unknown_name typed = unknown_begin(argc, argv);
     for (size_t i = 0; i < N_BENCHES; i++)
-        suggest_try_list(&near, benches[i].name);
-    return suggest_unknown(&near, "benchmark", "quire bench ");
+        unknown_try(&typed, benches[i].name);
+    return unknown_end(&typed, "benchmark", "quire bench ");
 }
