@@ -47,6 +47,12 @@ UNKNOWN = [
     (CHAT, {"cache": {"no-cache": True}}, "cache.no-cache", "unknown field; did you mean no_cache?"),
     (TEXT, {"max_completion_tokens": 3}, "max_completion_tokens", "unknown field"),
     (TEXT, {"stop_tokens": []}, "stop_tokens", "unknown field; did you mean stop_token_ids?"),
+    (RESPONSES, {"max_tokens": 3}, "max_tokens", "unknown field; did you mean max_output_tokens?"),  # names of other routes
+    (RESPONSES, {"max_completion_tokens": 3}, "max_completion_tokens", "unknown field; did you mean max_output_tokens?"),
+    (RESPONSES, {"messages": HELLO}, "messages", "unknown field; did you mean input?"),
+    (CHAT, {"max_output_tokens": 3}, "max_output_tokens", "unknown field; did you mean max_tokens?"),
+    (CHAT, {"prompt": "x"}, "prompt", "unknown field; did you mean messages?"),
+    (TEXT, {"messages": HELLO}, "messages", "unknown field; did you mean prompt?"),
     (RESPONSES, {"max_output_token": 3}, "max_output_token", "unknown field; did you mean max_output_tokens?"),
     (RESPONSES, {"reasoning": {"efort": "low"}}, "reasoning.efort", "unknown field; did you mean effort?"),
     (RESPONSES, {"text": {"format": {"type": "text"}, "frmat": 1}}, "text.frmat", "unknown field; did you mean format?"),

@@ -72,9 +72,44 @@ static bool is_of_spec(struct quire_value key)
     return false;
 }
 
+static bool has_name(const struct field_shape *shape, const char *name)
+{
+    for (size_t t = 0; t < FIELD_MAX_TABLES && shape->tables[t]; t++)
+        for (size_t i = 0; i < shape->tables[t]->n_rows && !shape->tables[t]->is_quiet; i++)
+            if (strcmp(shape->tables[t]->rows[i].name, name) == 0)
+                return true;
+    return false;
+}
+
+/* The field of this route with the meaning of another route's field. NULL: there is none. */
+static const char *counterpart(const struct field_shape *shape, struct quire_value key)
+{
+    static const char *const names[][2] = {
+        {"max_tokens", "max_output_tokens"},
+        {"max_completion_tokens", "max_output_tokens"},
+        {"max_output_tokens", "max_tokens"},
+        {"prompt", "messages"},
+        {"prompt", "input"},
+        {"input", "messages"},
+        {"input", "prompt"},
+        {"messages", "input"},
+        {"messages", "prompt"},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_name(key, names[i][0], strlen(names[i][0])) && has_name(shape, names[i][1]))
+            return names[i][1];
+    return NULL;
+}
+
 static struct suggest suggest_for(const struct field_shape *shape, struct quire_value key)
 {
     struct suggest near = suggest_begin(key.text + 1, key.n - 2);
+    const char *other = counterpart(shape, key);
+    if (other) {
+        near.best = other;
+        near.n_best = strlen(other);
+        return near;
+    }
     for (size_t t = 0; t < FIELD_MAX_TABLES && shape->tables[t]; t++)
         for (size_t i = 0; i < shape->tables[t]->n_rows && !shape->tables[t]->is_quiet; i++)
             suggest_try(&near, shape->tables[t]->rows[i].name, shape->tables[t]->rows[i].n_name);

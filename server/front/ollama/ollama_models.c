@@ -183,7 +183,7 @@ static void put_capabilities(struct buffer *o, const struct served_model *m)
     const struct model_config *c = m->config;
     json_out_raw(o, ",\"capabilities\":[");
     json_out_raw(o, m->facts->vector_size > 0 ? "\"embedding\"" : "\"completion\"");
-    if (c->tool_format != TOOL_NONE && m->facts->vector_size == 0)
+    if (c->tool_format != TOOL_NONE && c->shows_tools && m->facts->vector_size == 0)
         json_out_raw(o, ",\"tools\"");
     if (c->reasoning_format != REASONING_NONE)
         json_out_raw(o, ",\"thinking\"");

@@ -135,7 +135,7 @@ def test_models(server, llama):
     assert listed.details.parameter_size == runs.details.parameter_size == shown.details.parameter_size == f"{n_parameters() / 1e6:.2f}M"
     assert shown.modelinfo["general.parameter_count"] == n_parameters()
     assert listed.details.family == "qwen2" and listed.details.format == "safetensors" and re.fullmatch("[0-9a-f]{64}", listed.digest)
-    assert runs.context_length == 1024 and "completion" in shown.capabilities and shown.modelinfo["qwen2.context_length"] == 1024
+    assert runs.context_length == 1024 and shown.capabilities == ["completion"] and shown.modelinfo["qwen2.context_length"] == 1024
     assert rig.answered(server, "/api/version").json() == rig.answered(server, "/version").json()
 
 
