@@ -73,8 +73,11 @@ static int use_schema(struct generate *g, struct engine_options *options, struct
         fclose(file);
     const struct quire_grammar_source source = {
         .form = QUIRE_FORM_JSON_SCHEMA, .text = text.data, .n_bytes = text.n, .whitespace = QUIRE_WHITESPACE_COMPACT};
-    if (status == QUIRE_OK && (status = quire_grammar_normal(&source, &g->grammar, &n, err)) != QUIRE_OK)
-        quire_error_prefix(err, "--json-schema");
+    if (status == QUIRE_OK && (status = quire_grammar_normal(&source, &g->grammar, &n, err)) != QUIRE_OK) {
+        if (!file && access(given, R_OK) == 0)
+            quire_fail(err, status, "%.200s is a file: write @%.200s", given, given);
+        quire_error_prefix(err, "--json-schema%s%.300s", file ? " " : "", file ? given : "");
+    }
     buffer_free(&text);
     if (status == QUIRE_OK)
         status = model_describe(options->model_dir, &config, &ignored, err);

@@ -190,6 +190,12 @@ static void save_history(struct prompt_line *p)
     history(p->history, &event, H_SAVE, path);
 }
 
+/* Ctrl and Alt with the left and the right arrow. libedit binds no keys with modifiers, and would insert their ends. */
+static const char *const word_keys[][2] = {{"\033[1;5C", "em-next-word"},
+                                           {"\033[1;3C", "em-next-word"},
+                                           {"\033[1;5D", "ed-prev-word"},
+                                           {"\033[1;3D", "ed-prev-word"}};
+
 static int open_editor(struct prompt_line *p, struct quire_error *err)
 {
     const char *term = getenv("TERM");
@@ -210,6 +216,8 @@ static int open_editor(struct prompt_line *p, struct quire_error *err)
     el_set(p->editor, EL_SIGNAL, 0);
     el_set(p->editor, EL_HIST, history, p->history);
     el_set(p->editor, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    for (size_t i = 0; i < sizeof word_keys / sizeof *word_keys; i++)
+        el_set(p->editor, EL_BIND, word_keys[i][0], word_keys[i][1], NULL);
     el_wset(p->editor, EL_ADDFN, L"quire-paste", L"insert pasted text", insert_paste); /* el_set() would leak copies */
     el_set(p->editor, EL_BIND, PASTE_BEGINS, "quire-paste", NULL);
     el_set(p->editor, EL_GETCFN, read_character);

@@ -98,6 +98,29 @@ def test_a_paste_is_one_message(tmp_path):
     assert chat.end() == 0
 
 
+def test_quotes_in_a_message_are_text(tmp_path):
+    """Of pasted code with docstrings, and behind quotes that are closed, nothing is lost."""
+    chat = Chat(tmp_path, "--max-tokens", "3")
+    code = '"""About."""\ndef f():\n    """Does it."""\n    return 1'
+    said = [(f"\x1b[200~{code}\x1b[201~", code), ('"""a""" b', '"""a""" b'), ('"""c"""', "c"), ('"""\x1b[200~d\ne\x1b[201~"""', "d\ne")]
+    for typed, _ in said:
+        chat.say(typed)
+    chat.type('"""f\r')
+    chat.wait_for("... ")
+    chat.type('g = """x""" + y\r')
+    chat.wait_for("... ")
+    chat.say('h"""  ')
+    assert [m["content"] for m in saved(chat, tmp_path / "a.json") if m["role"] == "user"] == [*(text for _, text in said), 'f\ng = """x""" + y\nh']
+    assert chat.end() == 0
+
+
+def test_keys_that_move_by_words(tmp_path):
+    chat = Chat(tmp_path, "--max-tokens", "3")
+    chat.say("one two three\x1b[1;5D\x1b[1;3DX\x1b[1;5C\x1b[1;3CY")
+    assert saved(chat, tmp_path / "a.json")[0]["content"] == "one Xtwo threeY"
+    assert chat.end() == 0
+
+
 def test_several_lines(tmp_path):
     chat = Chat(tmp_path)
     chat.type('"""What is\r')
@@ -252,8 +275,12 @@ def test_options_of_an_answer(tmp_path):
     (tmp_path / "schema.json").write_text('{"type": "object", "properties": {"n": {"enum": [12, 42]}}, "required": ["n"], "additionalProperties": false}')
     for schema in (f"@{tmp_path / 'schema.json'}", (tmp_path / "schema.json").read_text()):
         assert isinstance(json.loads(quire(*usual, "--json-schema", schema, "--max-tokens", "40").stdout)["n"], int)
+    (tmp_path / "text.json").write_text("no JSON")
+    assert f"--json-schema @{tmp_path}/text.json: is not valid JSON" in quire(*usual, "--json-schema", f"@{tmp_path}/text.json").stderr
     wrong = quire(*usual, "--json-schema", "{")
     assert wrong.returncode == 1 and "--json-schema" in wrong.stderr
+    plain = quire(*usual, "--json-schema", tmp_path / "schema.json")
+    assert plain.returncode == 1 and f"--json-schema: {tmp_path}/schema.json is a file: write @{tmp_path}/schema.json" in plain.stderr
     hashes = {re.search(r"GB/s of weights; logprobs (sha256:[0-9a-f]{64})\)", quire(*usual, "--verbose", "--threads", n).stderr).group(1) for n in ("1", "2")}
     assert len(hashes) == 1
     assert hashes != {re.search(r"sha256:\w+", quire(*usual, "--verbose", "--kv-cache-dtype", "int8").stderr).group(0)}
