@@ -99,7 +99,7 @@ def test_a_paste_is_one_message(tmp_path):
 
 
 def test_quotes_in_a_message_are_text(tmp_path):
-    """Of pasted code with docstrings, and behind quotes that are closed, nothing is lost."""
+    """Pasted code with docstrings stays whole, and so does text behind closed quotes."""
     chat = Chat(tmp_path, "--max-tokens", "3")
     code = '"""About."""\ndef f():\n    """Does it."""\n    return 1'
     said = [(f"\x1b[200~{code}\x1b[201~", code), ('"""a""" b', '"""a""" b'), ('"""c"""', "c"), ('"""\x1b[200~d\ne\x1b[201~"""', "d\ne")]

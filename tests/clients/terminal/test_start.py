@@ -1,4 +1,4 @@
-"""What a person reads when a server starts and runs: one screen, the address, the key, SIGHUP, requests, progress, tables."""
+"""Output of a server for people, at the start and later: one screen, the address, the key, SIGHUP, requests, progress, tables."""
 
 import contextlib
 import json
@@ -83,7 +83,7 @@ def test_requests_are_logged_with_the_clients_address(start):
     rig.wait_until(lambda: "status=400" in server.output(), server.output)
     assert re.search(r"client=127.0.0.1 .*status=400", server.output())
     direct = start("serve", MODEL, "--port", "0", "--log-requests")
-    rig.answered(direct, "/v1/completions", body, headers={"x-forwarded-for": "192.0.2.7"})  # nobody's word for it
+    rig.answered(direct, "/v1/completions", body, headers={"x-forwarded-for": "192.0.2.7"})  # the header is not trusted
     rig.wait_until(lambda: "client=127.0.0.1" in direct.output(), direct.output)
 
 
