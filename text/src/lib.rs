@@ -44,6 +44,9 @@ mod grammar_test;
 #[path = "../../tests/text/normal_test.rs"]
 mod normal_test;
 #[cfg(test)]
+#[path = "../../tests/text/numbers_test.rs"]
+mod numbers_test;
+#[cfg(test)]
 #[path = "../../tests/text/pieces_test.rs"]
 mod pieces_test;
 #[cfg(test)]

@@ -6,11 +6,14 @@ use serde_json::{json, Value};
 
 use super::path::Path;
 use super::schema::Normal;
+use super::written::Inexact;
 use super::{patterns, Reasoning, Whitespace};
 use crate::error::{Error, Result};
 
 pub struct Lark {
     whitespace: Whitespace,
+    /// Of the client's text.
+    inexact: Inexact,
     rules: String,
     n_rules: usize,
     /// A client's grammar, which has its own start.
@@ -18,9 +21,10 @@ pub struct Lark {
 }
 
 impl Lark {
-    pub fn new(whitespace: Whitespace) -> Lark {
+    pub fn new(whitespace: Whitespace, inexact: Inexact) -> Lark {
         Lark {
             whitespace,
+            inexact,
             rules: String::new(),
             n_rules: 0,
             users: None,
@@ -62,7 +66,7 @@ impl Lark {
     }
 
     pub fn schema(&mut self, schema: &Value, at: &Path) -> Result<String> {
-        Ok(self.json(Normal::of(schema, at)?))
+        Ok(self.json(Normal::of(schema, &self.inexact, at)?))
     }
 
     pub fn json(&mut self, schema: Normal) -> String {

@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 
-use serde_json::{json, Number, Value};
+use serde_json::{json, Value};
 
 use super::path::Path;
+use super::written::Inexact;
 use crate::error::Result;
 
 /// A minimum length or count above this is an error: no answer reaches it.
@@ -89,33 +90,15 @@ pub fn multiple(value: &Value, alone: bool, at: &Path) -> Result<Value> {
     })
 }
 
-/// A value of `const` or `enum` as one that llguidance represents exactly: it reads numbers as doubles.
-pub fn exact(value: &Value, at: &Path) -> Result<Value> {
-    Ok(match value {
-        Value::Number(n) => return exact_number(n, at),
-        Value::Array(items) => {
-            let items = items.iter().map(|v| exact(v, at));
-            Value::Array(items.collect::<Result<_>>()?)
+/// Rejects a value of `const` or `enum` that llguidance does not write exactly.
+pub fn exact(value: &Value, inexact: &Inexact, at: &Path) -> Result<()> {
+    match value {
+        Value::Number(n) if inexact.contains(n) => {
+            return at.invalid(format!("{n} has too many digits to be enforced"));
         }
-        Value::Object(map) => {
-            let members = map.iter().map(|(k, v)| Ok((k.clone(), exact(v, at)?)));
-            Value::Object(members.collect::<Result<_>>()?)
-        }
-        other => other.clone(),
-    })
-}
-
-/// llguidance computes with i64, and negates the least one without an end.
-fn exact_number(n: &Number, at: &Path) -> Result<Value> {
-    let double = n.as_f64().unwrap_or(f64::INFINITY);
-    if double.abs() >= i64::MAX as f64 {
-        return at.invalid(format!("{n} is too large to be enforced"));
-    }
-    match n.as_i64() {
-        Some(whole) if double as i64 != whole => {
-            at.invalid(format!("{n} has too many digits to be enforced"))
-        }
-        _ => Ok(Value::Number(n.clone())),
+        Value::Array(items) => items.iter().try_for_each(|v| exact(v, inexact, at)),
+        Value::Object(map) => map.values().try_for_each(|v| exact(v, inexact, at)),
+        _ => Ok(()),
     }
 }
 

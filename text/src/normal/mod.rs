@@ -18,6 +18,7 @@ mod tags;
 mod tools;
 mod users_lark;
 mod words;
+mod written;
 
 use std::ffi::{c_char, c_int};
 
@@ -176,7 +177,7 @@ pub fn normal(
     }
     let text = std::str::from_utf8(bytes)
         .map_err(|e| Error::invalid(format!("byte {}: not UTF-8", e.valid_up_to())))?;
-    let mut lark = Lark::new(whitespace);
+    let mut lark = Lark::new(whitespace, written::Inexact::of(text));
     if form == Form::Free {
         let line = reasoning.map(|r| r.line()).transpose()?;
         return line.ok_or_else(|| Error::invalid("a free answer has no grammar"));

@@ -5,6 +5,7 @@ use serde_json::{json, Value};
 use super::logic::{all_of, any_of, Known};
 use super::patterns;
 use super::schema::TYPES;
+use super::written::is_large;
 
 const MAX_DEPTH: usize = 16;
 /// Limit for the literals of one complement.
@@ -121,6 +122,9 @@ fn none_of<'a>(values: impl Iterator<Item = &'a Value>, known: &Known) -> Negate
         match value {
             Value::Null => types.retain(|t| *t != "null"),
             Value::Bool(b) => flags[usize::from(*b)] = false,
+            Value::Number(n) if is_large(n) => {
+                return Err("a number of 2^63 or more has no complement".to_string())
+            }
             Value::Number(n) => numbers.push(n.as_f64().unwrap_or(f64::NAN)),
             Value::String(s) => strings.push(s.as_str()),
             Value::Array(_) => return Err("an array as a value has no complement".to_string()),

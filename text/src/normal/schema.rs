@@ -14,6 +14,7 @@ use super::logic::{self, all_of, any_of};
 use super::path::{shortened, Path};
 use super::patterns;
 use super::refs::{base_of, Refs, Target};
+use super::written::{has_large, Inexact, Meeting};
 use crate::error::Result;
 
 const MAX_NODES: usize = 50_000;
@@ -37,6 +38,9 @@ pub struct Normal {
 }
 
 struct Walk<'a> {
+    inexact: &'a Inexact,
+    /// Where the first value with a number of 2^63 or more stands.
+    large: Option<String>,
     refs: Refs<'a>,
     numbers: HashMap<*const Value, usize>,
     definitions: Vec<Value>,
@@ -70,8 +74,10 @@ impl Normal {
         }
     }
 
-    pub fn of(schema: &Value, at: &Path) -> Result<Normal> {
+    pub fn of(schema: &Value, inexact: &Inexact, at: &Path) -> Result<Normal> {
         let mut walk = Walk {
+            inexact,
+            large: None,
             refs: Refs::of(schema),
             numbers: HashMap::new(),
             definitions: Vec::new(),
@@ -86,6 +92,14 @@ impl Normal {
         let (root, definitions) = logic::without_logic(root, walk.definitions)?;
         if root == json!(false) {
             return at.invalid("no value satisfies the schema");
+        }
+        if let Some(place) = walk.large {
+            let mut meeting = Meeting::new(&definitions);
+            if meeting.is_in(&root) {
+                return Path::Fixed(&place).invalid(
+                    "a number of 2^63 or more cannot be enforced beside \"type\": \"integer\"",
+                );
+            }
         }
         Ok(Normal { root, definitions })
     }
@@ -478,8 +492,12 @@ impl<'a> Walk<'a> {
         if self.n_nodes > MAX_NODES {
             return at.invalid(format!("the schema has more than {MAX_NODES} parts"));
         }
-        let exact = list.iter().map(|v| literals::exact(v, at));
-        let list = literals::distinct(exact.collect::<Result<Vec<Value>>>()?);
+        list.iter()
+            .try_for_each(|v| literals::exact(v, self.inexact, at))?;
+        let list = literals::distinct(list);
+        if self.large.is_none() && list.iter().any(has_large) {
+            self.large = Some(at.to_string());
+        }
         parts.and(json!({"enum": list}));
         Ok(())
     }

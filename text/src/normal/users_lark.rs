@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::lark::Lark;
 use super::path::Path;
 use super::schema::Normal;
+use super::written::Inexact;
 use crate::error::{Error, Result};
 
 /// Limit for the texts of one %regex.
@@ -175,7 +176,8 @@ impl<'a> Reader<'a> {
             }
             options = own;
         }
-        let normal = Normal::of(&value, &Path::Root).map_err(|e| e.at(place(self.text, at)))?;
+        let inexact = Inexact::of(&self.text[at..]);
+        let normal = Normal::of(&value, &inexact, &Path::Root).map_err(|e| e.at(place(self.text, at)))?;
         Ok(normal.with_options(options))
     }
 }

@@ -1,0 +1,190 @@
+//! Numbers of `const` and `enum`: each is answered with its value, or rejected.
+
+use crate::normal::{normal, Form, Whitespace};
+use crate::normal_test::{check, matcher, refusal};
+
+/// A number as text: its sign, digits without zeros around them, and the power of ten of the last digit.
+fn decimal(number: &str) -> (bool, String, i64) {
+    let (mantissa, power) = number.split_once('e').unwrap_or((number, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{whole}{fraction}").replace('-', "");
+    let short = digits.trim_end_matches('0');
+    let power =
+        power.parse::<i64>().unwrap() + (digits.len() - short.len()) as i64 - fraction.len() as i64;
+    let digits = short.trim_start_matches('0').to_string();
+    if digits.is_empty() {
+        return (false, digits, 0);
+    }
+    (number.starts_with('-'), digits, power)
+}
+
+/// The only text that a grammar allows.
+fn only_answer(grammar: &str) -> String {
+    let mut matcher = matcher(grammar).unwrap_or_else(|e| panic!("{e}\n{grammar}"));
+    let mut answer = String::new();
+    while !matcher.is_stopped() {
+        let mask = matcher.compute_mask().unwrap();
+        let next: Vec<u32> = (0..256).filter(|byte| mask.is_allowed(*byte)).collect();
+        match next[..] {
+            [byte] => {
+                answer.push(char::from(byte as u8));
+                matcher.consume_token(byte).unwrap();
+            }
+            _ => break,
+        }
+    }
+    assert!(matcher.is_accepting().unwrap(), "{answer}\n{grammar}");
+    answer
+}
+
+/// What llguidance answers without any change of the schema.
+fn plain_answer(schema: &str) -> String {
+    only_answer(&format!("start: %json {schema}"))
+}
+
+fn answers_right(number: &str, answer: &str) -> bool {
+    let (_, _, power) = decimal(number);
+    let is_whole = power >= 0 || number.parse::<f64>().unwrap().abs() >= 9e15;
+    match is_whole {
+        true => decimal(number) == decimal(answer),
+        false => number.parse::<f64>() == answer.parse::<f64>(),
+    }
+}
+
+fn numbers_to_try() -> Vec<String> {
+    let mut state = 46u64;
+    let mut random = move || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        state ^ state >> 29
+    };
+    let mut out = Vec::new();
+    for _ in 0..100 {
+        let double = f64::from_bits(random());
+        let whole = random() >> (random() % 64);
+        let power = random() % 290;
+        if double.is_finite() {
+            out.extend([format!("{double:e}"), format!("{double}")]);
+        }
+        let sign = ["", "-"][(random() % 2) as usize];
+        out.push(format!("{sign}{whole}"));
+        out.push(format!("{sign}{whole}.0"));
+        out.push(format!(
+            "{sign}{}",
+            u128::from(whole) * u128::from(random())
+        ));
+        out.push(format!("{sign}{}.{whole}", random() % 1000));
+        out.push(format!("{sign}{}e{power}", whole % 1000));
+        out.push(format!("{sign}{}", whole as f64));
+    }
+    let edges = [
+        "9007199254740992",
+        "9223372036854775807",
+        "9223372036854775808",
+        "18446744073709551616",
+        "1e19",
+        "1e22",
+        "1e23",
+        "10000000000000000000",
+        "1e300",
+        "1.7976931348623157e308",
+        "9223372036854774784",
+        "9223372036854774784.0",
+        "9223372036854775808.0",
+        "9007199254740993.0",
+        "9007199254740992.5",
+        "5e-324",
+        "0.1",
+        "1e15",
+        "123456789e-2",
+    ];
+    out.extend(edges.iter().flat_map(|n| [n.to_string(), format!("-{n}")]));
+    out
+}
+
+#[test]
+fn numbers_are_answered_exactly_or_refused() {
+    let (mut n_refused, mut n_large) = (0, 0);
+    let numbers = numbers_to_try();
+    for number in &numbers {
+        let schema = format!("{{\"const\":{number}}}");
+        match normal(
+            Form::JsonSchema,
+            schema.as_bytes(),
+            Whitespace::Compact,
+            None,
+        ) {
+            Ok(grammar) => {
+                let answer = only_answer(&grammar);
+                assert!(answers_right(number, &answer), "{number} becomes {answer}");
+                n_large += usize::from(number.parse::<f64>().unwrap().abs() >= 1e19);
+            }
+            Err(e) => {
+                assert!(
+                    e.text.ends_with("has too many digits to be enforced"),
+                    "{}",
+                    e.text
+                );
+                n_refused += 1;
+                // llguidance recurses without an end for the first.
+                if number != "-9223372036854775808" && number != "-9223372036854775807" {
+                    let answer = plain_answer(&schema);
+                    assert!(!answers_right(number, &answer), "{number} is refused");
+                }
+            }
+        }
+    }
+    assert!(
+        n_refused > 60 && n_large > 60,
+        "{n_refused} and {n_large} of {}",
+        numbers.len()
+    );
+}
+
+#[test]
+fn large_numbers_are_no_integers() {
+    let accepted = [
+        (r#"{"type":"number","enum":[1e300,5]}"#, "5"),
+        (
+            r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"const":-1e19}},"required":["a","b"],"additionalProperties":false}"#,
+            r#"{"a":7,"b":-10000000000000000000}"#,
+        ),
+        (
+            r##"{"anyOf":[{"type":"integer"},{"$ref":"#/$defs/a"}],"$defs":{"a":{"const":{"x":[1e19]}}}}"##,
+            r#"{"x":[10000000000000000000]}"#,
+        ),
+        (
+            r#"{"const":-9223372036854775808.0,"default":{"a":"\"1e19"},"minimum":1e300}"#,
+            "",
+        ),
+        (
+            r#"{"default":1234567890123456789,"const":1e19}"#,
+            "10000000000000000000",
+        ),
+        (
+            r#"{"title":"\\\"1234567890123456789","const":"1234567890123456789"}"#,
+            "\"1234567890123456789\"",
+        ),
+    ];
+    for (schema, answer) in accepted {
+        match answer {
+            "" => assert!(refusal(Form::JsonSchema, schema).contains("too many digits")),
+            _ => check(Form::JsonSchema, schema, &[answer], &["1e19", "1e300"]),
+        }
+    }
+    let refused = [
+        r#"{"type":"integer","const":-1e300}"#,
+        r#"{"enum":[1,1e19],"type":["string","integer"]}"#,
+        r#"{"allOf":[{"const":[1e300]},{"items":{"type":"integer"}}]}"#,
+        r##"{"$ref":"#/$defs/a","type":"integer","$defs":{"a":{"anyOf":[{"const":-1e300},{"type":"string"}]}}}"##,
+        r#"{"properties":{"a":{"const":-1e300}},"patternProperties":{"^a|b+$":{"type":"integer"}}}"#,
+        r#"{"type":"integer","not":{"enum":[-1e300,-1e299]}}"#,
+        r#"{"oneOf":[{"type":"integer"},{"const":-1e300}]}"#,
+        r#"{"items":{"type":"object","properties":{"a":{"type":"integer","enum":[-1e19]}}}}"#,
+    ];
+    for schema in refused {
+        let why = refusal(Form::JsonSchema, schema);
+        assert!(why.contains("a number of 2^63 or more"), "{schema}: {why}");
+    }
+}
