@@ -21,15 +21,10 @@
 
 /* ---- the request ---------------------------------------------------------------------------- */
 
-static bool is_engine(const struct attempt *a)
-{
-    return a->settings->kind != GATEWAY_TARGET_URL;
-}
-
 /* An upstream server's url ends where OpenAI's paths begin, mostly in /v1. Other paths are beside it. */
 static void put_url(const struct attempt *a, const char *path, char url[MAX_URL])
 {
-    if (is_engine(a)) {
+    if (attempt_is_engine(a)) {
         snprintf(url, MAX_URL, "http://localhost%s", path);
         return;
     }
@@ -68,11 +63,11 @@ static void put_headers(const struct attempt *a, const struct http_exchange *x, 
     put_line(l, "x-request-id", http_request_id(x));
     for (size_t i = 0; i < sizeof for_all / sizeof *for_all; i++)
         put_line(l, for_all[i], http_header(x, for_all[i]));
-    for (size_t i = 0; i < sizeof for_engines / sizeof *for_engines && is_engine(a); i++)
+    for (size_t i = 0; i < sizeof for_engines / sizeof *for_engines && attempt_is_engine(a); i++)
         put_line(l, for_engines[i], http_header(x, for_engines[i]));
-    if (is_engine(a))
+    if (attempt_is_engine(a))
         put_line(l, INSIDE_TENANT_HEADER, inside_tenant(x));
-    if (is_engine(a) || !a->settings->key)
+    if (attempt_is_engine(a) || !a->settings->key)
         return;
     char bearer[1024];
     snprintf(bearer, sizeof bearer, "Bearer %s", a->settings->key);
@@ -90,7 +85,7 @@ static const char *socket_of(const struct attempt *a)
 /* Some servers quote a key that they refuse. The gateway's is not for its clients. */
 static bool hide_key(const struct attempt *a, char *text, size_t n)
 {
-    const char *key = is_engine(a) ? NULL : a->settings->key;
+    const char *key = attempt_is_engine(a) ? NULL : a->settings->key;
     const size_t n_key = key ? strlen(key) : 0;
     char *at = n_key >= MIN_HIDDEN && text ? memmem(text, n, key, n_key) : NULL;
     const bool found = at != NULL;
@@ -134,7 +129,7 @@ static void end(struct attempt *a, enum remote_end how, const char *why)
                               .retry_after = a->call ? remote_header(a->call, "Retry-After") : NULL,
                               .target = a->settings->name,
                               .is_full = a->is_full,
-                              .is_engine = is_engine(a)};
+                              .is_engine = attempt_is_engine(a)};
     if (!a->is_events && how == REMOTE_WHOLE && a->status > 0) {
         read_reply(a, &r.facts);
         if (a->status == 200)
@@ -160,7 +155,7 @@ static void on_head(void *context, int status)
     const char *type = remote_header(a->call, "Content-Type"), *layer = remote_header(a->call, "x-quire-cache");
     a->status = status;
     a->is_events = status == 200 && type && strncasecmp(type, "text/event-stream", 17) == 0;
-    if (layer && is_engine(a))
+    if (layer && attempt_is_engine(a))
         snprintf(a->layer, sizeof a->layer, "%s", layer);
     if (a->is_events && !a->request->is_stream)
         snprintf(a->why, sizeof a->why, "it sent a stream that was not requested");
@@ -340,9 +335,9 @@ static bool put_body(struct attempt *a, const struct attempt_request *request, c
     const struct relay_body *b = request->body;
     const struct relay_target_body how = {
         .model = name, .adds_usage = a->adds_usage, .max_tokens = a->model->max_tokens};
-    if (!is_engine(a) && dialect_lacks(b->api, a->settings->name, e))
+    if (!attempt_is_engine(a) && dialect_lacks(b->api, a->settings->name, e))
         return false;
-    if (!is_engine(a) && dialect_is_needed(b->api))
+    if (!attempt_is_engine(a) && dialect_is_needed(b->api))
         return dialect_begin(&a->stream->dialect, b, name, a->model->name, http_request_id(request->x), &a->body, e);
     relay_body_write(b, &how, &a->body);
     return true;
@@ -359,7 +354,7 @@ static bool send_body(const struct attempt *a, const struct buffer *body, const 
     put_headers(a, a->x, &lines);
     for (size_t k = 0; k < lines.n; k++)
         headers[k] = lines.text.data + lines.at[k];
-    const uint32_t timeout_ms = is_engine(a) ? 0 : a->g->options.upstream_timeout_ms;
+    const uint32_t timeout_ms = attempt_is_engine(a) ? 0 : a->g->options.upstream_timeout_ms;
     const struct remote_request q = {.method = "POST",
                                      .url = url,
                                      .headers = headers,
@@ -369,7 +364,7 @@ static bool send_body(const struct attempt *a, const struct buffer *body, const 
                                      .connect_ms = CONNECT_MS,
                                      .first_byte_ms = timeout_ms,
                                      .silence_ms = timeout_ms,
-                                     .socket = is_engine(a) ? socket_of(a) : NULL};
+                                     .socket = attempt_is_engine(a) ? socket_of(a) : NULL};
     int status = lines.text.failed ? quire_fail(err, QUIRE_NO_MEMORY, "out of memory") : QUIRE_OK;
     if (status == QUIRE_OK)
         status = remote_begin(a->g->remote, &q, events, context, call, err);
@@ -404,7 +399,7 @@ static bool joins(struct attempt *a, const void *target)
     const bool is_kind = a->request->api == RELAY_COMPLETIONS || a->request->api == RELAY_EMBEDDINGS;
     const enum joined_kind kind = a->request->api == RELAY_EMBEDDINGS ? JOINED_EMBEDDINGS : JOINED_COMPLETIONS;
     char where[40];
-    if (is_engine(a) || batching->max_batch_size < 2 || !is_kind)
+    if (attempt_is_engine(a) || batching->max_batch_size < 2 || !is_kind)
         return false;
     struct joined_body body;
     if (!joined_read(kind, a->body.data, a->body.n, &body) || !(a->seat = calloc(1, sizeof *a->seat)))
@@ -445,7 +440,7 @@ bool attempt_begin(struct attempt *a, struct gateway *g, const struct attempt_re
         return false;
     if (a->body.failed)
         return api_no_memory(e);
-    if (is_engine(a) && !socket_of(a))
+    if (attempt_is_engine(a) && !socket_of(a))
         return api_fail(e, 503, NULL, "engine_unavailable", "target %.60s has no engine", target->name);
     if (joins(a, model->targets[i]) || send_body(a, &a->body, &calls, a, &a->call, &err))
         return true;
@@ -478,23 +473,4 @@ void attempt_free(struct attempt *a)
     }
     free(a->stream);
     *a = (struct attempt){0};
-}
-
-static bool begins(const char *name, const char *with)
-{
-    return strncasecmp(name, with, strlen(with)) == 0;
-}
-
-static void copy_header(void *context, const char *name, const char *value)
-{
-    if (begins(name, "x-quire-") || begins(name, "x-ratelimit-"))
-        http_add_header(context, name, value);
-}
-
-void attempt_headers(const struct attempt *a, struct http_exchange *x)
-{
-    if (is_engine(a) && a->call)
-        remote_headers(a->call, copy_header, x);
-    if (a->stream->dialect.facts.drops_thinking)
-        http_add_header(x, "x-quire-dropped", "thinking");
 }

@@ -105,7 +105,13 @@ bool attempt_is_cached(const struct attempt *a);
 /* Appends data, whose facts these are, with the cost of the request so far in its usage. facts->n_usage is not 0. */
 void attempt_put_cost(const struct attempt *a, const char *data, size_t n, const struct events_facts *facts,
                       struct buffer *out);
-/* Adds the headers of the target's reply that are for the client. */
+/* Whether the target is an engine of this gateway, and not an upstream server. */
+static inline bool attempt_is_engine(const struct attempt *a)
+{
+    return a->settings->kind != GATEWAY_TARGET_URL;
+}
+/* Adds the headers of the target's reply that are for the client. Of an upstream server these are only the warnings of
+ * a Quire: 9 of them, as many as it sends, in printable ASCII. */
 void attempt_headers(const struct attempt *a, struct http_exchange *x);
 
 #endif

@@ -80,6 +80,31 @@ def test_other_routes(start, tmp_path):
         assert server.client().models.retrieve("m").id == "m"
 
 
+def test_warnings_of_an_upstream_server(start, tmp_path):
+    """Only these headers pass, and only so many and so long as Quire sends them."""
+    with upstreams() as (up,):
+        server = over(start, tmp_path, [up])
+        assert chat(server).headers.get_all("x-quire-warning") is None
+        long = "".join(f"x-quire-warning: field{i}: \xe9\t{'a' * 300}\r\n" for i in range(20))
+        up.more_headers = "X-Quire-Warning: max_token: unknown field\r\nx-quire-route: model=other\r\nx-ratelimit-limit: 5\r\nx-quire-cache: exact\r\n" + long
+        for fields in ({}, {"stream": True}):
+            headers = chat(server, **fields).headers
+            found = headers.get_all("x-quire-warning")
+            assert found[0] == "max_token: unknown field" and len(found) == 9
+            assert found[1].startswith("field0: ??aaa") and {len(text) for text in found[1:]} == {199}
+            assert headers.get_all("x-quire-route") == ["model=m; target=t0; why=name"]
+            assert "x-ratelimit-limit" not in headers and "x-quire-cache" not in headers
+
+
+def test_warnings_of_a_quire(start, tmp_path):
+    quire = start("serve", MODEL, "--port", "0", "--served-model-name", "demo")
+    target = f'{{name: q, url: "http://127.0.0.1:{quire.port}/v1", model: demo}}'
+    server = gateway(start, tmp_path, [f"m: {{targets: [{target}]}}"])
+    for fields in ({}, {"stream": True}):
+        reply = chat(server, max_tokens=4, max_token=5, **fields)
+        assert reply.status == 200 and reply.headers.get_all("x-quire-warning") == ["max_token: unknown field; did you mean max_tokens?"]
+
+
 def test_bad_bodies(start, tmp_path):
     with upstreams() as (up,):
         server = over(start, tmp_path, [up], more=["limited: {targets: [" + target(up, "x") + "], max_tokens: 10}"])

@@ -15,6 +15,7 @@ class Upstream:
     def __init__(self, name="up", port=0, mode="good", key=None, words=WORDS, delay=0.0):
         self.name, self.mode, self.key, self.words, self.delay = name, mode, key, words, delay
         self.requests, self.bodies, self.headers, self.gone, self.sent = 0, [], [], 0, 0
+        self.more_headers = ""  # of answers, with line ends
         self.wanted_port, self.port = port, None
         self.loop = asyncio.new_event_loop()
         started = threading.Event()
@@ -88,7 +89,7 @@ class Upstream:
 
     def reply(self, writer, status, body, headers=""):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        writer.write(f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n{headers}\r\n".encode() + data)
+        writer.write(f"HTTP/1.1 {status} X\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n{headers}{self.more_headers}\r\n".encode("latin-1") + data)
 
     def usage(self):
         return {"prompt_tokens": 10, "completion_tokens": self.words, "total_tokens": 10 + self.words, "prompt_tokens_details": {"cached_tokens": 4}}
@@ -104,7 +105,8 @@ class Upstream:
         await writer.drain()
 
     def stream_head(self, writer):
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n{self.more_headers}\r\n"
+        writer.write(head.encode("latin-1"))
 
     async def do_good(self, writer, asked, cut=None, delay=None):
         delay = self.delay if delay is None else delay
