@@ -21,6 +21,7 @@ BODIES = {
     "/detokenize": {"tokens": [1]},
     "/v1/cache/pins": {"prompt": "Hello there " * 20},
     "/completion": {"prompt": "Hello", "n_predict": 2},
+    "/completions": {"prompt": "Hello", "n_predict": 2},
     "/apply-template": {"messages": HELLO},
     "/api/chat": {"model": "fake", "messages": HELLO, "options": {"num_predict": 2}},
     "/api/generate": {"model": "fake", "prompt": "Hello", "options": {"num_predict": 2}},
@@ -53,6 +54,9 @@ UNKNOWN = [
     (CHAT, {"max_output_tokens": 3}, "max_output_tokens", "unknown field; did you mean max_tokens?"),
     (CHAT, {"prompt": "x"}, "prompt", "unknown field; did you mean messages?"),
     (TEXT, {"messages": HELLO}, "messages", "unknown field; did you mean prompt?"),
+    # No template is used for a text.
+    *[(path, {field: value}, field, "unknown field") for path in (TEXT, "/completion", "/completions")
+      for field, value in (("chat_template_kwargs", {"a": 1}), ("reasoning_effort", "low"), ("enable_thinking", True))],
     (RESPONSES, {"max_output_token": 3}, "max_output_token", "unknown field; did you mean max_output_tokens?"),
     (RESPONSES, {"reasoning": {"efort": "low"}}, "reasoning.efort", "unknown field; did you mean effort?"),
     (RESPONSES, {"text": {"format": {"type": "text"}, "frmat": 1}}, "text.frmat", "unknown field; did you mean format?"),
@@ -141,7 +145,7 @@ def test_strict_fields_reject_them():
             status, warnings, data = ask(s, path, more)
             text, param, code = message_of(path, data)
             assert status == 400 and text == f"{field}: {words}", (path, more, data)
-            if path in ("/completion", "/apply-template"):
+            if path in ("/completion", "/completions", "/apply-template"):
                 assert (param, code) == (field, 400), (path, more, data)
             elif not path.startswith(("/v1/messages", "/api/")):
                 assert (param, code) == (field, "unknown_parameter"), (path, more, data)

@@ -51,6 +51,7 @@ extern const struct field_shape field_shape_ollama_chat, field_shape_ollama_gene
 
 /* Parts of several shapes. */
 extern const struct field_table field_table_generation; /* fields of every generating route without a row of rows.h */
+extern const struct field_table field_table_variables; /* of the chat template */
 extern const struct field_table field_table_grammar;
 extern const struct field_table field_table_peers; /* fields of clients and of other servers that change nothing here */
 extern const struct field_shape field_shape_format; /* response_format */

@@ -51,12 +51,16 @@ static const struct field_row generation_rows[] = {
     FIELD_OF("cache", &cache_shape),
     FIELD("speculative"),
     FIELD("num_speculative_tokens"),
-    FIELD("chat_template_kwargs"),
-    FIELD("reasoning_effort"),
-    FIELD("enable_thinking"),
     FIELD("user"),
 };
 const struct field_table field_table_generation = FIELD_TABLE(generation_rows);
+
+static const struct field_row variable_rows[] = {
+    FIELD("chat_template_kwargs"),
+    FIELD("reasoning_effort"),
+    FIELD("enable_thinking"),
+};
+const struct field_table field_table_variables = FIELD_TABLE(variable_rows);
 
 static const struct field_row grammar_rows[] = {
     FIELD("structured_outputs"), FIELD("guided_json"),

@@ -83,14 +83,6 @@ static const struct field_row prompt_rows[] = {
 };
 static const struct field_table prompt_table = FIELD_TABLE(prompt_rows);
 
-static const struct field_row variable_rows[] = {
-    FIELD("model"),
-    FIELD("chat_template_kwargs"),
-    FIELD("reasoning_effort"),
-    FIELD("enable_thinking"),
-};
-static const struct field_table variable_table = FIELD_TABLE(variable_rows);
-
 /* ---- both generating routes ----------------------------------------------------------------- */
 
 static const struct field_row stream_rows[] = {
@@ -137,8 +129,8 @@ static const struct field_row chat_quiet_rows[] = {
 static const struct field_table chat_quiet_table = FIELD_QUIET_TABLE(chat_quiet_rows);
 
 const struct field_shape field_shape_chat = {
-    .tables = {&prompt_table, &openai_table, &chat_table, &field_table_generation, &field_table_grammar,
-               &chat_quiet_table, &field_table_peers},
+    .tables = {&prompt_table, &openai_table, &chat_table, &field_table_generation, &field_table_variables,
+               &field_table_grammar, &chat_quiet_table, &field_table_peers},
     .has_spec = true,
 };
 
@@ -159,23 +151,17 @@ const struct field_shape field_shape_completions = {
 /* ---- routes of prompts ---------------------------------------------------------------------- */
 
 static const struct field_row tokenize_rows[] = {
-    FIELD("prompt"),
-    FIELD("content"),
-    FIELD("add_special"),
-    FIELD("return_token_strs"),
+    FIELD("model"), FIELD("prompt"), FIELD("content"), FIELD("add_special"), FIELD("return_token_strs"),
 };
 static const struct field_table tokenize_table = FIELD_TABLE(tokenize_rows);
-const struct field_shape field_shape_tokenize = {.tables = {&tokenize_table, &prompt_table, &variable_table}};
+const struct field_shape field_shape_tokenize = {.tables = {&tokenize_table, &prompt_table, &field_table_variables}};
 
 static const struct field_row detokenize_rows[] = {FIELD("model"), FIELD("tokens")};
 static const struct field_table detokenize_table = FIELD_TABLE(detokenize_rows);
 const struct field_shape field_shape_detokenize = {.tables = {&detokenize_table}};
 
 static const struct field_row pin_rows[] = {
-    FIELD("prompt"),
-    FIELD("ttl_seconds"),
-    FIELD("background"),
-    FIELD("cache_salt"),
+    FIELD("model"), FIELD("prompt"), FIELD("ttl_seconds"), FIELD("background"), FIELD("cache_salt"),
 };
 static const struct field_table pin_table = FIELD_TABLE(pin_rows);
-const struct field_shape field_shape_pins = {.tables = {&pin_table, &prompt_table, &variable_table}};
+const struct field_shape field_shape_pins = {.tables = {&pin_table, &prompt_table, &field_table_variables}};

@@ -92,6 +92,7 @@ static const struct field_row quiet_rows[] = {
 static const struct field_table quiet_table = FIELD_QUIET_TABLE(quiet_rows);
 
 const struct field_shape field_shape_responses = {
-    .tables = {&response_table, &field_table_generation, &field_table_grammar, &quiet_table, &field_table_peers},
+    .tables = {&response_table, &field_table_generation, &field_table_variables, &field_table_grammar, &quiet_table,
+               &field_table_peers},
     .has_spec = true,
 };
