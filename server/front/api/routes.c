@@ -67,7 +67,8 @@ static void put_model(struct buffer *o, const struct served_model *m, const char
         json_out_raw(o, "null");
     json_out_raw(o, ",\"permission\":[]");
     put_sampling(o, m->config->sampling);
-    json_out_raw(o, "}");
+    json_out_raw(o, quire_text_has_chat(m->config->text) ? ",\"has_chat_template\":true}"
+                                                         : ",\"has_chat_template\":false}");
 }
 
 static void start_models(struct served_model *m, struct http_exchange *x)

@@ -89,13 +89,17 @@ function editTurn(turn) {
 
 /* ---- requests ---- */
 
-function bodyOf(past) {
+function promptOf(past) {
+  if (isPlain()) return {max_tokens: PLAIN_TOKENS, prompt: contentOf(past[past.length - 1])};
   const system = $("system").value.trim();
   const messages = said(past).map(messageOf);
-  const body = {model: $("model").value || undefined, messages: system ? [{role: "system", content: system}, ...messages] : messages,
-    stream: true, stream_options: {include_usage: true}, quire_trace: true, ...samplingFields(), ...formFields()};
-  if ($("probabilities").checked) Object.assign(body, {logprobs: true, top_logprobs: 5});
-  return JSON.stringify(body);
+  return {messages: system ? [{role: "system", content: system}, ...messages] : messages,
+    ...($("probabilities").checked && {logprobs: true, top_logprobs: 5})};
+}
+
+function bodyOf(past) {
+  return JSON.stringify({model: $("model").value || undefined, ...promptOf(past),
+    stream: true, stream_options: {include_usage: true}, quire_trace: true, ...samplingFields(), ...formFields()});
 }
 
 function takeEvent(turn, event) {
@@ -104,15 +108,12 @@ function takeEvent(turn, event) {
   if (event.quire_trace) turn.trace = event.quire_trace;
   const choice = event.choices?.[0];
   if (!choice) return;
-  if (choice.finish_reason) {
-    turn.finish = choice.finish_reason;
-    return;
-  }
-  if (choice.delta?.role) return;
+  if (choice.finish_reason) turn.finish = choice.finish_reason;
+  if (choice.delta?.role || choice.finish_reason && !choice.text) return;
   turn.timing.first ||= now;
   turn.timing.last = now;
   turn.timing.n++;
-  turn.text += choice.delta?.content || "";
+  turn.text += choice.text || choice.delta?.content || "";
   takeReasoning(turn, choice.delta || {});
   takeCalls(turn, choice.delta || {});
   for (const token of choice.logprobs?.content || []) takeToken(turn, token);
@@ -155,7 +156,7 @@ async function answerFrom(at) {
     scrollDown(near);
   });
   try {
-    const response = await request("/v1/chat/completions", {method: "POST", body, signal: mine.signal});
+    const response = await request(isPlain() ? "/v1/completions" : "/v1/chat/completions", {method: "POST", body, signal: mine.signal});
     for await (const event of eventsOf(response)) {
       takeEvent(turn, event);
       draw();
@@ -192,7 +193,7 @@ function showBusy() {
   $("send").hidden = Boolean(stopper);
   $("clear").disabled = Boolean(stopper);
   const call = stopper ? null : openCalls()[0];
-  $("input").placeholder = call ? "Result of " + call.name : "Message";
+  $("input").placeholder = call ? "Result of " + call.name : isPlain() ? "Text to continue" : "Message";
   document.body.classList.toggle("answering", Boolean(stopper));
 }
 

@@ -13,6 +13,7 @@ const fields = [
   ["repetition_penalty", "Repetition penalty", 0, 1000, "any", "1"],
 ];
 const jsonFields = ["schema", "tools"];
+const PLAIN_TOKENS = 256; /* of an answer without a chat template, which may have no end */
 let models = [];
 
 /* ---- settings ---- */
@@ -53,11 +54,19 @@ function keepSettings() {
   kept.set("settings", JSON.stringify(now));
 }
 
+const chosenModel = () => models.find(one => one.id === $("model").value);
+/* Whether the model has no chat template and continues text. A gateway does not say. */
+const isPlain = () => chosenModel()?.has_chat_template === false;
+
 function showDefaults() {
-  const model = models.find(one => one.id === $("model").value);
-  for (const [name, , , , , plain] of fields)
-    $("f-" + name).placeholder = model?.default_sampling_params?.[name] ?? plain;
-  if (model?.max_model_len) $("f-max_tokens").placeholder = "up to " + model.max_model_len;
+  const model = chosenModel(), plain = isPlain();
+  for (const [name, , , , , none] of fields)
+    $("f-" + name).placeholder = model?.default_sampling_params?.[name] ?? none;
+  if (model?.max_model_len) $("f-max_tokens").placeholder = plain ? PLAIN_TOKENS : "up to " + model.max_model_len;
+  for (const name of ["system", "probabilities", "tools"]) $(name).disabled = plain;
+  const text = plain ? "This model has no chat template: it continues each text as it is, without memory of the others." : "";
+  if ($("plain").textContent !== text) $("plain").textContent = text;
+  showBusy();
 }
 
 function samplingFields() {
@@ -81,7 +90,7 @@ function jsonOf(name) {
 }
 
 function formFields() {
-  const schema = jsonOf("schema"), tools = jsonOf("tools");
+  const schema = jsonOf("schema"), tools = isPlain() ? undefined : jsonOf("tools");
   return {response_format: schema && {type: "json_schema", json_schema: {name: "answer", schema, strict: true}}, tools};
 }
 
