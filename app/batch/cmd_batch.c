@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #define MAX_OWN_ROWS 16
+#define MAX_SEARCHED_BYTES ((uint64_t)256 << 20) /* of results for an error: 0.1 s */
 #define ALL ((1u << BULK_OUTCOMES) - 1)
 
 struct batch_options {
@@ -176,7 +177,7 @@ static int exit_status(const struct batch_options *o, const struct bulk_counts *
     if (n_failed == 0)
         return 0;
     const char *path = o->errors ? o->errors : o->output;
-    batch_first_error(path, why, sizeof why);
+    batch_first_error(path, MAX_SEARCHED_BYTES, why, sizeof why);
     snprintf(text, sizeof text, "%u of %u lines failed; their errors are in %s%s%s", n_failed, c->n_lines, path,
              why[0] ? "; the first: " : "", why);
     return command_fail(JOB_EXIT_FAILED_LINES, text);

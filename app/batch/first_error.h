@@ -3,8 +3,10 @@
 #define QUIRE_APP_BATCH_FIRST_ERROR_H
 
 #include <stddef.h>
+#include <stdint.h>
 
-/* Writes the message of the first failed line, cut to the size; "" if the file cannot be read or no line has one. */
-void batch_first_error(const char *path, char *text, size_t size);
+/* Writes the message of the first failed line, cut to the size; "" if the file cannot be read or no line has one. Lines
+ * after the first max_bytes are not read. */
+void batch_first_error(const char *path, uint64_t max_bytes, char *text, size_t size);
 
 #endif
