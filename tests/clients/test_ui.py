@@ -27,13 +27,14 @@ def find_program(*names):
 class Page:
     """The browser's only page, and the browser's own messages about it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, trusts_all=False):
         options = webdriver.ChromeOptions()
         options.binary_location = find_program("chromium", "chromium-browser", "google-chrome")
         for name in ("headless", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-background-networking",
                      "disable-component-update", "disable-sync", "disable-dev-shm-usage", f"user-data-dir={folder}"):
             options.add_argument("--" + name)
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+        options.accept_insecure_certs = trusts_all
         self.driver = webdriver.Chrome(options=options, service=Service(find_program("chromedriver")))
 
     def open(self, server, width=1600, height=1000):
