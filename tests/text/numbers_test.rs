@@ -188,3 +188,34 @@ fn large_numbers_are_no_integers() {
         assert!(why.contains("a number of 2^63 or more"), "{schema}: {why}");
     }
 }
+
+#[test]
+fn multiples_compile_in_bounded_time() {
+    for multiple in ["30000", "29989", "400000000", "4096", "90000"] {
+        let schema = format!("{{\"type\":\"integer\",\"multipleOf\":{multiple}}}");
+        check(Form::JsonSchema, &schema, &["0", multiple], &["1", "0.5"]);
+    }
+    let together =
+        r#"{"properties":{"a":{"multipleOf":7},"b":{"multipleOf":21},"c":{"multipleOf":700}}}"#;
+    check(
+        Form::JsonSchema,
+        together,
+        &[r#"{"a":14}"#],
+        &[r#"{"a":15}"#],
+    );
+    // A thread of the compiler was busy with these long after the limit of 5 s.
+    for schema in [
+        r#"{"type":"integer","multipleOf":1000003}"#,
+        r#"{"multipleOf":4294967}"#,
+        r#"{"type":"integer","allOf":[{"multipleOf":59999},{"multipleOf":59997}]}"#,
+    ] {
+        let why = refusal(Form::JsonSchema, schema);
+        assert!(why.contains("/multipleOf: takes too long"), "{why}");
+    }
+    // llguidance answered neither 0 nor the number itself.
+    let why = refusal(
+        Form::JsonSchema,
+        r#"{"type":"integer","multipleOf":1000000000}"#,
+    );
+    assert!(why.contains("/multipleOf: has too many digits"), "{why}");
+}

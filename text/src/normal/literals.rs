@@ -12,9 +12,11 @@ use crate::error::Result;
 pub const MAX_LEAST: u64 = 1 << 16;
 /// A maximum above this has no effect: no answer reaches it.
 pub const UNREACHABLE: u64 = 1 << 24;
-/// llguidance computes with 32 bits, also the least common multiple of two.
-const MAX_MULTIPLE: f64 = 4_000_000_000.0;
+/// llguidance computes ten times a remainder with 32 bits, also the least common multiple of two.
+const MAX_MULTIPLE: f64 = 400_000_000.0;
 const MAX_MULTIPLE_OF_SEVERAL: f64 = 60_000.0;
+/// llguidance has a state for each remainder, but few for factors of 2 and 5. A million of them take 9 s to compile.
+const MAX_COMMON_MULTIPLE: u64 = 30_000;
 /// Whole numbers up to here have exact doubles.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -63,8 +65,8 @@ pub fn bound(value: &Value, bound: Bound) -> Option<Value> {
     })
 }
 
-/// `alone`: the schema has no other multipleOf.
-pub fn multiple(value: &Value, alone: bool, at: &Path) -> Result<Value> {
+/// `alone`: the schema has no other multipleOf. `common`: the least common multiple of all so far, without factors of 10.
+pub fn multiple(value: &Value, alone: bool, common: &mut u64, at: &Path) -> Result<Value> {
     let Some(number) = value.as_f64().filter(|n| *n > 0.0) else {
         return at.invalid("not a number above 0");
     };
@@ -84,10 +86,29 @@ pub fn multiple(value: &Value, alone: bool, at: &Path) -> Result<Value> {
     if scaled.fract() != 0.0 || scaled > most || !exact {
         return at.invalid("has too many digits to be enforced");
     }
+    let mut factor = scaled as u64;
+    for prime in [2, 5] {
+        while factor % prime == 0 {
+            factor /= prime;
+        }
+    }
+    *common *= factor / gcd(*common, factor);
+    if *common > MAX_COMMON_MULTIPLE {
+        return at.invalid(format!(
+            "takes too long to be enforced: without factors of 2 and 5, the least common multiple may be {MAX_COMMON_MULTIPLE}"
+        ));
+    }
     Ok(match digits {
         0 => json!(scaled as u64),
         _ => json!(number),
     })
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    match b {
+        0 => a,
+        _ => gcd(b, a % b),
+    }
 }
 
 /// Rejects a value of `const` or `enum` that llguidance does not write exactly.

@@ -48,6 +48,8 @@ struct Walk<'a> {
     places: Vec<String>,
     /// The path of the schema in the client's text.
     root: String,
+    /// The least common multiple of all `multipleOf`, without factors of 2 and 5.
+    multiples: u64,
     n_nodes: usize,
     n_name_patterns: usize,
     depth: usize,
@@ -83,6 +85,7 @@ impl Normal {
             definitions: Vec::new(),
             places: Vec::new(),
             root: at.to_string(),
+            multiples: 1,
             n_nodes: 0,
             n_name_patterns: 0,
             depth: 0,
@@ -226,7 +229,10 @@ impl<'a> Walk<'a> {
             "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" => {
                 return number(map, key, value, at, parts);
             }
-            "multipleOf" => literals::multiple(value, self.refs.n_multiples <= 1, at)?,
+            "multipleOf" => {
+                let alone = self.refs.n_multiples <= 1;
+                literals::multiple(value, alone, &mut self.multiples, at)?
+            }
             "minLength" | "minItems" | "minProperties" => match literals::count(value, at)? {
                 0 => return Ok(()),
                 n if n > literals::MAX_LEAST => {
