@@ -57,13 +57,16 @@ def test_stream(start, tmp_path, asks):
 
 
 def test_stream_arrives_token_by_token(start, tmp_path):
-    with upstreams(delay=0.1) as (up,):
+    """The upstream server sends a token once the client has the one before."""
+    with upstreams(gated=True) as (up,):
         server = over(start, tmp_path, [up])
-        times = []
-        for chunk in server.client().chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}], stream=True):
+        n = 0
+        up.release()
+        for chunk in server.client(timeout=60).chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}], stream=True):
             if chunk.choices and chunk.choices[0].delta.content:
-                times.append(time.monotonic())
-        assert len(times) == 8 and times[-1] - times[0] > 0.5
+                n += 1
+                up.release()
+        assert n == 8
 
 
 def test_other_routes(start, tmp_path):
@@ -212,12 +215,12 @@ def test_drip(start, tmp_path):
 
 
 def test_overload_rests_and_says_when(start, tmp_path):
-    with upstreams(mode="429") as (up,):
+    with upstreams(mode="429", retry_after=60) as (up,):
         server = over(start, tmp_path, [up])
         reply = chat(server)
-        assert reply.status == 429 and reply.headers["Retry-After"] == "7" and reply.json()["error"]["code"] == "rate_limit_exceeded"
+        assert reply.status == 429 and reply.headers["Retry-After"] == "60" and reply.json()["error"]["code"] == "rate_limit_exceeded"
         reply = chat(server)
-        assert reply.status == 503 and 1 <= int(reply.headers["Retry-After"]) <= 7 and up.requests == 1
+        assert reply.status == 503 and 1 <= int(reply.headers["Retry-After"]) <= 60 and up.requests == 1
         assert targets(server)["m", "t0"]["state"] == "resting"
 
 
@@ -248,10 +251,14 @@ def test_breaker_opens_and_closes(start, tmp_path):
         server = over(start, tmp_path, [up])
         for _ in range(3):
             chat(server)
-        assert targets(server)["m", "t0"]["breaker"] == "open"
-        assert rig.ask(server, "/health").status == 503
-        reply = chat(server)
-        assert reply.status == 503 and reply.json()["error"]["code"] == "target_unavailable" and up.requests == 3
+        assert up.requests == 3 and targets(server)["m", "t0"]["breaker"] in ("open", "half_open")
+
+        def is_open():
+            """Each trial that fails doubles the time to the next one, so that these requests fit into it at last."""
+            n, breaker, health, reply = up.requests, targets(server)["m", "t0"]["breaker"], rig.ask(server, "/health").status, chat(server)
+            return (breaker, health, reply.status, up.requests) == ("open", 503, 503, n) and reply.json()["error"]["code"] == "target_unavailable"
+
+        rig.wait_until(is_open)
         up.mode = "good"
         rig.wait_until(lambda: chat(server).status == 200)
         assert targets(server)["m", "t0"]["breaker"] == "closed"
@@ -262,7 +269,6 @@ def test_retries_have_a_budget(start, tmp_path):
         server = over(start, tmp_path, [one, two])
         for _ in range(40):
             chat(server)
-            time.sleep(0.1)
         assert server.metric("quire:gateway_retries_total") <= 10 + 40 / 5
 
 
@@ -276,7 +282,7 @@ def test_client_that_leaves_cancels(start, tmp_path):
         stream.read(1000)
         stream.close()
         rig.wait_until(lambda: up.gone == 1)
-        assert targets(server)["m", "t0"]["cancelled"] == 1 and targets(server)["m", "t0"]["running"] == 0
+        rig.wait_until(lambda: targets(server)["m", "t0"]["cancelled"] == 1 and targets(server)["m", "t0"]["running"] == 0)
 
 
 def test_slow_client_slows_the_upstream(start, tmp_path):
@@ -286,11 +292,11 @@ def test_slow_client_slows_the_upstream(start, tmp_path):
         body = json.dumps({"model": "m", "stream": True, "messages": []}).encode()
         connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
         connection.recv(1000)
-        last = None
-        while last != up.sent:
+        last = 0
+        while last != up.sent or up.sent < 100_000:  # until nothing moves
             last = up.sent
-            time.sleep(0.5)
-        assert 100_000 < up.sent < 30 << 20
+            time.sleep(2)
+        assert up.sent < 30 << 20
         data, seen = b"", up.sent
         while up.sent < seen + (4 << 20):  # it goes on
             data = connection.recv(1 << 20)
@@ -299,7 +305,7 @@ def test_slow_client_slows_the_upstream(start, tmp_path):
 
 
 def test_reload_keeps_streams_and_states(start, tmp_path):
-    with upstreams(delay=0.2) as (up,), upstreams() as (other,):
+    with upstreams(gated=True) as (up,), upstreams() as (other,):
         server = over(start, tmp_path, [up])
         found = []
         thread = threading.Thread(target=lambda: found.extend(events(chat(server, stream=True))))
@@ -310,6 +316,7 @@ def test_reload_keeps_streams_and_states(start, tmp_path):
         rig.wait_until(lambda: len(rig.answered(server, "/v1/models").json()["data"]) == 2)
         assert targets(server)["m", "t0"]["running"] == 1
         assert chat(server, model="n").status == 200
+        up.release(len(ALL))
         thread.join()
         assert words(found) == ALL
         rig.wait_until(lambda: targets(server)["m", "t0"]["answered"] == 1)
@@ -320,13 +327,16 @@ def test_reload_keeps_streams_and_states(start, tmp_path):
 
 
 def test_drain(start, tmp_path):
-    with upstreams(delay=0.2) as (up,):
+    with upstreams(gated=True) as (up,):
         server = over(start, tmp_path, [up])
         found = []
         thread = threading.Thread(target=lambda: found.extend(events(chat(server, stream=True))))
         thread.start()
         rig.wait_until(lambda: up.requests == 1)
-        assert server.stop() == 0
+        server.process.send_signal(signal.SIGTERM)
+        rig.wait_until(lambda: "finishing running requests" in server.output(), server.output)
+        up.release(len(ALL))
+        assert server.process.wait(60) == 0
         thread.join()
         assert words(found) == ALL
 
@@ -338,9 +348,7 @@ MODES = ["good"] * 20 + ["drip", "cut_first", "cut_later", "cut_clean", "500", "
 
 def test_no_token_is_duplicated(start, tmp_path):
     """Whatever three upstream servers do, a stream is a beginning of the answer: each token once, in order."""
-    seed = random.randrange(1 << 30)
-    print("seed", seed)
-    rng = random.Random(seed)
+    rng = random.Random(1)
     plan = [rng.choice(MODES) for _ in range(5000)]
     with upstreams(3) as servers:
         for i, up in enumerate(servers):
@@ -350,8 +358,8 @@ def test_no_token_is_duplicated(start, tmp_path):
 
         def visit(k):
             try:
-                until = time.monotonic() + 20
-                while results.count(8) < 200 and time.monotonic() < until:
+                until = time.monotonic() + 120
+                while (results.count(8) < 200 or len(set(results)) <= 3) and time.monotonic() < until:
                     reply = chat(server, stream=bool(k % 4))
                     if reply.status != 200:
                         results.append(None)
@@ -374,7 +382,7 @@ def test_no_token_is_duplicated(start, tmp_path):
             thread.start()
         for thread in threads:
             thread.join()
-        assert not errors, (seed, errors[0])
+        assert not errors, errors[0]
         assert results.count(8) >= 50 and len(set(results)) > 3, results
         rig.wait_until(lambda: all(t["running"] == 0 and t["outstanding"] == 0 for t in targets(server).values()))
 
@@ -432,7 +440,7 @@ def test_killed_upstream(start, tmp_path):
         rig.wait_until(lambda: len(done) > n + 100)
         processes[0] = begin_upstream(ports[0])
         before = targets(server)["m", "t0"]["answered"]
-        rig.wait_until(lambda: targets(server)["m", "t0"]["answered"] > before + 5, seconds=20)
+        rig.wait_until(lambda: targets(server)["m", "t0"]["answered"] > before + 5)
     finally:
         stop.set()
         for thread in threads:

@@ -12,8 +12,9 @@ WORDS = 8
 
 
 class Upstream:
-    def __init__(self, name="up", port=0, mode="good", key=None, words=WORDS, delay=0.0):
-        self.name, self.mode, self.key, self.words, self.delay = name, mode, key, words, delay
+    def __init__(self, name="up", port=0, mode="good", key=None, words=WORDS, delay=0.0, gated=False, retry_after=7):
+        """gated: each token of a stream, and a whole reply, waits for a release()."""
+        self.name, self.mode, self.key, self.words, self.delay, self.gated, self.retry_after = name, mode, key, words, delay, gated, retry_after
         self.requests, self.bodies, self.headers, self.gone, self.sent = 0, [], [], 0, 0
         self.more_headers = ""  # of answers, with line ends
         self.wanted_port, self.port = port, None
@@ -21,7 +22,7 @@ class Upstream:
         started = threading.Event()
         self.thread = threading.Thread(target=self.run, args=(started,), daemon=True)
         self.thread.start()
-        started.wait(10)
+        started.wait()
 
     @property
     def url(self):
@@ -30,6 +31,7 @@ class Upstream:
     def run(self, started):
         asyncio.set_event_loop(self.loop)
         self.tasks = set()
+        self.gate = asyncio.Semaphore(0)
 
         async def begin():
             self.server = await asyncio.start_server(self.serve, "127.0.0.1", self.wanted_port, limit=1 << 26)
@@ -38,6 +40,20 @@ class Upstream:
         self.loop.run_until_complete(begin())
         started.set()
         self.loop.run_forever()
+
+    def release(self, n=1):
+        def let():
+            for _ in range(n):
+                self.gate.release()
+
+        self.loop.call_soon_threadsafe(let)
+
+    async def wait(self, delay):
+        """Before a token, or a whole reply."""
+        if self.gated:
+            await self.gate.acquire()
+        elif delay:
+            await asyncio.sleep(delay)
 
     def close(self):
         """Ends all connections at once, as a killed process does."""
@@ -49,7 +65,7 @@ class Upstream:
             self.loop.call_later(0.01, self.loop.stop)
 
         self.loop.call_soon_threadsafe(end)
-        self.thread.join(10)
+        self.thread.join()
 
     async def serve(self, reader, writer):
         self.tasks.add(writer)
@@ -111,7 +127,7 @@ class Upstream:
     async def do_good(self, writer, asked, cut=None, delay=None):
         delay = self.delay if delay is None else delay
         if not asked.get("stream"):
-            await asyncio.sleep(delay)
+            await self.wait(delay)
             text = " ".join(f"w{i}" for i in range(self.words))
             if "embeddings" in self.path:
                 self.reply(writer, 200, {"object": "list", "model": "m", "data": [{"object": "embedding", "index": 0, "embedding": [0.5, 0.25]}], "usage": {"prompt_tokens": 3, "total_tokens": 3}})
@@ -125,8 +141,7 @@ class Upstream:
             if i == cut:
                 writer.transport.abort()
                 return False
-            if delay:
-                await asyncio.sleep(delay)
+            await self.wait(delay)
             await self.event(writer, self.chunk({"content": f"w{i} "}))
         await self.event(writer, self.chunk({}, "stop"))
         if asked.get("stream_options", {}).get("include_usage"):
@@ -236,7 +251,7 @@ class Upstream:
             i += 1
 
     async def do_429(self, writer, asked):
-        self.reply(writer, 429, {"error": {"message": "slow down", "type": "rate_limit_error", "param": None, "code": None}}, "Retry-After: 7\r\n")
+        self.reply(writer, 429, {"error": {"message": "slow down", "type": "rate_limit_error", "param": None, "code": None}}, f"Retry-After: {self.retry_after}\r\n")
         await writer.drain()
 
     async def do_too_long(self, writer, asked):
