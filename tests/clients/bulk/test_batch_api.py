@@ -115,7 +115,7 @@ def test_an_empty_file_fails(batches):
 
 def test_cancel_and_expiry(batches):
     client = openai_of(batches)
-    lines = [chat_line(i, max_tokens=200, ignore_eos=True) for i in range(300)]
+    lines = [chat_line(i, max_tokens=900, ignore_eos=True) for i in range(300)]
     file = upload(client, lines)
     batch = client.batches.create(input_file_id=file.id, endpoint=CHAT, completion_window="24h")
     with pytest.raises(openai.BadRequestError, match="has not ended"):
@@ -194,7 +194,7 @@ def test_a_batch_of_messages(batches):
 
 def test_cancelled_messages(batches):
     client = anthropic_of(batches)
-    batch = client.messages.batches.create(requests=[request_of(i, max_tokens=200) for i in range(200)])
+    batch = client.messages.batches.create(requests=[request_of(i, max_tokens=900, ignore_eos=True) for i in range(200)])
     with pytest.raises(anthropic.BadRequestError, match="has not ended"):
         client.messages.batches.delete(batch.id)
     cancelled = client.messages.batches.cancel(batch.id)

@@ -91,19 +91,22 @@ def state_rows(path):
         return 0
 
 
+def ended_by(number, state, *arguments):
+    """Sends a command a signal once it has saved another row: (its status, standard output, standard error)."""
+    before = state_rows(state)
+    process = start(*arguments)
+    rig.wait_until(lambda: state_rows(state) > before or process.poll() is not None)
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=60)
+    return process.returncode, stdout, stderr
+
+
 def test_each_line_once_over_kills(tmp_path):
-    n = 600
-    path, out = write(tmp_path / "in.jsonl", [chat(i, f"Say {i}.", max_tokens=2) for i in range(n)]), tmp_path / "out"
-    state = tmp_path / "out.state"
-    for _ in range(3):
-        before = state_rows(state)
-        process = start(path, "-o", out)
-        rig.wait_until(lambda process=process, before=before: state_rows(state) > before or process.poll() is not None)
-        process.kill()
-        process.wait()
-        if out.exists():
+    for n in (600, 3000, 12000):  # more lines, if a signal comes after the command's end
+        path, out = write(tmp_path / f"in{n}.jsonl", [chat(i, f"Say {i}.", max_tokens=2) for i in range(n)]), tmp_path / f"out{n}"
+        if all(ended_by(signal.SIGKILL, tmp_path / f"out{n}.state", path, "-o", out)[0] == -signal.SIGKILL for _ in range(3)):
             break
-        assert state_rows(state) > before
+    assert not out.exists()
     result = run(path, "-o", out, "--json")
     assert result.returncode == 0, result.stderr
     assert json.loads(result.stdout)["resumed"] > 0
@@ -111,23 +114,22 @@ def test_each_line_once_over_kills(tmp_path):
 
 
 def test_an_interrupted_command_continues(tmp_path):
-    path = write(tmp_path / "in.jsonl", [chat(i, f"Tell me about {i}.", max_tokens=12) for i in range(300)])
-    process = start(path, "--concurrency", "4")
-    state = tmp_path / "in.results.jsonl.state"
-    rig.wait_until(lambda: state_rows(state) > 0)
-    process.send_signal(signal.SIGINT)
-    stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 75, stderr
+    for n in (300, 3000, 12000):  # more lines, if the signal comes after the command's end
+        path, out = write(tmp_path / f"in{n}.jsonl", [chat(i, f"Tell me about {i}.", max_tokens=12) for i in range(n)]), tmp_path / f"in{n}.results.jsonl"
+        status, stdout, stderr = ended_by(signal.SIGINT, tmp_path / f"in{n}.results.jsonl.state", path, "--concurrency", "4")
+        if status:
+            break
+    assert status == 75, stderr
     assert "run the same command again to continue" in stdout and "quire: interrupted" in stderr
-    assert not (tmp_path / "in.results.jsonl").exists()
+    assert not out.exists()
     # Another input does not take these results.
     other = write(tmp_path / "other.jsonl", [chat(0, "x")])
-    result = run(other, "-o", tmp_path / "in.results.jsonl")
+    result = run(other, "-o", out)
     assert result.returncode == 1 and "results of another input" in result.stderr
     result = run(path)
     assert result.returncode == 0, result.stderr
     assert "in earlier runs" in result.stdout
-    assert len(read(tmp_path / "in.results.jsonl")) == 300
+    assert len(read(out)) == n
 
 
 def test_a_shared_prefix_is_computed_once(tmp_path):

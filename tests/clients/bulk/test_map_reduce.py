@@ -4,6 +4,7 @@ import http.server
 import json
 import pathlib
 import random
+import signal
 import subprocess
 import threading
 
@@ -24,12 +25,15 @@ def run(*arguments, cwd, prompts=PROMPTS):
     return subprocess.run(command(*prompts, *arguments), capture_output=True, text=True, timeout=600, cwd=cwd)
 
 
-@pytest.fixture
-def book(tmp_path):
+def paragraphs(n):
     random.seed(5)
     words = ["the river", "a stone", "blue cloud", "old tree", "wind"]
-    text = "\n\n".join(" ".join(random.choice(words) for _ in range(30)) + "." for _ in range(40))
-    (tmp_path / "book.txt").write_text(text)
+    return "\n\n".join(" ".join(random.choice(words) for _ in range(30)) + "." for _ in range(n))
+
+
+@pytest.fixture
+def book(tmp_path):
+    (tmp_path / "book.txt").write_text(paragraphs(40))
     return tmp_path
 
 
@@ -61,8 +65,6 @@ def test_a_server_at_a_url(server, book):
 
 def test_a_killed_command_continues(book):
     arguments = ("--model", MODEL, "--chunk-tokens", "100", "--max-tokens", "40", "--overlap", "10", "--concurrency", "2", "--json", "book.txt")
-    expected = json.loads(run(*arguments, cwd=book).stdout)
-    process = subprocess.Popen(command(*PROMPTS, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=book)
 
     def rows():
         import sqlite3
@@ -74,12 +76,16 @@ def test_a_killed_command_continues(book):
                 pass
         return 0
 
-    rig.wait_until(lambda: rows() > 2 or process.poll() is not None)
-    process.kill()
-    process.wait()
+    for n in (40, 160, 640):  # a longer text, if the signal comes after the command's end
+        (book / "book.txt").write_text(paragraphs(n))
+        process = subprocess.Popen(command(*PROMPTS, *arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=book)
+        rig.wait_until(lambda: rows() > 2 or process.poll() is not None)
+        process.kill()
+        if process.wait() == -signal.SIGKILL:
+            break
     result = run(*arguments, cwd=book)
     assert result.returncode == 0, result.stderr
-    summary = json.loads(result.stdout)
+    summary, expected = json.loads(result.stdout), json.loads(run(*arguments, cwd=book).stdout)
     assert summary["resumed"] > 2 and summary["answer"] == expected["answer"]
     assert [path.name for path in book.iterdir()] == ["book.txt"]
 

@@ -63,16 +63,30 @@ def serve(start, redis):
     return start("serve", MODEL, "--port", "0", "--max-model-len", "512", "--log-requests", "--response-cache", redis.url)
 
 
-def ask(server, prompt):
-    reply = answered(server, "/v1/completions", {"prompt": prompt, "max_tokens": 8, "seed": 1, "logprobs": 2})
+def ask(server, prompt, **more):
+    reply = answered(server, "/v1/completions", {"prompt": prompt, "max_tokens": 8, "seed": 1, "logprobs": 2, **more})
     return reply.cache, reply.json()["choices"]
 
 
-def ask_all(server, word):
-    """Several requests, because a busy machine may look one up too late: their answers, and the number of cache
-    hits."""
-    got = [ask(server, f"{word} {i}") for i in range(8)]
+def ask_all(server, word, **more):
+    """The answers of several requests, and the number of cache hits."""
+    got = [ask(server, f"{word} {i}", **more) for i in range(8)]
     return [answer for _, answer in got], sum(cache == "exact" for cache, _ in got)
+
+
+def found_all(server, word):
+    """Their answers as another server put them there. A busy machine may look one up too late: it is asked again."""
+    found = {}
+
+    def find():
+        for i in {*range(8)} - {*found}:
+            cache, answer = ask(server, f"{word} {i}", cache={"no_store": True})
+            if cache == "exact":
+                found[i] = answer
+        return len(found) == 8
+
+    wait_until(find)
+    return [found[i] for i in range(8)]
 
 
 def connected(server):
@@ -85,8 +99,7 @@ def test_servers_share_answers_and_find_them_after_a_restart(start, redis):
     answers, n_exact = ask_all(first, "one")
     assert n_exact == 0
     wait_until(lambda: len(redis.names()) == 8)
-    again, n_exact = ask_all(second, "one")
-    assert again == answers and n_exact > 0 and stats(second)["layers"]["redis"]["hits"] == n_exact
+    assert found_all(second, "one") == answers and stats(second)["layers"]["redis"]["hits"] == 8
     assert second.metric("quire:response_cache_store_up") == 1
     others, _ = ask_all(first, "two")
     assert first.stop() == 0 and second.stop() == 0  # a clean stop waits for pending writes
@@ -94,8 +107,7 @@ def test_servers_share_answers_and_find_them_after_a_restart(start, redis):
     wait_until(lambda: connected(third))
     assert len(redis.names()) == 16
     for word, said in (("one", answers), ("two", others)):
-        again, n_exact = ask_all(third, word)
-        assert again == said and n_exact > 0
+        assert found_all(third, word) == said
     redis.ask("SET", "quire:mine", 1)
     assert clear_cache(third) == {"cleared": True, "removed": 16} and redis.names() == [] and redis.ask("GET", "quire:mine") == b"$1\r\n"
     assert third.stop() == 0
@@ -111,8 +123,7 @@ def test_a_redis_that_is_paused_killed_and_filled_with_garbage(start, redis):
     wait_until(lambda: len(redis.names()) == 8)
     for name in redis.names():
         redis.ask("SETRANGE", name, 200, "garbage")
-    again, n_exact = ask_all(other, "one")
-    assert again == answers and n_exact == 0 and stats(other)["unsound"] > 0
+    wait_until(lambda: ask_all(other, "one", cache={"no_store": True}) == (answers, 0) and stats(other)["unsound"] > 0)
     redis.process.send_signal(signal.SIGSTOP)
     assert ask_all(server, "paused")[1] == 0
     assert ask_all(server, "one") == (answers, 8)  # from memory
@@ -124,8 +135,7 @@ def test_a_redis_that_is_paused_killed_and_filled_with_garbage(start, redis):
     wait_until(lambda: connected(server) and connected(other))
     answers, _ = ask_all(server, "back")
     wait_until(lambda: len(redis.names()) == 8)
-    again, n_exact = ask_all(other, "back")
-    assert again == answers and n_exact > 0
+    assert found_all(other, "back") == answers
     assert server.stop() == 0 and "answers are cached there again" in server.output() and SECRET not in server.output()
 
 

@@ -85,7 +85,8 @@ def test_what_another_server_answered_is_found_by_its_vector(start, redis, tiny)
     want = ask(first, body(ASKED))[0]
     wait_until(lambda: entries(second) == 1)
     assert entries(first) == 1  # its own entry comes back, and is not added again
-    assert shared(first)["appended"] == 1 and shared(first)["taken"] == 0
+    wait_until(lambda: shared(first)["appended"] == 1)  # once the Redis has said so
+    assert shared(first)["taken"] == 0
     assert shared(second)["taken"] == 1 and shared(second)["refused"] == 0
     drafted(second, *IN_OTHER_WORDS)
     assert ask(second, body(ASKED))[0] == want

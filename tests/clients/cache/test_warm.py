@@ -113,7 +113,7 @@ def test_every_layer(start, tmp_path, tmp_path_factory):
     first.stop()
     second = serve()
     wait_until(lambda: second.metric("quire:response_cache_store_up") == 1)
-    assert ask(second, body)[0] == "exact"
+    wait_until(lambda: ask(second, {**body, "cache": {"no_store": True}})[0] == "exact")  # a busy machine may look it up too late
 
 
 def test_a_pipe_is_read_once(server, tmp_path):

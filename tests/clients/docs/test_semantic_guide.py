@@ -7,6 +7,7 @@ import shlex
 import subprocess
 
 import pytest
+import rig
 from conftest import MODEL, QUIRE, ROOT
 from doc_blocks import block, blocks
 from encoder_hub import home  # noqa: F401
@@ -23,12 +24,18 @@ def test_the_guide(home, tmp_path, start):  # noqa: F811
     table = subprocess.run([QUIRE, *shlex.split(CALIBRATE)[1:]], env=home, cwd=tmp_path, capture_output=True, text=True)
     assert table.returncode == 0 and table.stdout.startswith("3 pairs, 1 of them with the same answer") and (tmp_path / "pairs.svg").is_file(), table
     server = start(*(str(MODEL) if word == "MODEL" else word for word in serve), "--port", "0", environment=home)
-    replies = []
-    for command in ASK.replace("\\\n", " ").splitlines():
-        command = [*shlex.split(command.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")), "-sS", "--noproxy", "*", "--max-time", "60"]
-        replies.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert "x-quire-cache: miss" in replies[0].lower(), replies
-    assert re.search(r"x-quire-cache: draft\r?\n", replies[1].lower()) and "x-quire-similarity: 0." in replies[1].lower(), replies
+
+    def is_draft():
+        """The vector of the second question may come too late on a busy machine: both are asked again."""
+        replies = []
+        for command in ASK.replace("\\\n", " ").splitlines():
+            command = [*shlex.split(command.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")), "-sS", "--noproxy", "*", "--max-time", "60"]
+            replies.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.lower())
+        rig.clear_cache(server)
+        assert "x-quire-cache: miss" in replies[0], replies
+        return re.search(r"x-quire-cache: draft\r?\n", replies[1]) and "x-quire-similarity: 0." in replies[1]
+
+    rig.wait_until(is_draft)
 
 
 def test_embeddings(home, start, monkeypatch, capsys):  # noqa: F811
