@@ -166,7 +166,7 @@ def test_serve_replays_a_trace(server, tmp_path):
     got = bench("serve", "--url", server.url, "--dataset", "trace", "--dataset-path", trace, "--rate-scale", 10, "--ignore-eos", "--json")
     result = json.loads(got.stdout)
     assert result["completed"] == 2 and result["total_input_tokens"] == 50 and result["total_output_tokens"] == 8
-    assert 1 <= result["duration"] < 20 and result["request_rate"] == "trace"
+    assert 1 <= result["duration"] < 60 and result["request_rate"] == "trace"
     assert "left out" in got.stderr
     table = bench("serve", "--url", server.url, "--num-prompts", 2, "--percentile-metrics", "ttft", "--metric-percentiles", "99.9").stdout
     assert " Serving Benchmark Result " in table and "P99.9 TTFT (ms):" in table and "ITL" not in table

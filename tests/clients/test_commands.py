@@ -14,7 +14,7 @@ import time
 import pytest
 
 import rig
-from conftest import MODEL, QUIRE, ROOT, Server, cannot_run
+from conftest import MODEL, QUIRE, ROOT, SLOWLY, Server, cannot_run
 
 
 def quire(*arguments, stdin=None, timeout=120):
@@ -356,7 +356,7 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def status(self):
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
                 if select.select([self.fd], [], [], 0.1)[0]:
@@ -397,7 +397,7 @@ def test_a_chat_at_the_terminal():
 
 
 def test_ctrl_c_stops_an_answer_and_no_more():
-    t = Terminal("--raw")  # it repeats itself until the context is full: 2,039 tokens, seconds
+    t = Terminal("--raw", *SLOWLY)  # it repeats itself until the context is full: 2,039 tokens, seconds
     t.wait_for("> ")
     t.type("1 2 3 4 5\r")
     t.wait_for(" 5 5 5")
@@ -412,10 +412,10 @@ def test_ctrl_c_stops_an_answer_and_no_more():
     t.wait_for("> ")
     os.kill(t.pid, signal.SIGTERM)
     assert t.status() == 0
-    with subprocess.Popen([QUIRE, "generate", MODEL, "1 2 3 4 5", "--raw", "--temperature", "0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as once:
+    with subprocess.Popen([QUIRE, "generate", MODEL, "1 2 3 4 5", "--raw", "--temperature", "0", *SLOWLY], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as once:
         once.stdout.read(1)
         once.send_signal(signal.SIGINT)
-        assert once.wait(20) == 130
+        assert once.wait(60) == 130
 
 
 def test_the_line_can_be_edited():
@@ -465,10 +465,7 @@ def test_the_plan_of_text_holds():
         assert kib("VmHWM") - idle < (planned["text_bytes"] + 2 * len(body)) >> 10
         assert planned["bodies_bytes"] == 16 * (16 << 20)
         # And the memory is freed.
-        deadline = time.monotonic() + 10
-        while kib("VmRSS") - idle > 40 << 10:
-            assert time.monotonic() < deadline, kib("VmRSS") - idle
-            time.sleep(0.05)
+        rig.wait_until(lambda: kib("VmRSS") - idle <= 40 << 10, lambda: f"{kib('VmRSS') - idle} KiB less")
     finally:
         server.stop()
 

@@ -14,10 +14,11 @@ import openai
 import pytest
 
 import rig
-from conftest import MODEL, QUIRE, ROOT, Server
+from conftest import MODEL, QUIRE, ROOT, SLOWLY, Server
 from rig import free_port, wait_until
 
 LONG = {"model": "demo", "prompt": "Once upon a time", "max_tokens": 900, "ignore_eos": True, "temperature": 1.0, "seed": 1}
+LONGER = {**LONG, "max_tokens": 2000}
 
 
 def raw(body, path="/v1/completions"):
@@ -32,14 +33,14 @@ def nothing_runs(server):
 
 MADE, COMPUTED, WAITING = "vllm:generation_tokens_total", "quire:engine_prompt_tokens_total", "vllm:num_requests_waiting"
 WAYS = {  # the request, how much of it is sent, the counter that must have grown before the client leaves
-    "before the body ends": (LONG, -10, None),
-    "at once": (LONG, None, None),
-    "in the queue": ({**LONG, "prompt": "queued"}, None, WAITING),
-    "in prefill": ({**LONG, "prompt": "a b c d " * 230, "max_tokens": 50}, None, COMPUTED),
-    "before the reply": (LONG, None, MADE),
-    "of several choices": ({**LONG, "n": 3}, None, MADE),
-    "while streaming": ({**LONG, "stream": True}, None, "reply"),
-    "of several streamed choices": ({**LONG, "n": 3, "stream": True}, None, "reply"),
+    "before the body ends": (LONGER, -10, None),
+    "at once": (LONGER, None, None),
+    "in the queue": ({**LONGER, "prompt": "queued"}, None, WAITING),
+    "in prefill": ({**LONG, "prompt": "a b c d " * 230}, None, COMPUTED),
+    "before the reply": (LONGER, None, MADE),
+    "of several choices": ({**LONGER, "n": 3}, None, MADE),
+    "while streaming": ({**LONGER, "stream": True}, None, "reply"),
+    "of several streamed choices": ({**LONGER, "n": 3, "stream": True}, None, "reply"),
 }
 
 
@@ -55,7 +56,7 @@ def leave(s, how):
 @pytest.fixture(scope="module", params=["one process", "engine elsewhere"])
 def slow(request, tmp_path_factory):
     """Few positions per step, and two sequences at once: prefill takes many steps, and there is a queue."""
-    shape = ["--max-model-len", "1024", "--max-num-seqs", "2", "--max-num-batched-tokens", "4", "--no-enable-prefix-caching"]
+    shape = ["--max-model-len", "2048", "--max-num-seqs", "2", "--max-num-batched-tokens", "4", "--no-enable-prefix-caching", *SLOWLY]
     servers = []
     if request.param == "engine elsewhere":
         address = f"unix:{tmp_path_factory.mktemp('engine')}/socket"
@@ -73,7 +74,7 @@ def test_a_client_that_leaves_cancels_its_request(slow, way, how):
     body, n_sent, until = WAYS[way]
     holder = slow.connect()
     if until == WAITING:  # two of 16 run, for seconds
-        holder.sendall(raw({**LONG, "stream": True, "n": 16}))
+        holder.sendall(raw({**LONGER, "stream": True, "n": 16}))
         assert holder.recv(100) and wait_until(lambda: slow.metric(until) <= 14)
     made, before = slow.metric(MADE), slow.metric(until) if until in (MADE, COMPUTED, WAITING) else 0
     s = slow.connect()
@@ -90,8 +91,8 @@ def test_a_client_that_leaves_cancels_its_request(slow, way, how):
     assert slow.metric("vllm:kv_cache_usage_perc") == 0 and slow.metric("quire:kv_blocks_leaked") == 0
     if how != "half-closed":
         wait_until(lambda: slow.metric("quire:http_connections") == 1)
-    if until != WAITING:  # without the cancellation it would make at least 900 tokens
-        assert slow.metric(MADE) - made < 900
+    if until != WAITING:  # what it would make without the cancellation
+        assert slow.metric(MADE) - made < body["max_tokens"]
     s.close()
 
 
@@ -99,27 +100,25 @@ def test_a_slow_reader_holds_only_its_own_connection(server):
     s = server.connect()
     s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     s.sendall(raw({**LONG, "stream": True, "logprobs": 20}))
-    t = time.monotonic()
-    reply = server.client().completions.create(model="demo", prompt="x", max_tokens=4)
-    assert reply.choices and time.monotonic() - t < 20
+    assert server.client(timeout=60).completions.create(model="demo", prompt="x", max_tokens=4).choices
     s.close()
     wait_until(lambda: nothing_runs(server))
 
 
 def test_sigterm_drains(start):
-    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "1024", "--shutdown-timeout", "300")
+    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "1024", "--max-num-seqs", "2", "--shutdown-timeout", "300")
     got = {}
 
     def ask():
         got["reply"] = server.client().completions.create(
-            model="demo", prompt="Once", max_tokens=900, n=4, extra_body={"ignore_eos": True})
+            model="demo", prompt="Once", max_tokens=900, n=10, extra_body={"ignore_eos": True})
 
     thread = threading.Thread(target=ask)
     thread.start()
     wait_until(lambda: server.metric("vllm:num_requests_running") > 0)
     server.process.send_signal(signal.SIGTERM)
     thread.join()
-    assert got["reply"].usage.completion_tokens == 4 * 900
+    assert got["reply"].usage.completion_tokens == 10 * 900
     assert server.process.wait(60) == 0
 
 
@@ -177,23 +176,18 @@ def test_an_engine_s_drain_has_a_deadline(start, tmp_path):
 
 
 def test_a_second_sigterm_ends(start):
-    server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-model-len", "2048")
-    s = server.connect()
-    s.sendall(raw({**LONG, "max_tokens": 2000, "stream": True}))
-    assert s.recv(4096)
+    server, s = drained(start, "--shutdown-timeout", "600", *SLOWLY)
     server.process.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
-    server.process.send_signal(signal.SIGTERM)
-    server.process.wait(10)
+    server.process.wait(60)
     s.close()
 
 
 def test_a_full_queue_is_429_with_retry_after(start):
     server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-num-seqs", "1",
-                   "--max-num-queued-reqs", "8", "--max-model-len", "1024")
+                   "--max-num-queued-reqs", "8", "--max-model-len", "2048", *SLOWLY)
     holder = server.connect()
-    holder.sendall(raw({**LONG, "stream": True, "n": 8}))  # one choice runs, seven wait: seconds of work
-    wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 5)
+    holder.sendall(raw({**LONGER, "stream": True, "n": 8}))  # one choice runs, seven wait: many seconds of work
+    wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 6)
     with pytest.raises(openai.RateLimitError) as caught:
         server.client().completions.create(model="demo", prompt="x", max_tokens=1, n=4)
     assert int(caught.value.response.headers["retry-after"]) >= 1
@@ -204,10 +198,10 @@ def test_a_full_queue_is_429_with_retry_after(start):
 
 def test_a_queue_full_of_tokens_is_429_with_retry_after(start):
     server = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--max-num-seqs", "1",
-                   "--max-num-queued-tokens", "100", "--max-model-len", "1024")
+                   "--max-num-queued-tokens", "100", "--max-model-len", "2048", *SLOWLY)
     holders = [server.connect() for _ in range(2)]
     for holder in holders:  # one runs, one waits
-        holder.sendall(raw({**LONG, "prompt": "a b c d " * 5, "stream": True, "n": 2}))
+        holder.sendall(raw({**LONGER, "prompt": "a b c d " * 5, "stream": True, "n": 2, "max_tokens": 1900}))
     wait_until(lambda: server.metric("vllm:num_requests_waiting") >= 2)
     with pytest.raises(openai.RateLimitError, match="max-num-queued-tokens") as caught:
         server.client().completions.create(model="demo", prompt="a b c d " * 100, max_tokens=1)
@@ -263,7 +257,7 @@ def test_front_end_and_engine_apart(start, tmp_path):
         since, data = time.monotonic(), b""
         while b"[DONE]" not in data:
             data += s.recv(65536)  # pings until a failure is noticed
-            assert time.monotonic() - since < 30  # 5 s, on a busy machine
+            assert time.monotonic() - since < 55  # 5 s, where no other program computes
     assert b'"code":"engine_unavailable"' in data and b"has not responded for 3.5 s" in data
     with pytest.raises(openai.InternalServerError) as caught:
         server.client().completions.create(model="demo", prompt="x", max_tokens=1)
@@ -312,13 +306,13 @@ def test_a_front_end_waits_for_its_engine(start, tmp_path):
     with socket.socket(socket.AF_UNIX) as mute:
         mute.bind(f"{tmp_path}/mute")
         mute.listen()
-        mute.settimeout(20)
+        mute.settimeout(60)
         waits = start("serve", MODEL, "--engine", f"unix:{tmp_path}/mute", "--port", "0", wait_for="waiting for the engine")
         accepted = mute.accept()[0]
         mute.settimeout(3)
         with pytest.raises(TimeoutError):
             mute.accept()
-        mute.settimeout(20)
+        mute.settimeout(60)
         accepted.close()
         mute.accept()[0].close()
         assert waits.stop() == 0, waits.output()

@@ -75,7 +75,7 @@ def test_a_key_stays_with_its_server(proxy):
 def test_a_server_that_drains_finishes_and_the_other_takes_over(proxy):
     url, servers = proxy
     # A stream on one of the two: tries keys until one goes to the first server.
-    stream = rig.stream(url, "/v1/completions", body(max_tokens=400, ignore_eos=True, stream=True), headers={"Authorization": "Bearer stays"})
+    stream = rig.stream(url, "/v1/completions", body(max_tokens=1900, ignore_eos=True, stream=True), headers={"Authorization": "Bearer stays"})
     first = stream.readline()
     assert first.startswith(b"data: ")
     busy = next(s for s in servers if s.metric("vllm:num_requests_running") > 0)
@@ -86,18 +86,18 @@ def test_a_server_that_drains_finishes_and_the_other_takes_over(proxy):
         time.sleep(0.05)
     text = first + stream.read()
     assert text.rstrip().endswith(b"data: [DONE]") and b'"error"' not in text
-    assert text.count(b"data: ") > 400
+    assert text.count(b"data: ") > 1900
     assert busy.process.wait(60) == 0
 
 
 def test_a_client_that_leaves_is_cancelled_through_the_proxy(proxy):
     url, servers = proxy
     host, port = url.removeprefix("http://").split(":")
-    data = body(max_tokens=1900, ignore_eos=True, stream=True)
-    s = socket.create_connection((host, int(port)), timeout=20)
+    data = body(max_tokens=1900, n=16, ignore_eos=True, stream=True)
+    s = socket.create_connection((host, int(port)), timeout=60)
     s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     assert b"200" in s.recv(100)
-    wait_until(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 1, "the request")
+    wait_until(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 16, "the request")
     s.close()
     wait_until(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 0, "the cancel")
     assert all(x.metric("quire:kv_blocks_leaked") == 0 for x in servers)
@@ -146,7 +146,7 @@ def test_the_manifest_starts_a_server_and_its_probes_are_answered(start):
         assert get["port"] == "metrics"
         assert rig.ask(f"http://{listen}", get["path"]).status == 200
     # A draining server is live and not ready.
-    stream = rig.stream(server, "/v1/completions", {"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True})
+    stream = rig.stream(server, "/v1/completions", {"prompt": "Once", "max_tokens": 1500, "n": 64, "ignore_eos": True, "stream": True})
     stream.readline()
     server.process.send_signal(signal.SIGTERM)
 

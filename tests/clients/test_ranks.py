@@ -91,7 +91,7 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, l
     since = time.monotonic()
     rest = reply.read().decode()
     assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
-    assert time.monotonic() - since < 30  # 5 s of the time-out, on a busy machine
+    assert time.monotonic() - since < 55  # 5 s of the time-out, where no other program computes
     assert server.process.wait(60) == 1, server.output()
     assert all(map(is_gone, ranks))
     told = [line for line in server.output().splitlines() if f"rank {lost} " in line]
@@ -141,7 +141,7 @@ def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
     for _ in range(4):  # it waited for the end of the step, and the other rank rests: about once in twenty times
         reply, rest = streamed(server), b""
         go_on, since = hang(engine, other), time.monotonic()
-        while b"[DONE]" not in rest and time.monotonic() - since < 30:  # 5 s on a machine with nothing else to do
+        while b"[DONE]" not in rest and time.monotonic() - since < 50:  # 5 s on a machine with nothing else to do
             rest += reply.readline()  # a ping after 15 s, if the failure is not noticed
         if b'"error"' in rest:
             break
@@ -149,10 +149,7 @@ def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
     assert b'"engine_unavailable"' in rest and b"rank 1 (process" in rest, rest[-600:]
     said = "the engine has stopped (rank 1 (process"
     if more:
-        deadline = time.monotonic() + 30
-        while "the engine is available again" not in server.output():
-            assert time.monotonic() < deadline, server.output()
-            time.sleep(0.05)
+        rig.wait_until(lambda: "the engine is available again" in server.output(), server.output)
         assert said in server.output() and server.stop() == 0, server.output()
     else:
         assert server.process.wait(60) == 1 and said in server.output(), server.output()
@@ -163,10 +160,7 @@ def test_the_others_end_with_rank_0(begin):
     ranks = workers(server)
     server.process.kill()
     server.process.wait()
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and not all(map(is_gone, ranks)):
-        time.sleep(0.05)
-    assert all(map(is_gone, ranks))
+    rig.wait_until(lambda: all(map(is_gone, ranks)))
 
 
 @pytest.mark.parametrize("arguments,says", [
@@ -296,7 +290,7 @@ def test_a_slow_rank_is_named(begin, stages):
     thread = threading.Thread(target=slow_down)
     thread.start()
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 180
         while f'"slow_rank":{number},' not in server.output() and time.monotonic() < deadline:
             server.client().completions.create(**{k: v for k, v in LONG.items() if k != "ignore_eos"} | {"max_tokens": 200}, extra_body={"ignore_eos": True})
     finally:

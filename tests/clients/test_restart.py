@@ -1,7 +1,9 @@
 """A lost engine, and its restart behind the same port."""
 
+import contextlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import signal
@@ -22,7 +24,7 @@ SHORT = {**LONG, "max_tokens": 8}
 
 @pytest.fixture
 def begin(start):
-    return lambda *more, restart="on-failure": start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1", "--restart", restart, *more,
+    return lambda *more, restart="on-failure", model=MODEL: start("serve", model, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1", "--restart", restart, *more,
                                                      wait_for=r"ready on http://[0-9.]+:(\d+)")
 
 
@@ -51,6 +53,24 @@ def is_gone(pid):
         return True
 
 
+@pytest.fixture
+def model(tmp_path):
+    """A copy, for away()."""
+    shutil.copytree(MODEL, tmp_path / "model")
+    return tmp_path / "model"
+
+
+@contextlib.contextmanager
+def away(server, model):
+    """The engine's processes are killed, and none comes up again before the end, since its model is not there."""
+    model.rename(f"{model}.away")
+    for pid in processes(server):
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: "restarts in" in server.output())
+    yield
+    pathlib.Path(f"{model}.away").rename(model)
+
+
 def in_thread(got, key, *arguments):
     thread = threading.Thread(target=lambda: got.__setitem__(key, ask(*arguments)))
     thread.start()
@@ -67,8 +87,10 @@ def test_who_waits_is_told_why_and_the_engine_comes_back(begin, arguments, lost,
     server = begin(*arguments)
     before, got = processes(server), {}
     expected = json.loads(ask(server, SHORT)[2])["choices"]
-    threads = [in_thread(got, stream, server, {**LONG, "stream": stream}) for stream in (False, True)]
-    wait_until(lambda: server.metric("vllm:num_requests_running") == 2 and server.metric("vllm:generation_tokens_total") > 40)  # the stream has begun
+    threads = [in_thread(got, stream, server, {**LONG, "n": 16, "stream": stream}) for stream in (False, True)]
+    wait_until(lambda: server.metric("vllm:num_requests_running") == 32)
+    begun = server.metric("vllm:generation_tokens_total")
+    wait_until(lambda: server.metric("vllm:generation_tokens_total") > begun + 64)  # the stream has begun
     os.kill(before[lost], how)
     for thread in threads:
         thread.join()
@@ -93,7 +115,7 @@ def test_one_that_is_lost_while_the_server_drains_is_not_forgiven(begin, restart
     """The end decides, not the process that notices it."""
     server, got = begin("-tp", "2", restart=restart), {}
     rank, = children(server.process.pid, "rank") if restart == "no" else processes(server)[1:]
-    thread = in_thread(got, True, server, {**LONG, "n": 8, "stream": True})
+    thread = in_thread(got, True, server, {**LONG, "n": 32, "stream": True})
     wait_until(lambda: server.metric("vllm:generation_tokens_total") > 0)
     server.process.send_signal(signal.SIGTERM)
     wait_until(lambda: "finishing running requests" in server.output())
@@ -109,42 +131,37 @@ def test_one_that_is_stopped_when_the_server_ends_is_killed_and_not_forgiven(beg
     os.kill(engine, signal.SIGSTOP)
     began = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(60) == 1 and time.monotonic() - began < 20, server.output()
+    assert server.process.wait(60) == 1 and time.monotonic() - began < 50, server.output()  # after 10 s
     assert is_gone(engine) and f"the engine does not exit and is killed: process {engine}" in server.output()
 
 
-def test_health_says_so_meanwhile_and_who_asks_too(begin):
-    server = begin()
-    for pid in processes(server):
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: "restarts in" in server.output())
-    assert ask(server, None, "/health")[::2] == (503, '{"status":"restarting"}')
-    status, headers, text = ask(server, SHORT)
-    assert status == 503 and headers["Retry-After"] and "is being started again" in text
-    assert ask(server, None, "/health/live")[0] == 200
+def test_health_says_so_meanwhile_and_who_asks_too(begin, model):
+    server = begin(restart="on-failure:50", model=model)
+    with away(server, model):
+        assert ask(server, None, "/health")[::2] == (503, '{"status":"restarting"}')
+        status, headers, text = ask(server, SHORT)
+        assert status == 503 and headers["Retry-After"] and "is being started again" in text
+        assert ask(server, None, "/health/live")[0] == 200
     wait_until(lambda: ask(server, None, "/health")[0] == 200)
 
 
 @pytest.mark.parametrize("store", [pytest.param(False, marks=pytest.mark.wide), True])
-def test_what_is_kept_is_given_meanwhile(begin, tmp_path, store):
-    server = begin("--response-cache", f"sqlite:{tmp_path / 'answers.db'}" if store else "memory")
+def test_what_is_kept_is_given_meanwhile(begin, model, tmp_path, store):
+    server = begin("--response-cache", f"sqlite:{tmp_path / 'answers.db'}" if store else "memory", restart="on-failure:50", model=model)
     chat = {"model": "demo", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "temperature": 0}
     kept = [(SHORT, "/v1/completions"), (chat, "/v1/chat/completions"), ({**SHORT, "prompt": ["One", "Two"]}, "/v1/completions")]
     text = lambda reply: [c.get("text") or c["message"]["content"] for c in json.loads(reply)["choices"]]
     before = [text(ask(server, *one)[2]) for one in kept]
-    for pid in processes(server):
-        os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: "restarts in" in server.output())
-    for one, want in zip(kept, before):
-        for body in (one[0], {**one[0], "user": "other words"}):
-            status, headers, reply = ask(server, body, one[1])
-            assert (status, headers["x-quire-cache"], text(reply)) == (200, "exact", want), reply
-    status, _, events = ask(server, {**SHORT, "stream": True})
-    assert status == 200 and "data: [DONE]" in events
-    for other in ({**SHORT, "prompt": "Never asked"}, {**SHORT, "use_cache": False}, {**SHORT, "prompt": ["One", "Three"]}):
-        status, headers, reply = ask(server, other)
-        assert status == 503 and headers["Retry-After"] and "is being started again" in reply, reply
-    assert ask(server, None, "/health")[::2] == (503, '{"status":"restarting"}'), "all of this was while it was away"
+    with away(server, model):
+        for one, want in zip(kept, before):
+            for body in (one[0], {**one[0], "user": "other words"}):
+                status, headers, reply = ask(server, body, one[1])
+                assert (status, headers["x-quire-cache"], text(reply)) == (200, "exact", want), reply
+        status, _, events = ask(server, {**SHORT, "stream": True})
+        assert status == 200 and "data: [DONE]" in events
+        for other in ({**SHORT, "prompt": "Never asked"}, {**SHORT, "use_cache": False}, {**SHORT, "prompt": ["One", "Three"]}):
+            status, headers, reply = ask(server, other)
+            assert status == 503 and headers["Retry-After"] and "is being started again" in reply, reply
     wait_until(lambda: ask(server, None, "/health")[0] == 200)
     for one, want in zip(kept, before):
         status, headers, reply = ask(server, *one)
@@ -153,33 +170,28 @@ def test_what_is_kept_is_given_meanwhile(begin, tmp_path, store):
 
 
 @pytest.mark.wide
-def test_what_is_kept_is_not_another_models(start, tmp_path):
+def test_what_is_kept_is_not_another_models(begin, model, tmp_path):
     """The files change while the engine is down: its later answers are computed."""
-    model = tmp_path / "model"
-    shutil.copytree(MODEL, model)
-    server = start("serve", model, "--port", "0", "--served-model-name", "demo", "--device", "cpu", "--threads", "1", "--restart", "on-failure",
-                   "--response-cache", f"sqlite:{tmp_path / 'answers.db'}", wait_for=r"ready on http://[0-9.]+:(\d+)")
+    server = begin("--response-cache", f"sqlite:{tmp_path / 'answers.db'}", restart="on-failure:50", model=model)
     ask(server, SHORT)
     assert ask(server, SHORT)[1]["x-quire-cache"] == "exact"
     weights = bytearray((model / "model.safetensors").read_bytes())
     for at in range(len(weights) // 2, len(weights), 100):
         weights[at] ^= 1
-    for pid in processes(server):
-        os.kill(pid, signal.SIGKILL)
-    (model / "new").write_bytes(weights)
-    (model / "new").rename(model / "model.safetensors")
-    wait_until(lambda: "restarts in" in server.output())
+    with away(server, model):
+        (tmp_path / "model.away" / "model.safetensors").write_bytes(weights)
     wait_until(lambda: ask(server, None, "/health")[0] == 200)
     assert ask(server, SHORT)[1]["x-quire-cache"] == "miss"
     assert ask(server, SHORT)[1]["x-quire-cache"] == "exact"
 
 
-def test_health_says_so_once_a_client_knows(begin):
+def test_health_says_so_once_a_client_knows(begin, model):
     """Although the engine's process takes a while to end its ranks."""
-    server = begin("-tp", "2")
+    server = begin("-tp", "2", restart="on-failure:50", model=model)
     rank = processes(server)[1]
     with rig.stream(server, "/v1/completions", {**LONG, "stream": True}) as reply:
         assert b"data:" in reply.readline()
+        model.rename(f"{model}.away")  # it does not come back before this client knows
         os.kill(rank, signal.SIGKILL)
         while b'"error"' not in reply.readline():
             pass
@@ -215,7 +227,7 @@ def test_one_that_is_stopped_while_it_loads_is_noticed():
         wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
         engine, = children(server.pid, "engine")
         os.kill(engine, signal.SIGSTOP)
-        said = server.communicate(timeout=30)[1]
+        said = server.communicate(timeout=60)[1]
     finally:
         server.kill()
         server.wait()

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 import rig
-from conftest import MODEL, QUIRE
+from conftest import MODEL, QUIRE, SLOWLY
 
 STORY = "Once upon a time there was a small house and a big tree and a small dog. " * 4
 
@@ -51,8 +51,8 @@ def test_a_limit_is_a_rate_limit_error(start, tenants):
             ask(slow, **fields)
         error = caught.value
         assert error.code == "rate_limit_exceeded" and error.status_code == 429
-        assert 20 <= int(error.response.headers["retry-after"]) <= 30
-        assert 20000 < int(error.response.headers["retry-after-ms"]) <= 30000
+        assert 1 <= int(error.response.headers["retry-after"]) <= 30
+        assert 0 < int(error.response.headers["retry-after-ms"]) <= 30000
         assert error.response.headers["x-ratelimit-remaining-requests"] == "0"
     chatty = server.client(api_key="key-chatty")
     assert ask(chatty, max_tokens=60, extra_body={"ignore_eos": True}).usage.completion_tokens == 60
@@ -81,7 +81,7 @@ def test_a_share_of_the_queue(start, tmp_path):
     path = tmp_path / "tenants.json"
     path.write_text(json.dumps([{"name": "a", "key": "ka", "max_queued": 3}, {"name": "b", "key": "kb"}]))
     server = start("serve", MODEL, "--port", "0", "--tenants", path, "--max-num-seqs", "1",
-                   "--max-num-queued-reqs", "9", "--max-model-len", "1024")
+                   "--max-num-queued-reqs", "9", "--max-model-len", "2048", *SLOWLY)
     a, b = server.client(api_key="ka"), server.client(api_key="kb")
 
     def send(key, **fields):
@@ -95,12 +95,9 @@ def test_a_share_of_the_queue(start, tmp_path):
         return sum(metric(server, "vllm:num_requests_waiting", "kb"))
 
     def wait_for(n):
-        end = time.monotonic() + 30
-        while waiting() != n:
-            assert time.monotonic() < end, waiting()
-            time.sleep(0.02)
+        rig.wait_until(lambda: waiting() == n, lambda: f"{n} waiting, but {waiting()}")
 
-    holder = send("kb", n=6, max_tokens=900, ignore_eos=True)  # one runs, five wait: seconds of work
+    holder = send("kb", n=6, max_tokens=2000, ignore_eos=True)  # one runs for seconds, five wait
     wait_for(5)
     sent = [send("ka"), send("ka", n=2)]
     wait_for(8)
@@ -162,15 +159,12 @@ def test_the_file_is_read_again_on_sighup(start, tenants):
     old = tenants.read_text()
     tenants.write_text('[{"name":"slow","key":"key-new","weight":0}]')
     server.process.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + 20
-    while "are unchanged" not in server.output() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    rig.wait_until(lambda: "are unchanged" in server.output(), server.output)
     assert "tenant 1 (slow): weight" in server.output()
     ask(server.client(api_key="key-root"))
     tenants.write_text(old.replace("key-root", "key-new"))
     server.process.send_signal(signal.SIGHUP)
-    while "was reloaded" not in server.output() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    rig.wait_until(lambda: "was reloaded" in server.output(), server.output)
     ask(server.client(api_key="key-new"))
     with pytest.raises(openai.AuthenticationError):
         ask(server.client(api_key="key-root"))

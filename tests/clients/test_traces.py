@@ -138,8 +138,7 @@ def test_who_begins_a_trace_and_who_is_not_traced(start, collector):
 
 
 def test_a_collector_that_is_away_is_no_reason_to_wait(start):
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+    port = rig.free_port()
     server = start("serve", MODEL, "--port", "0", "--otlp-endpoint", f"http://127.0.0.1:{port}/own/path")
     client = server.client()
     ask(client)
@@ -153,7 +152,8 @@ def test_a_collector_that_is_away_is_no_reason_to_wait(start):
     collector.status = 202
     ask(client)
     wait_until(lambda: server.metric("quire:otlp_spans_exported_total") == 5)
-    assert "takes spans again" in server.output() and collector.posts[-1][0] == "/own/path"
+    wait_until(lambda: "takes spans again" in server.output())
+    assert collector.posts[-1][0] == "/own/path"
     collector.close()
 
 

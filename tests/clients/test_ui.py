@@ -1,5 +1,6 @@
 """The page at /ui in a headless Chromium, driven as its users would."""
 
+import contextlib
 import json
 import math
 import re
@@ -12,7 +13,8 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from conftest import MODEL
+import rig
+from conftest import MODEL, SLOWLY
 
 QUESTION = "What is 27 plus 48?"
 HOSTILE = "<img src=x onerror=\"window.struck=1\"><script>window.struck=1</script>"
@@ -120,6 +122,16 @@ def page(browser, server):
     assert browser.said() == []
 
 
+@contextlib.contextmanager
+def crowd(server, n, max_tokens):
+    """Other answers beside the page's, which therefore takes longer than a browser on a busy machine is late."""
+    body = json.dumps({"prompt": "Once upon a time", "n": n, "max_tokens": max_tokens, "ignore_eos": True}).encode()
+    with server.connect() as s:
+        s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        rig.wait_until(lambda: server.metric("vllm:num_requests_running") == n)
+        yield
+
+
 def test_it_loads_alone_and_quietly(page, server):
     assert page.text("#model option") == "demo"
     assert page.js("return document.getElementById('f-temperature').placeholder") == "0.7"  # generation_config.json
@@ -133,14 +145,15 @@ def test_it_loads_alone_and_quietly(page, server):
     assert unnamed == []
 
 
-def test_a_conversation(page, client):
+def test_a_conversation(page, server, client):
     page.js("""window.lengths = new Set();
         new MutationObserver(() => lengths.add(turns[1]?.body.textContent.length || 0)).observe($("log"), {subtree: true, childList: true, characterData: true})""")
     page.fill("#f-temperature", "0")
     page.fill("#f-max_tokens", "200")
     page.fill("#f-seed", "7")
     page.fill("#system", "You tell stories.")
-    story = page.ask("Tell me a story.")
+    with crowd(server, 32, 900):
+        story = page.ask("Tell me a story.")
     assert page.js("return lengths.size") > 2, "the answer came in one piece"
     messages = [{"role": "system", "content": "You tell stories."}, {"role": "user", "content": "Tell me a story."}]
     reply = client.chat.completions.create(model="demo", messages=messages, temperature=0, max_tokens=200)
@@ -182,25 +195,25 @@ def test_a_conversation(page, client):
 
 
 def test_stop_cancels_on_the_server(browser, start):
-    server = start("serve", MODEL, "--port", "0", "--device", "ref", "--threads", "1")
+    server = start("serve", MODEL, "--port", "0", *SLOWLY)
     page = browser.open(server)
     page.wait("models.length > 0")
-    # Plain C, and no end before the end of the context: some 10 s for an answer that is stopped after a few tokens.
+    # No end before the end of the context: many seconds for an answer that is stopped after a few tokens.
     page.js("""const plain = fetch;
         window.fetch = (url, options) => plain(url, options.body ? {...options, body: JSON.stringify({...JSON.parse(options.body), ignore_eos: true})} : options)""")
     aborted = 'vllm:request_success_total{model_name="model",engine="0",finished_reason="abort"}'
     for n, way in enumerate(("the button", "Escape"), 1):
-        page.fill("#input", "Tell me a story." + Keys.ENTER)
-        page.wait("stopper && turns[turns.length - 1].timing?.n > 3")
-        assert server.metric("vllm:num_requests_running") == 1
-        if way == "Escape":
-            page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
-        else:
-            page.click("#stop")
-        page.wait("!stopper")
-        deadline = time.monotonic() + 20
-        while server.metric("vllm:num_requests_running") > 0 or server.metric(aborted) < n:
-            assert time.monotonic() < deadline, server.output()
+        with crowd(server, 16, 1900):
+            page.fill("#input", "Tell me a story." + Keys.ENTER)
+            page.wait("stopper && turns[turns.length - 1].timing?.n > 3")
+            assert server.metric("vllm:num_requests_running") == 17
+            if way == "Escape":
+                page.driver.switch_to.active_element.send_keys(Keys.ESCAPE)
+            else:
+                page.click("#stop")
+            page.wait("!stopper")
+            rig.wait_until(lambda: server.metric(aborted) == 17 * n - 16, server.output)
+        rig.wait_until(lambda: server.metric("vllm:num_requests_running") == 0 and server.metric(aborted) == 17 * n, server.output)
         assert "stopped" in page.text("article:last-of-type .usage") and page.js("return turns[turns.length - 1].text") != ""
     assert browser.said() == []
 
@@ -272,7 +285,7 @@ def test_a_limit_says_when_to_come_back(browser, start, tmp_path):
     box = page.text("article .error")
     assert "requests a minute" in box and "Try again" in box
     seconds = int(re.search(r"room again in (\d+) s", box)[1])
-    assert 30 <= seconds <= 60
+    assert 1 < seconds <= 60
     page.wait(f"+/in (\\d+) s/.exec(document.querySelector('.wait').textContent)[1] < {seconds}")
     page.act("Try again")
     page.wait("!stopper && turns[3].error")
@@ -300,10 +313,13 @@ def test_charts_show_what_was_done(page, client):
     page.driver.switch_to.active_element.send_keys(Keys.ARROW_LEFT + Keys.ARROW_LEFT)
     assert re.search(r"\d+ s ago.*generated.*/s.*prompt", page.text("figure:nth-child(5) .tip"), re.S)
     page.js("Object.defineProperty(document, 'hidden', {configurable: true, get: () => true})")
-    time.sleep(1.1)
-    page.sent()
-    time.sleep(1.5)
-    assert page.sent() == [], "a page that nobody sees asks"
+
+    def is_quiet():
+        page.sent()
+        time.sleep(1.5)
+        return page.sent() == []
+
+    rig.wait_until(is_quiet, "the last request of a page that nobody sees")
     n = page.js("delete document.hidden; document.dispatchEvent(new Event('visibilitychange')); return points.length")
     page.wait(f"points.length > {n}")
 

@@ -262,7 +262,7 @@ def test_slots(start):
     stop = threading.Event()
 
     def read(prompt):
-        with rig.stream(server, "/completion", {"prompt": prompt, "n_predict": -1, "ignore_eos": True, "stream": True}) as reply:
+        with rig.stream(server, "/completion", {"prompt": prompt, "n_predict": -1, "n_cmpl": 8, "ignore_eos": True, "stream": True}) as reply:
             while not stop.is_set() and reply.readline():
                 time.sleep(0.002)
 
@@ -270,7 +270,7 @@ def test_slots(start):
     for reader in readers:
         reader.start()
     try:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while (busy := rig.ask(server, "/slots?fail_on_no_slot=1")).status == 200 and time.monotonic() < deadline:
             assert "secret" not in busy.text
         assert busy.status == 503 and busy.json()["error"]["type"] == "unavailable_error"
@@ -343,13 +343,10 @@ def test_keys_origins_and_hosts(start):
 
 def test_disconnect_cancels(server):
     before = server.metric("vllm:generation_tokens_total")
-    with rig.stream(server, "/completion", {"prompt": PROMPT, "n_predict": -1, "ignore_eos": True, "stream": True}) as reply:
+    with rig.stream(server, "/completion", {"prompt": PROMPT, "n_predict": -1, "n_cmpl": 16, "ignore_eos": True, "stream": True}) as reply:
         reply.readline()
-    deadline = time.monotonic() + 20
-    while server.metric("vllm:num_requests_running") > 0 and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert server.metric("vllm:num_requests_running") == 0
-    assert server.metric("vllm:generation_tokens_total") - before < 1020
+    rig.wait_until(lambda: server.metric("vllm:num_requests_running") == 0)
+    assert server.metric("vllm:generation_tokens_total") - before < 16 * 1020
 
 
 def test_keep_alive_and_pipelining(server):
@@ -359,7 +356,7 @@ def test_keep_alive_and_pipelining(server):
     with server.connect() as connection:
         connection.sendall(request("/completion", {"prompt": "a", "n_predict": 2}) + request("/apply-template", {"messages": [{"role": "user", "content": "a"}]})
                            + b"GET /props HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        connection.settimeout(30)
+        connection.settimeout(60)
         data = b""
         while chunk := connection.recv(65536):
             data += chunk
@@ -378,5 +375,4 @@ def test_response_cache_and_log(start):
     assert salted.cache == "miss" and salted.json()["content"] == first.json()["content"]
     off = rig.answered(server, "/completion", {**body, "use_cache": False})
     assert off.cache == "off" and off.json()["content"] == first.json()["content"]
-    time.sleep(0.2)
-    assert "/completion" in server.output()
+    rig.wait_until(lambda: "/completion" in server.output(), server.output)

@@ -46,7 +46,7 @@ class Group:
             self.refused = subprocess.run([*before(0), str(program), *map(str, [*serve, *more])], env={**os.environ, **placed(0)}, capture_output=True, text=True, timeout=60)
 
     def ends(self):
-        return [p.wait(30) for p in self.others]
+        return [p.wait(60) for p in self.others]
 
     def close(self):
         for p in self.others:
@@ -156,7 +156,7 @@ def lose(ranks, reply, lost, how):
     since = time.monotonic()
     rest = reply.read().decode()
     assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
-    assert time.monotonic() - since < 30  # 5 s, on a busy machine
+    assert time.monotonic() - since < 55  # 5 s, where no other program computes
     assert ranks.first.process.wait(60) == 1, ranks.first.output()
     os.kill(ranks.others[lost - 1].pid, signal.SIGKILL)
     codes = ranks.ends()
@@ -181,7 +181,7 @@ def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
     assert '"error"' in rest and "rank 1 (" in rest and "within 4.0 s: it hangs" in rest, rest[-600:]
     assert ranks.first.process.wait(60) == 1
     assert os.WIFSTOPPED(os.waitpid(rank.pid, 0)[1])
-    assert rank.wait(30) == -signal.SIGALRM
+    assert rank.wait(60) == -signal.SIGALRM
 
 
 def test_an_idle_rank_that_is_stopped_is_noticed(group):
@@ -203,7 +203,7 @@ def test_the_others_end_with_rank_0(group):
 def test_a_server_that_restarts_its_engine_waits_for_the_others(group, expected):
     ranks = group(2, "-tp", 2, "--restart", "on-failure")
     ranks.others[0].kill()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 90
     while ranks.first.metric("quire:engine_restarts_total") < 1:
         assert time.monotonic() < deadline, ranks.first.output()
         time.sleep(0.05)
@@ -217,7 +217,7 @@ def test_a_server_that_restarts_its_engine_waits_for_the_others(group, expected)
     else:
         raise AssertionError(ranks.first.output())
     assert ranks.first.stop() == 0, ranks.first.output()
-    assert ranks.others[-1].wait(30) == 0
+    assert ranks.others[-1].wait(60) == 0
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
@@ -244,7 +244,7 @@ def test_a_signal_to_all_is_rank_0s_and_twice_is_meant(group):
     alone = subprocess.Popen([str(QUIRE), *map(str, SERVE), "-tp", "2", "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", str(free_port())])
     time.sleep(0.3)
     alone.send_signal(signal.SIGTERM)
-    assert alone.wait(30) == -signal.SIGTERM
+    assert alone.wait(60) == -signal.SIGTERM
 
 
 def test_options_that_differ_are_named(group):
@@ -297,7 +297,7 @@ def test_the_manifest_starts_a_group(start, expected):
         leader = start(*arguments, environment=placed("0"))
         assert answers(leader) == expected
         worker.send_signal(signal.SIGTERM)  # as Kubernetes sends it to all
-        assert leader.stop() == 0 and worker.wait(30) == 0
+        assert leader.stop() == 0 and worker.wait(60) == 0
     finally:
         worker.kill()
         worker.wait()
@@ -310,7 +310,7 @@ def test_what_ranks_tell_each_other_is_measured():
     got = subprocess.run(command, env=environment("0"), capture_output=True, text=True, timeout=60)
     assert got.returncode == 0 and json.loads(got.stdout)["ranks"] == 2, got
     assert all(row["median_us"] > 0 for row in json.loads(got.stdout)["collectives"])
-    assert other.communicate(timeout=30)[0] == b"" and other.returncode == 0
+    assert other.communicate(timeout=60)[0] == b"" and other.returncode == 0
 
 
 # ---- a cut network ----
@@ -366,8 +366,8 @@ def test_a_cut_network_ends_both_sides(two_hosts, start, is_busy):
             rest = asks.communicate(timeout=60)[0]
             assert '"error"' in rest and "rank 1 (" in rest, rest[-600:]
         assert first.process.wait(60) == 1 and "rank 1 (" in first.output(), first.output()
-        assert time.monotonic() - since < 30  # 5 s, on a busy machine
-        assert other.wait(30) == 1
+        assert time.monotonic() - since < 55  # 5 s, where no other program computes
+        assert other.wait(60) == 1
         assert "rank 0 (" in other.stdout.read()
     finally:
         other.kill()

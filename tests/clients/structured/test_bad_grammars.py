@@ -6,6 +6,7 @@ import time
 
 import pytest
 import requests
+import rig
 
 from test_structured import CHAT, ROUTES, SMALL, ask, body_of, in_form, schema_of
 
@@ -84,16 +85,17 @@ def plain_stream(server):
 
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_grammars_end_in_bounded_time(server, plain_stream, what):
-    begun = time.monotonic()
+    begun, n_before = time.monotonic(), len(plain_stream)
     status, error = ask(server, ROUTES[0], structured_outputs=HOSTILE[what])
+    took, n = time.monotonic() - begun, len(plain_stream) - n_before
     assert status == 400 and error["message"].startswith("structured_outputs."), error
-    assert time.monotonic() - begun < 15
-    assert max(plain_stream) < 5, max(plain_stream)
+    assert took < 50  # ask() waits 60 s; a grammar has 5
+    assert took < 1 or n >= 10, f"the other stream had {n} lines in {took:.1f} s"
 
 
 def test_invalid_utf8_in_a_grammar(server):
     body = json.dumps(body_of(ROUTES[0], guided_regex="aXb")).encode().replace(b"aXb", b"a\xff\xfeb")
-    reply = requests.post(server.url + ROUTES[0], data=body, headers={"Content-Type": "application/json"}, timeout=20)
+    reply = requests.post(server.url + ROUTES[0], data=body, headers={"Content-Type": "application/json"}, timeout=60)
     assert reply.status_code == 400 and "UTF-8" in reply.json()["error"]["message"]
 
 
@@ -109,10 +111,7 @@ def test_clients_that_leave_while_their_grammar_is_compiled(server):
     assert status == 200, text
     schema_of(text, SMALL)
     assert server.metric("quire:grammar_cache_misses_total") > before
-    deadline = time.monotonic() + 20
-    while server.metric("vllm:num_requests_running") + server.metric("vllm:num_requests_waiting") > 0:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    rig.wait_until(lambda: server.metric("vllm:num_requests_running") + server.metric("vllm:num_requests_waiting") == 0)
 
 
 def test_counters(server):
