@@ -6,7 +6,7 @@ import pytest
 
 from test_ui import browser, QUESTION  # noqa: F401 (a fixture)
 
-# fetch answers POST /v1/chat/completions with the events of `played`, some at a time; the rest goes to the server.
+# fetch answers POST /v1/chat/completions with the events of `played`, some at a time, and none from number `heldAt` on; the rest goes to the server.
 PLAY = """const plain = fetch;
     window.sentBodies = [];
     window.fetch = (url, options = {}) => {
@@ -17,7 +17,7 @@ PLAY = """const plain = fetch;
         let at = 0;
         return Promise.resolve(new Response(new ReadableStream({async pull(to) {
             if (at >= events.length) return to.close();
-            await new Promise(done => setTimeout(done, 0));
+            do await new Promise(done => setTimeout(done, 0)); while (at >= (window.heldAt ?? Infinity));
             for (const end = at + (window.atOnce || 1); at < Math.min(end, events.length); at++) to.enqueue(bytes.encode("data: " + events[at] + "\\n\\n"));
         }})));
     };"""

@@ -6,20 +6,20 @@ import signal
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
 
-from conftest import MODEL
+from conftest import MODEL, SLOWLY
 from test_answers import chunk, page, play  # noqa: F401 (page is a fixture)
 from test_history import notice, put_file, titles
-from test_ui import browser, QUESTION  # noqa: F401 (a fixture)
+from test_ui import browser, crowd, QUESTION  # noqa: F401 (a fixture)
 
 
 def test_a_server_that_stops_and_returns_with_another_model(browser, start):
-    options = ("--port", "0", "--device", "ref", "--threads", "1")
-    server = start("serve", MODEL, *options, "--served-model-name", "first")
+    server = start("serve", MODEL, "--port", "0", *SLOWLY, "--served-model-name", "first")
     page = browser.open(server)
     page.wait("points.length > 0")
-    page.js("$('input').value = 'Tell me a story.'; sendInput()")
-    page.wait("turns[1].timing.n > 3")
-    server.stop(signal.SIGKILL)
+    with crowd(server, 24, 1900):
+        page.js("$('input').value = 'Tell me a story.'; sendInput()")
+        page.wait("turns[1].timing.n > 3")
+        server.stop(signal.SIGKILL)
     page.wait("!stopper && turns[1].error")
     part = page.js("return turns[1].text")
     assert "The connection broke" in page.text(".error") and page.js("return store.read(current).turns[1].text") == part != ""
@@ -66,10 +66,11 @@ def test_a_double_click_is_one_click(page):
 def test_an_edit_during_an_answer_changes_nothing(page):
     play(page, [chunk(content="One."), "[DONE]"], [chunk(content="word ")] * 300 + ["[DONE]"])
     page.ask("First")
-    page.js("editTurn(turns[0]); $('input').value = 'Second'; sendInput()")
+    page.js("window.heldAt = 5; editTurn(turns[0]); $('input').value = 'Second'; sendInput()")
     page.fill("article textarea", "Changed\n")
     assert page.js("return [Boolean(stopper), turns[0].text, turns.length]") == [True, "First", 4]
     page.click("#stop")
+    page.js("window.heldAt = undefined")
     page.wait("!stopper")
 
 
