@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 
 import openai
@@ -46,8 +47,9 @@ class Server:
         """before: a program that starts it, such as mpirun. environment: added to the process's own."""
         self.process = subprocess.Popen(
             [*before, str(program or self.program), *map(str, arguments)], env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd)
-        self.lines = []
+        self.lines, self.lock = [], threading.Lock()
         os.set_blocking(self.process.stdout.fileno(), False)
+        threading.Thread(target=self.drain, daemon=True).start()
         self.port = None
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
@@ -62,15 +64,22 @@ class Server:
 
     def output(self):
         """Everything it has printed so far."""
-        while True:
-            try:
-                line = self.process.stdout.readline()
-            except (BlockingIOError, TypeError):
-                break
-            if not line:
-                break
-            self.lines.append(line)
-        return "".join(self.lines)
+        with self.lock:
+            while True:
+                try:
+                    line = self.process.stdout.readline()
+                except (BlockingIOError, TypeError, ValueError):  # ValueError: the test has closed it
+                    break
+                if not line:
+                    break
+                self.lines.append(line)
+            return "".join(self.lines)
+
+    def drain(self):
+        """The server would stop at a pipe that is full, and a slow one prints more lines."""
+        while self.process.poll() is None:
+            time.sleep(0.5)
+            self.output()
 
     @property
     def url(self):
