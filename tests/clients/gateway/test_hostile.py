@@ -203,7 +203,7 @@ def test_replies_that_nobody_reads(start, tmp_path):
     up = Hostile(mode="large")
     up.size = 60 << 20
     try:
-        server = over(start, tmp_path, [up])
+        server = over(start, tmp_path, [up], "--write-timeout", 3600)  # none of them is given up before the last one
         body = json.dumps({"model": "m", "messages": []}).encode()
         request = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
         clients = []
@@ -211,7 +211,7 @@ def test_replies_that_nobody_reads(start, tmp_path):
             clients.append(server.connect())
             clients[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             clients[-1].sendall(request)
-            rig.wait_until(lambda: targets(server)["m", "t0"]["answered"] == i + 1)
+            rig.wait_until(lambda: targets(server)["m", "t0"]["answered"] == i + 1, seconds=180)
         reply = chat(server)
         assert reply.status == 503 and "too many large replies" in reply.json()["error"]["message"]
         # No other client suffers: small replies pass, and the target has not failed.
