@@ -91,7 +91,7 @@ def test_a_client_that_leaves_cancels_its_request(slow, way, how):
     assert slow.metric("vllm:kv_cache_usage_perc") == 0 and slow.metric("quire:kv_blocks_leaked") == 0
     if how != "half-closed":
         wait_until(lambda: slow.metric("quire:http_connections") == 1)
-    if until != WAITING:  # what it would make without the cancellation
+    if until != WAITING:  # a request that is not cancelled makes all of them
         assert slow.metric(MADE) - made < body["max_tokens"]
     s.close()
 

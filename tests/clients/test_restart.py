@@ -62,7 +62,7 @@ def model(tmp_path):
 
 @contextlib.contextmanager
 def away(server, model):
-    """The engine's processes are killed, and none comes up again before the end, since its model is not there."""
+    """The engine's processes are killed. They cannot start again before the end, because the model has another name."""
     model.rename(f"{model}.away")
     for pid in processes(server):
         os.kill(pid, signal.SIGKILL)

@@ -85,7 +85,7 @@ def test_what_another_server_answered_is_found_by_its_vector(start, redis, tiny)
     want = ask(first, body(ASKED))[0]
     wait_until(lambda: entries(second) == 1)
     assert entries(first) == 1  # its own entry comes back, and is not added again
-    wait_until(lambda: shared(first)["appended"] == 1)  # once the Redis has said so
+    wait_until(lambda: shared(first)["appended"] == 1)  # after the reply of the Redis
     assert shared(first)["taken"] == 0
     assert shared(second)["taken"] == 1 and shared(second)["refused"] == 0
     drafted(second, *IN_OTHER_WORDS)

@@ -203,7 +203,7 @@ def test_replies_that_nobody_reads(start, tmp_path):
     up = Hostile(mode="large")
     up.size = 60 << 20
     try:
-        server = over(start, tmp_path, [up], "--write-timeout", 3600)  # none of them is given up before the last one
+        server = over(start, tmp_path, [up], "--write-timeout", 3600)  # the server keeps all of them until the last one
         body = json.dumps({"model": "m", "messages": []}).encode()
         request = b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
         clients = []
