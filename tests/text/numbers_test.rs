@@ -207,6 +207,7 @@ fn multiples_compile_in_bounded_time() {
     for schema in [
         r#"{"type":"integer","multipleOf":1000003}"#,
         r#"{"multipleOf":4294967}"#,
+        r#"{"multipleOf":16777216}"#,
         r#"{"type":"integer","allOf":[{"multipleOf":59999},{"multipleOf":59997}]}"#,
     ] {
         let why = refusal(Form::JsonSchema, schema);

@@ -15,7 +15,7 @@ pub const UNREACHABLE: u64 = 1 << 24;
 /// llguidance computes ten times a remainder with 32 bits, also the least common multiple of two.
 const MAX_MULTIPLE: f64 = 400_000_000.0;
 const MAX_MULTIPLE_OF_SEVERAL: f64 = 60_000.0;
-/// llguidance has a state for each remainder, but few for factors of 2 and 5. A million of them take 9 s to compile.
+/// llguidance has a state for each remainder, but few for factors of 10. A million of them take 9 s to compile.
 const MAX_COMMON_MULTIPLE: u64 = 30_000;
 /// Whole numbers up to here have exact doubles.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -87,15 +87,13 @@ pub fn multiple(value: &Value, alone: bool, common: &mut u64, at: &Path) -> Resu
         return at.invalid("has too many digits to be enforced");
     }
     let mut factor = scaled as u64;
-    for prime in [2, 5] {
-        while factor % prime == 0 {
-            factor /= prime;
-        }
+    while factor % 10 == 0 {
+        factor /= 10;
     }
     *common *= factor / gcd(*common, factor);
     if *common > MAX_COMMON_MULTIPLE {
         return at.invalid(format!(
-            "takes too long to be enforced: without factors of 2 and 5, the least common multiple may be {MAX_COMMON_MULTIPLE}"
+            "takes too long to be enforced: without factors of 10, the least common multiple may be {MAX_COMMON_MULTIPLE}"
         ));
     }
     Ok(match digits {

@@ -48,7 +48,7 @@ struct Walk<'a> {
     places: Vec<String>,
     /// The path of the schema in the client's text.
     root: String,
-    /// The least common multiple of all `multipleOf`, without factors of 2 and 5.
+    /// The least common multiple of all `multipleOf`, without factors of 10.
     multiples: u64,
     n_nodes: usize,
     n_name_patterns: usize,
