@@ -411,6 +411,13 @@ int gguf_open_memory(const void *data, size_t n_bytes, const char *name, struct 
     return status;
 }
 
+void gguf_drop_pages(const struct gguf *g)
+{
+    for (; g; g = gguf_next(g))
+        if (g->mapped)
+            madvise(g->mapped, g->n_bytes, MADV_DONTNEED);
+}
+
 void gguf_close(struct gguf *g)
 {
     while (g) {

@@ -66,6 +66,8 @@ int gguf_open_memory(const void *data, size_t n_bytes, const char *name, struct 
  * first. */
 int gguf_open_model(const char *path, struct gguf **out, struct quire_error *err);
 void gguf_close(struct gguf *g); /* NULL is fine */
+/* Takes what has been read of a model's files out of this process's memory. The next read brings it back. */
+void gguf_drop_pages(const struct gguf *g); /* NULL is fine */
 const struct gguf *gguf_next(const struct gguf *g); /* NULL: the last */
 
 const char *gguf_name(const struct gguf *g); /* the file's */

@@ -422,6 +422,14 @@ void checkpoint_close(struct checkpoint *st)
     free(st);
 }
 
+void checkpoint_drop_pages(const struct checkpoint *st)
+{
+    for (uint32_t i = 0; i < st->n_files; i++)
+        if (st->files[i].bytes)
+            madvise(st->files[i].bytes, st->files[i].n_bytes, MADV_DONTNEED);
+    gguf_drop_pages(st->gguf);
+}
+
 static uint64_t copy_bytes(const struct checkpoint_entry *e)
 {
     return e->misaligned ? (e->end - e->begin + COPY_ALIGN - 1) / COPY_ALIGN * COPY_ALIGN : 0;
@@ -524,6 +532,7 @@ int checkpoint_find(const struct checkpoint *st, const char *name, struct checkp
 #define DIGEST_PIECE_BYTES 4096u
 #define DIGEST_MAX_PIECES 8u /* of one tensor */
 #define DIGEST_ALL_PIECES 4096u /* about so many in all: 16 MiB are hashed in 0.1 s */
+#define DIGEST_DROPS_AFTER 16 /* tensors: with each piece of them the kernel maps 64 KiB, together 8 MiB */
 
 static uint64_t digest_pieces(const struct checkpoint *st)
 {
@@ -564,7 +573,7 @@ static void digest_text(struct quire_sha256_state *s, const char *text)
     quire_sha256_add(s, text, strlen(text));
 }
 
-struct key256 checkpoint_digest(const struct checkpoint *st)
+struct key256 checkpoint_digest(const struct checkpoint *st, bool keeps_pages)
 {
     const uint64_t n_pieces = digest_pieces(st);
     struct quire_sha256_state s;
@@ -576,6 +585,8 @@ struct key256 checkpoint_digest(const struct checkpoint *st)
         const struct checkpoint_entry *e = &st->table.entries[t];
         const uint64_t n_bytes = e->end - e->begin;
         const uint32_t n_dims = e->n_dims < CHECKPOINT_MAX_DIMS ? e->n_dims : CHECKPOINT_MAX_DIMS;
+        if (!keeps_pages && t % DIGEST_DROPS_AFTER == 0)
+            checkpoint_drop_pages(st);
         digest_text(&s, e->name);
         digest_text(&s, e->dtype_name);
         digest_u64(&s, n_dims);
@@ -589,6 +600,8 @@ struct key256 checkpoint_digest(const struct checkpoint *st)
         for (uint64_t i = 0; i < n_pieces; i++)
             quire_sha256_add(&s, digest_piece(e, n_pieces, i), DIGEST_PIECE_BYTES);
     }
+    if (!keeps_pages)
+        checkpoint_drop_pages(st);
     return quire_sha256_now(&s);
 }
 

@@ -47,6 +47,9 @@ int checkpoint_take_text_names(struct checkpoint *st, struct quire_error *err);
 /* Checks one file image in memory: what the fuzzer calls. `data` is borrowed. */
 int checkpoint_open_memory(const void *data, size_t n_bytes, struct checkpoint **out, struct quire_error *err);
 void checkpoint_close(struct checkpoint *st);
+/* Takes what has been read of the files out of this process's memory, where it would stay as long as they are mapped. The
+ * next read brings it back from the page cache. */
+void checkpoint_drop_pages(const struct checkpoint *st);
 
 /* Returns QUIRE_NOT_FOUND if no tensor has that name. A tensor whose dtype Quire cannot use fails only here, with
  * QUIRE_UNSUPPORTED. *out is zero on failure. */
@@ -71,7 +74,7 @@ bool checkpoint_is_gguf(const struct checkpoint *st);
  * evenly spaced pieces of its data. If the checkpoint has at most 512 tensors, each contributes 8 pieces of 4 KiB
  * (or all of its data if it has 32 KiB or less). With more tensors each contributes fewer pieces, but at least one.
  * protocol.md defines the digest byte by byte and lists the changes that it cannot detect. The distribution of
- * tensors over files does not matter. */
-struct key256 checkpoint_digest(const struct checkpoint *st);
+ * tensors over files does not matter. keeps_pages: as they are needed again; otherwise checkpoint_drop_pages(). */
+struct key256 checkpoint_digest(const struct checkpoint *st, bool keeps_pages);
 
 #endif

@@ -249,7 +249,7 @@ static int load_weights(struct engine *e, const struct engine_options *o, struct
         keep.n_ranks = e->model->own.shard.n_ranks;
     }
     if (keep.dir)
-        keep.checkpoint = checkpoint_digest(e->model->files->checkpoint);
+        keep.checkpoint = checkpoint_digest(e->model->files->checkpoint, true);
     struct weights_progress progress = {.fn = NULL};
     if (o->observers)
         progress = (struct weights_progress){o->observers->loading, o->observers->loading_context};
@@ -386,7 +386,7 @@ static void introduce(struct engine *e, uint32_t max_queued)
     const enum k_gemm_form form = e->plan->gemm_form;
     info->identity = (struct engine_identity){
         .numerics = K_NUMERICS_VERSION,
-        .weights = checkpoint_digest(e->model->files->checkpoint),
+        .weights = checkpoint_digest(e->model->files->checkpoint, true),
         .model = model_identity(&e->model->desc),
         .weight_format = e->model->desc.facts->quantization.made ? e->model->desc.facts->quantization.made->identity
                                                                  : k_format_name(e->plan->weight_format),

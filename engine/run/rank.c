@@ -492,7 +492,7 @@ void rank_report_make(const struct engine *e, int status, const char *text, stru
     snprintf(out->text, sizeof out->text, "%s", text);
     if (status != QUIRE_OK)
         return;
-    out->weights = checkpoint_digest(e->model->files->checkpoint);
+    out->weights = checkpoint_digest(e->model->files->checkpoint, true);
     out->model = model_identity(&e->model->desc);
     snprintf(out->form, sizeof out->form, "%s", k_form_name(e->plan->gemm_form));
     out->limits = step_limits_of(&e->model->desc, e->plan);

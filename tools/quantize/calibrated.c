@@ -625,6 +625,7 @@ static int make_sites(struct calibrated *c, enum calibration_site kind, bool is_
 static int run_layer(struct calibrated *c)
 {
     int status = load_layer(c);
+    checkpoint_drop_pages(c->r->checkpoint);
     const bool is_done = status == QUIRE_OK && is_layer_done(c);
     if (status == QUIRE_OK)
         status = calibration_layer_begin(c->layers, c->layer, c->err);

@@ -335,6 +335,7 @@ static int write_unit(struct checkpoint_run *r, uint32_t i, struct quire_error *
         status = (u->is_blocks ? quantize_blocks : u->is_quantized ? quantize : write_plain)(r, i, &t, err);
     if (u->is_quantized && r->job->method->algorithm == ALGORITHM_ROUND)
         r->job->progress(r->job->context, "weights", r->done_weights += n_elements(&t), r->n_weights);
+    checkpoint_drop_pages(r->checkpoint);
     return status;
 }
 
@@ -342,7 +343,7 @@ static int write_unit(struct checkpoint_run *r, uint32_t i, struct quire_error *
 
 static int write_all(struct checkpoint_run *r, struct quire_error *err)
 {
-    const struct key256 source = checkpoint_digest(r->checkpoint);
+    const struct key256 source = checkpoint_digest(r->checkpoint, false);
     struct quantizer_inputs inputs = {.head = r->header.data, .n_head = r->header.n, .ids = r->samples.ids};
     enum k_gemm_form form = K_FORM_LANE;
     int status = r->job->method->algorithm == ALGORITHM_ROUND ? QUIRE_OK : calibration_form(&form, err);

@@ -268,12 +268,14 @@ static int write_tensor(struct run *r, uint32_t i, struct quire_error *err)
     int status = memcmp(&r->formats[i], &t->data.format, sizeof r->formats[i]) == 0 && !t->n_heads
                      ? quantizer_output_write(r->output, r->head.n + item->begin, t->data.data, item->n_bytes, err)
                      : convert(r, i, err);
+    checkpoint_drop_pages(r->source.checkpoint);
+    gguf_drop_pages(r->source.gguf);
     return status == QUIRE_OK ? quantizer_output_done(r->output, i, err) : status;
 }
 
 static int write_all(struct run *r, struct quire_error *err)
 {
-    const struct key256 source = checkpoint_digest(r->source.checkpoint);
+    const struct key256 source = checkpoint_digest(r->source.checkpoint, false);
     struct quantizer_inputs inputs = {.head = r->head.data, .n_head = r->head.n};
     if (r->imatrix)
         inputs.importance = imatrix_hash(r->imatrix);

@@ -77,6 +77,7 @@ static int load_layer(struct k_backend *backend, const struct opened_model *m, u
     if (status == QUIRE_OK)
         status = weights_create(backend, m->checkpoint, &desc, form, NULL, nobody, &weights, err);
     weights_destroy(weights);
+    checkpoint_drop_pages(m->checkpoint);
     return status;
 }
 

@@ -445,4 +445,6 @@ void calibration_layer_end(struct calibration_layers *l)
     weights_destroy(l->weights);
     l->forward = NULL;
     l->weights = NULL;
+    if (l->files && l->files->checkpoint)
+        checkpoint_drop_pages(l->files->checkpoint);
 }
