@@ -15,8 +15,8 @@ pub const UNREACHABLE: u64 = 1 << 24;
 /// llguidance computes ten times a remainder with 32 bits, also the least common multiple of two.
 const MAX_MULTIPLE: f64 = 400_000_000.0;
 const MAX_MULTIPLE_OF_SEVERAL: f64 = 60_000.0;
-/// llguidance has a state for each remainder, but few for factors of 10. A million of them take 9 s to compile.
-const MAX_COMMON_MULTIPLE: u64 = 30_000;
+/// llguidance has a state for each remainder, but few for factors of 10. A million of them take 9 s to compile, and 5 s are the limit.
+const MAX_COMMON_MULTIPLE: u64 = 100_000;
 /// Whole numbers up to here have exact doubles.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
