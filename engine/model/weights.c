@@ -1,11 +1,10 @@
 #include "engine/model/weights.h"
 
 #include "engine/checkpoint/slice.h"
-#include "engine/model/experts/are_apart.h"
-#include "engine/model/experts/transpose.h"
 #include "engine/model/quantization/block_scales.h"
 #include "engine/model/quantization/quantize.h"
 #include "engine/model/quantization/quantized.h"
+#include "engine/model/stored.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
 
@@ -17,157 +16,14 @@
 struct binder {
     struct k_backend *backend; /* NULL: it only counts, and reads no row */
     const struct k_planner *planner; /* or NULL: of the backend that may repack what is counted */
-    const struct checkpoint *checkpoint;
-    const struct model_desc *desc;
+    struct stored_model from;
     enum k_gemm_form form;
-    bool bare;     /* a checkpoint of a model without its head: names without "model." or "bert." */
     float *params; /* host image of the arena */
     uint64_t at;   /* floats of it that have an owner */
     struct quantized_arena arena;
     struct weights_progress progress;
     struct quire_error *err;
 };
-
-static void shape_text(const uint64_t *shape, uint32_t n_dims, char *out, size_t n)
-{
-    size_t at = (size_t)snprintf(out, n, "[");
-    for (uint32_t i = 0; i < n_dims && at < n; i++)
-        at += (size_t)snprintf(out + at, n - at, "%s%llu", i ? ", " : "", (unsigned long long)shape[i]);
-    if (at < n)
-        snprintf(out + at, n - at, "]");
-}
-
-/* A matrix of the model: of the table's row, in a layer, and of several of one shape (experts) the one at `index`. */
-struct matrix_at {
-    const struct model_tensor *row;
-    uint32_t layer, index;
-};
-
-static bool is_apart(const struct binder *b, struct matrix_at at)
-{
-    return experts_are_apart(b->checkpoint, b->desc, at.row, at.layer, b->bare);
-}
-
-/* The name that the checkpoint has for a matrix or a vector. */
-static void name_of(const struct binder *b, struct matrix_at at, char name[MODEL_NAME_BYTES])
-{
-    if (!is_apart(b, at) || !model_apart_name(b->desc, at.row, at.layer, at.index, b->bare, name))
-        model_tensor_name(b->desc, at.row, at.layer, at.index, b->bare, name);
-}
-
-/* Experts that a file has twice: one tensor each, and one for all. */
-static int refuse_both(const struct binder *b, struct matrix_at at, const char *one)
-{
-    char name[MODEL_NAME_BYTES];
-    struct checkpoint_tensor all;
-    model_tensor_name(b->desc, at.row, at.layer, MODEL_ALL_OF, b->bare, name);
-    return checkpoint_find(b->checkpoint, name, &all, NULL) == QUIRE_NOT_FOUND
-               ? QUIRE_OK
-               : quire_fail(b->err, QUIRE_INVALID,
-                            "%.100s: tensor '%.150s': has the experts a second time, beside '%.150s': remove one",
-                            all.file, name, one);
-}
-
-/* Rows of a fused tensor before a part of it; *all: those of all its parts. */
-static uint32_t rows_before(const struct binder *b, struct matrix_at at, uint64_t *all)
-{
-    uint32_t before = 0;
-    *all = model_whole_size(b->desc, at.layer, at.row->rows);
-    if (is_apart(b, at))
-        return 0;
-    for (const struct model_tensor *part = model_part_above(at.row); part; part = model_part_above(part))
-        before += model_whole_size(b->desc, at.layer, part->rows);
-    for (const struct model_tensor *part = model_part_below(at.row); part; part = model_part_below(part))
-        *all += model_whole_size(b->desc, at.layer, part->rows);
-    *all += before;
-    return before;
-}
-
-/* Whether the rows of a tensor's parts stand in turn, and those of a matrix are the file's columns. */
-static bool is_transposed(const struct binder *b, struct matrix_at at)
-{
-    return at.row->when == IF_EXPERTS_TRANSPOSED && at.row->kind != TENSOR_VECTOR && !is_apart(b, at);
-}
-
-/* The parts of such a tensor have the same number of rows. */
-static struct transpose_rows rows_in_turn(const struct binder *b, struct matrix_at at)
-{
-    uint64_t all;
-    const uint32_t before = rows_before(b, at, &all), own = model_whole_size(b->desc, at.layer, at.row->rows);
-    return (struct transpose_rows){before / own, (uint32_t)(all / own), own};
-}
-
-/* Finds the tensor of a matrix or a vector, whose name it gives. *is_stacked: it has all `count` matrices. */
-static int find_tensor(const struct binder *b, struct matrix_at at, struct checkpoint_tensor *out, bool *is_stacked,
-                       char name[MODEL_NAME_BYTES])
-{
-    const struct model_tensor *row = at.row;
-    char all[MODEL_NAME_BYTES];
-    name_of(b, at, name);
-    int status = checkpoint_find(b->checkpoint, name, out, b->err);
-    *is_stacked = row->count != SIZE_ONE && !model_is_numbered(row) && !is_apart(b, at);
-    if (row->count == SIZE_ONE || *is_stacked)
-        return status;
-    if (status == QUIRE_OK)
-        return at.index == 0 ? refuse_both(b, at, name) : QUIRE_OK;
-    model_tensor_name(b->desc, row, at.layer, MODEL_ALL_OF, b->bare, all);
-    if (status != QUIRE_NOT_FOUND || checkpoint_find(b->checkpoint, all, out, NULL) == QUIRE_NOT_FOUND)
-        return status; /* a missing one is called by its own name */
-    *is_stacked = true;
-    memcpy(name, all, sizeof all);
-    return checkpoint_find(b->checkpoint, name, out, b->err);
-}
-
-/* GGUF may leave out dimensions of 1, or add them: then *t gets those that are wanted. */
-static bool has_shape(const struct binder *b, struct checkpoint_tensor *t, const uint64_t *want, uint32_t n_dims)
-{
-    uint32_t n = t->n_dims, n_want = n_dims;
-    while (checkpoint_is_gguf(b->checkpoint) && n > 0 && t->shape[t->n_dims - n] == 1)
-        n--;
-    while (checkpoint_is_gguf(b->checkpoint) && n_want > 0 && want[n_dims - n_want] == 1)
-        n_want--;
-    if (n != n_want || memcmp(t->shape + t->n_dims - n, want + n_dims - n_want, n * sizeof *want) != 0)
-        return false;
-    t->n_dims = n_dims;
-    memcpy(t->shape, want, n_dims * sizeof *want);
-    return true;
-}
-
-/* Finds a matrix or a vector in the checkpoint and checks its shape. Several matrices of one shape are tensors of their
- * own, or one tensor [count, rows, cols]. */
-static int find(const struct binder *b, struct matrix_at at, struct checkpoint_tensor *out)
-{
-    const struct model_tensor *row = at.row;
-    char name[MODEL_NAME_BYTES], expected[64], got[192];
-    bool is_stacked;
-    int status = find_tensor(b, at, out, &is_stacked, name);
-    if (status == QUIRE_NOT_FOUND && row->when >= IF_DENSE)
-        return quire_fail(b->err, status, "%s/model.safetensors: tensor '%s' is missing",
-                          b->desc->config->outputs.dense.folder, name + strlen(MODEL_DENSE_PREFIX));
-    if (status != QUIRE_OK)
-        return status;
-    uint64_t rows;
-    const uint32_t first_row = rows_before(b, at, &rows);
-    const bool is_turned = is_transposed(b, at);
-    const uint64_t cols = model_whole_size(b->desc, at.layer, row->cols);
-    const uint64_t shape[3] = {model_whole_size(b->desc, at.layer, row->count),
-                               is_turned && row->kind == TENSOR_MATRIX ? cols : rows,
-                               is_turned && row->kind == TENSOR_MATRIX ? rows : cols};
-    const uint64_t *want = is_stacked ? shape : shape + 1;
-    const uint32_t n_dims = (row->kind == TENSOR_MATRIX || row->cols != SIZE_ONE ? 2 : 1) + (is_stacked ? 1 : 0);
-    if (has_shape(b, out, want, n_dims)) {
-        if (is_stacked)
-            checkpoint_take(out, at.index);
-        const uint32_t own_rows = model_whole_size(b->desc, at.layer, row->rows);
-        if (own_rows < rows && !is_turned)
-            checkpoint_take_rows(out, first_row, own_rows);
-        return QUIRE_OK;
-    }
-    shape_text(want, n_dims, expected, sizeof expected);
-    shape_text(out->shape, out->n_dims, got, sizeof got);
-    return quire_fail(b->err, QUIRE_INVALID, "%.100s: %s: expected %s, as config.json says, got %s", out->file, name,
-                      expected, got);
-}
 
 /* The row of the model that the file has as its row r, of heads of q or k. */
 static uint32_t model_row(uint32_t head_dim, uint32_t r)
@@ -183,7 +39,7 @@ static void put_in_order(struct binder *b, uint32_t layer, struct checkpoint_ten
     if (!t->interleaved)
         return;
     const size_t row = (size_t)k_format_bytes(t->format, t->shape[1]);
-    const uint32_t head_dim = model_whole_size(b->desc, layer, SIZE_HEAD_DIM);
+    const uint32_t head_dim = model_whole_size(b->from.desc, layer, SIZE_HEAD_DIM);
     char *copy = quantized_take(&b->arena, row * t->shape[0]);
     if (!copy) /* it only counts */
         return;
@@ -196,7 +52,7 @@ static void put_in_order(struct binder *b, uint32_t layer, struct checkpoint_ten
  * caller frees. */
 static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_tensor *t, void **scratch)
 {
-    const struct transpose_rows rows = rows_in_turn(b, at);
+    const struct transpose_rows rows = stored_rows_in_turn(&b->from, at);
     if (!k_format_is_plain(t->format))
         return quire_fail(
             b->err, QUIRE_UNSUPPORTED,
@@ -221,10 +77,10 @@ static int transpose(struct binder *b, struct matrix_at at, struct checkpoint_te
 
 static struct quantized_place place_of(const struct binder *b, struct matrix_at at)
 {
-    if (!is_transposed(b, at))
+    if (!stored_transposed(&b->from, at))
         return (struct quantized_place){.count = 0};
-    const struct transpose_rows rows = rows_in_turn(b, at);
-    return (struct quantized_place){.count = model_whole_size(b->desc, at.layer, at.row->count),
+    const struct transpose_rows rows = stored_rows_in_turn(&b->from, at);
+    return (struct quantized_place){.count = model_whole_size(b->from.desc, at.layer, at.row->count),
                                     .index = at.index,
                                     .first = rows.first,
                                     .step = rows.step};
@@ -233,18 +89,18 @@ static struct quantized_place place_of(const struct binder *b, struct matrix_at 
 static struct quantized_matrix quantized_of(const struct binder *b, struct matrix_at at)
 {
     uint64_t all_rows;
-    const uint32_t first_row = rows_before(b, at, &all_rows);
-    struct quantized_matrix m = {.checkpoint = b->checkpoint,
-                                 .how = &b->desc->facts->quantization,
-                                 .n_rows = model_whole_size(b->desc, at.layer, at.row->rows),
-                                 .n_cols = model_whole_size(b->desc, at.layer, at.row->cols),
+    const uint32_t first_row = stored_rows_before(&b->from, at, &all_rows);
+    struct quantized_matrix m = {.checkpoint = b->from.checkpoint,
+                                 .how = &b->from.desc->facts->quantization,
+                                 .n_rows = model_whole_size(b->from.desc, at.layer, at.row->rows),
+                                 .n_cols = model_whole_size(b->from.desc, at.layer, at.row->cols),
                                  .all_rows = (uint32_t)all_rows,
                                  .first_row = first_row,
                                  .place = place_of(b, at),
                                  .n_threads = b->backend ? b->backend->n_threads : 1,
                                  .is_read = b->backend != NULL};
     char name[MODEL_NAME_BYTES];
-    name_of(b, at, name);
+    stored_name(&b->from, at, name);
     quantized_take_name(name, m.name);
     return m;
 }
@@ -257,12 +113,12 @@ static int explain_missing(const struct binder *b, const struct quantized_matrix
         char name[QUANTIZED_NAME_BYTES + 24];
         struct checkpoint_tensor t;
         snprintf(name, sizeof name, "%s%s", m->name, suffixes[i]);
-        if (checkpoint_find_any(b->checkpoint, name, &t, NULL) == QUIRE_OK)
+        if (checkpoint_find_any(b->from.checkpoint, name, &t, NULL) == QUIRE_OK)
             return quire_fail(
                 b->err, QUIRE_INVALID,
                 "%.100s: tensor '%.150s': belongs to a quantized matrix, but config.json: quantization_config %s",
                 t.file, t.name,
-                b->desc->facts->quantization.layout == QUANTIZATION_NONE ? "is missing" : "has another method");
+                b->from.desc->facts->quantization.layout == QUANTIZATION_NONE ? "is missing" : "has another method");
     }
     return status;
 }
@@ -273,7 +129,7 @@ static struct quantize quantize_of(const struct binder *b, struct matrix_at at, 
 {
     const struct k_format as_it_is = {.bits = 0};
     return (struct quantize){.tensor = t,
-                             .to = k_format_is_plain(t->format) ? model_made_format(b->desc, at.layer, at.row)
+                             .to = k_format_is_plain(t->format) ? model_made_format(b->from.desc, at.layer, at.row)
                                                                 : as_it_is,
                              .n_rows = m->n_rows,
                              .n_cols = m->n_cols,
@@ -285,17 +141,19 @@ static int view_matrix(struct binder *b, struct matrix_at at, struct k_weight_vi
 {
     const struct quantized_matrix m = quantized_of(b, at);
     struct checkpoint_tensor t;
-    int status = quantized_has(&m) && at.index == 0 && is_apart(b, at) ? refuse_both(b, at, m.name) : QUIRE_OK;
+    int status = quantized_has(&m) && at.index == 0 && stored_apart(&b->from, at)
+                     ? stored_refuse_both(&b->from, at, m.name, b->err)
+                     : QUIRE_OK;
     if (status != QUIRE_OK || quantized_has(&m))
         return status == QUIRE_OK ? quantized_view(&m, &b->arena, out, b->err) : status;
-    status = find(b, at, &t);
+    status = stored_find(&b->from, at, &t, b->err);
     if (status != QUIRE_OK)
         return explain_missing(b, &m, status);
     if (m.is_read && (status = block_scales_check(&t, m.n_threads, b->err)) != QUIRE_OK)
         return status;
     const struct quantize making = quantize_of(b, at, &t, &m);
     void *scratch = NULL;
-    if (is_transposed(b, at))
+    if (stored_transposed(&b->from, at))
         status = transpose(b, at, &t, making.to.bits ? &scratch : NULL);
     else
         put_in_order(b, at.layer, &t);
@@ -326,7 +184,7 @@ static int bind_head(struct binder *b, const char *name, const struct k_weight_v
 {
     struct k_weight_view view = *whole;
     view.is_table = false;
-    int status = model_share_cut_head(b->desc, name, &view, b->err);
+    int status = model_share_cut_head(b->from.desc, name, &view, b->err);
     if (status != QUIRE_OK)
         return status;
     w->has_own_head = is_tied;
@@ -335,8 +193,8 @@ static int bind_head(struct binder *b, const char *name, const struct k_weight_v
 
 static bool makes_logits(const struct binder *b, const struct model_stack *stack)
 {
-    return stack->parts->owner == OF_MODEL && b->desc->config->outputs.kind == OUTPUT_TOKENS &&
-           stack->parts->place == model_head_site(b->desc) && model_is_last_stage(b->desc);
+    return stack->parts->owner == OF_MODEL && b->from.desc->config->outputs.kind == OUTPUT_TOKENS &&
+           stack->parts->place == model_head_site(b->from.desc) && model_is_last_stage(b->from.desc);
 }
 
 /* One matrix of a site: its view, cut for the rank. */
@@ -348,12 +206,12 @@ static int bind_part(struct binder *b, struct matrix_at at, struct site_weight *
         return status;
     if (!b->backend->ops->supports(b->backend, K_OP_GEMM, b->form, view->format)) {
         char name[MODEL_NAME_BYTES];
-        name_of(b, at, name);
+        stored_name(&b->from, at, name);
         return quire_fail(b->err, QUIRE_INVALID, "%.150s is %s: the GEMM form %s does not take such weights on %s",
                           name, k_format_name(view->format), k_form_name(b->form), b->backend->ops->planner->name);
     }
-    status = model_share_cut(b->desc, at.layer, at.row, m.name, view, &site->cut, b->err);
-    view->is_table = is_table(b->desc, at.row);
+    status = model_share_cut(b->from.desc, at.layer, at.row, m.name, view, &site->cut, b->err);
+    view->is_table = is_table(b->from.desc, at.row);
     if (view->permutation) /* K is one segment then (numerics.md §19) */
         site->unit = 0;
     return status;
@@ -364,8 +222,8 @@ static int bind_part(struct binder *b, struct matrix_at at, struct site_weight *
 static int bind_views(struct binder *b, const struct model_stack *stack, struct k_weight_view *views,
                       struct site_weight *site, struct weights *w)
 {
-    const bool is_shared = b->desc->shard.n_ranks > 1, is_head = makes_logits(b, stack);
-    site->unit = model_unit_of(b->desc, stack->layer, stack->parts);
+    const bool is_shared = b->from.desc->shard.n_ranks > 1, is_head = makes_logits(b, stack);
+    site->unit = model_unit_of(b->from.desc, stack->layer, stack->parts);
     for (uint32_t i = 0; i < stack->count * stack->n_parts; i++) {
         const struct matrix_at at = {&stack->parts[i % stack->n_parts], stack->layer,
                                      stack->first + i / stack->n_parts};
@@ -408,15 +266,16 @@ static int read_vector(const struct binder *b, struct matrix_at at, float *out)
 {
     const struct model_tensor *row = at.row;
     struct checkpoint_tensor t;
-    const float more = b->desc->config->norms_add_one && row->kind == TENSOR_VECTOR && row->cols == SIZE_ONE ? 1 : 0;
-    const uint32_t head_dim = model_whole_size(b->desc, at.layer, SIZE_HEAD_DIM);
-    int status = find(b, at, &t);
+    const float more = b->from.desc->config->norms_add_one && row->kind == TENSOR_VECTOR && row->cols == SIZE_ONE ? 1
+                                                                                                                  : 0;
+    const uint32_t head_dim = model_whole_size(b->from.desc, at.layer, SIZE_HEAD_DIM);
+    int status = stored_find(&b->from, at, &t, b->err);
     if (status == QUIRE_OK)
         status = check_plain(b, &t);
     if (status != QUIRE_OK)
         return status;
     const struct transpose_rows all = {0, 1, (uint32_t)(t.shape[0] * (t.n_dims > 1 ? t.shape[1] : 1))};
-    const struct transpose_rows take = is_transposed(b, at) ? rows_in_turn(b, at) : all;
+    const struct transpose_rows take = stored_transposed(&b->from, at) ? stored_rows_in_turn(&b->from, at) : all;
     for (uint32_t i = 0; i < take.n; i++)
         out[t.interleaved ? model_row(head_dim, i) : i] = checkpoint_element(&t, take.first + (size_t)i * take.step) +
                                                           more;
@@ -426,8 +285,8 @@ static int read_vector(const struct binder *b, struct matrix_at at, float *out)
 /* A rank's part of a vector. */
 static int read_share(const struct binder *b, struct matrix_at at, float *out)
 {
-    const struct model_range range = model_share_of(b->desc, b->desc->shard.rank, at.layer, at.row->rows);
-    float *whole = malloc(model_whole_size(b->desc, at.layer, at.row->rows) * sizeof *whole);
+    const struct model_range range = model_share_of(b->from.desc, b->from.desc->shard.rank, at.layer, at.row->rows);
+    float *whole = malloc(model_whole_size(b->from.desc, at.layer, at.row->rows) * sizeof *whole);
     if (!whole)
         return quire_fail(b->err, QUIRE_NO_MEMORY, "weights: out of memory");
     int status = read_vector(b, at, whole);
@@ -444,10 +303,10 @@ static int bind_vector(struct binder *b, const struct model_stack *stack, const 
     float *part = b->params + b->at;
     for (uint32_t i = 0; i < stack->n_parts; i++) {
         const struct model_tensor *row = &stack->parts[i];
-        part += i > 0 ? model_size_of(b->desc, stack->layer, row[-1].rows) : 0;
-        if (!model_has_tensor(b->desc, stack->layer, row))
+        part += i > 0 ? model_size_of(b->from.desc, stack->layer, row[-1].rows) : 0;
+        if (!model_has_tensor(b->from.desc, stack->layer, row))
             continue;
-        const bool is_cut = b->desc->shard.n_ranks > 1 && row->shard == SHARD_ROWS;
+        const bool is_cut = b->from.desc->shard.n_ranks > 1 && row->shard == SHARD_ROWS;
         for (uint32_t e = 0; e < stack->count; e++) {
             const struct matrix_at at = {row, stack->layer, stack->first + e};
             float *to = part + (size_t)e * stack->rows;
@@ -492,8 +351,8 @@ static int copy_params(const struct binder *b, const struct weights *w, uint64_t
 static int scale_inv_freq(const struct binder *b, float *inv_freq)
 {
     struct checkpoint_tensor t;
-    const uint32_t n = b->desc->config->ropes[0].dim / 2;
-    if (checkpoint_find(b->checkpoint, "rope_freqs.weight", &t, NULL) == QUIRE_NOT_FOUND)
+    const uint32_t n = b->from.desc->config->ropes[0].dim / 2;
+    if (checkpoint_find(b->from.checkpoint, "rope_freqs.weight", &t, NULL) == QUIRE_NOT_FOUND)
         return QUIRE_OK;
     if (!t.data || t.n_dims != 1 || t.shape[0] != n || !k_format_is_plain(t.format))
         return quire_fail(b->err, QUIRE_INVALID, "tensor 'rope_freqs.weight': must have %u numbers", n);
@@ -510,7 +369,7 @@ static int scale_inv_freq(const struct binder *b, float *inv_freq)
 static uint64_t matrix_bytes(const struct binder *b, const struct model_stack *stack)
 {
     return stack->parts->kind == TENSOR_MATRIX
-               ? stack->count * stack->rows * k_format_bytes(model_weight_format(b->desc), stack->cols)
+               ? stack->count * stack->rows * k_format_bytes(model_weight_format(b->from.desc), stack->cols)
                : 0;
 }
 
@@ -524,8 +383,8 @@ static void tell(const struct binder *b, uint64_t done, uint64_t total)
 static float *bind_ropes(struct binder *b, struct weights *w)
 {
     float *first = b->params + b->at;
-    for (uint32_t i = 0; i < b->desc->config->n_ropes; i++) {
-        const struct model_rope *rope = &b->desc->config->ropes[i];
+    for (uint32_t i = 0; i < b->from.desc->config->n_ropes; i++) {
+        const struct model_rope *rope = &b->from.desc->config->ropes[i];
         model_inv_freq(rope, b->params + b->at);
         w->inv_freq[i] = (const float *)w->params_dev + b->at;
         b->at += model_rope_floats(rope);
@@ -535,15 +394,15 @@ static float *bind_ropes(struct binder *b, struct weights *w)
 
 static int bind_all(struct binder *b, struct weights *w)
 {
-    const uint64_t bytes = model_param_floats(b->desc) * sizeof(float);
+    const uint64_t bytes = model_param_floats(b->from.desc) * sizeof(float);
     struct model_stack stack = {0};
     uint64_t done = 0, total = 0;
-    while (model_next_stack(b->desc, &stack))
+    while (model_next_stack(b->from.desc, &stack))
         total += matrix_bytes(b, &stack);
     stack = (struct model_stack){0};
     tell(b, 0, total);
     int status = b->backend->ops->alloc(b->backend, bytes, &w->params_dev, b->err);
-    while (status == QUIRE_OK && model_next_stack(b->desc, &stack)) {
+    while (status == QUIRE_OK && model_next_stack(b->from.desc, &stack)) {
         status = bind_stack(b, &stack, w);
         done += matrix_bytes(b, &stack);
         if (status == QUIRE_OK && stack.parts->kind == TENSOR_MATRIX)
@@ -606,10 +465,10 @@ static bool is_active(const struct model_desc *desc, struct matrix_at at)
 static void count_active(const struct binder *b, struct matrix_at at, const struct k_weight_view *v,
                          struct weights_contents *f)
 {
-    if (!is_active(b->desc, at))
+    if (!is_active(b->from.desc, at))
         return;
     f->n_active += (uint64_t)v->n_rows * v->n_cols;
-    f->active_bytes += (is_table(b->desc, at.row) ? 1 : v->n_rows) * k_format_bytes(v->format, v->n_cols);
+    f->active_bytes += (is_table(b->from.desc, at.row) ? 1 : v->n_rows) * k_format_bytes(v->format, v->n_cols);
 }
 
 /* Missing tensors are refused when they are bound, parts of a quantized matrix here; and missing experts, since a
@@ -622,22 +481,22 @@ static int count_matrix(struct binder *b, struct matrix_at at, struct k_format *
     int status = view_matrix(b, at, &v);
     if (status != QUIRE_OK)
         return status == QUIRE_NOT_FOUND && at.row->count == SIZE_ONE && !quantized_has(&m) ? QUIRE_OK : status;
-    f->has_quantized |= quantized_has(&m) || (b->desc->facts->quantization.made && !k_format_is_plain(v.format));
+    f->has_quantized |= quantized_has(&m) || (b->from.desc->facts->quantization.made && !k_format_is_plain(v.format));
     v.data = NULL; /* only counted */
-    status = model_share_cut(b->desc, at.layer, at.row, m.name, &v, &cut, b->err);
+    status = model_share_cut(b->from.desc, at.layer, at.row, m.name, &v, &cut, b->err);
     if (status != QUIRE_OK)
         return status;
     if (format)
         *format = v.format;
     count_format(f, &v, at.row->owner);
     count_active(b, at, &v, f);
-    if (is_table(b->desc, at.row))
+    if (is_table(b->from.desc, at.row))
         return QUIRE_OK;
     if ((!k_format_is_plain(v.format) || v.format.kind == K_F32) && !f->needs_lanes) {
         f->needs_lanes = true;
         f->lanes_format = v.format;
         char name[MODEL_NAME_BYTES];
-        name_of(b, at, name);
+        stored_name(&b->from, at, name);
         snprintf(f->lanes_matrix, sizeof f->lanes_matrix, "%.95s", name);
     }
     f->repacked_bytes += b->planner && b->planner->on_host ? b->planner->weight_bytes(v.format, 1, v.n_rows, v.n_cols)
@@ -650,11 +509,11 @@ static int count_vector(struct binder *b, const struct model_stack *stack, const
                         struct weights_contents *f)
 {
     struct checkpoint_tensor t;
-    const int status = find(b, (struct matrix_at){row, stack->layer, 0}, &t);
-    const uint64_t n = (uint64_t)stack->cols * model_size_of(b->desc, stack->layer, row->rows);
+    const int status = stored_find(&b->from, (struct matrix_at){row, stack->layer, 0}, &t, b->err);
+    const uint64_t n = (uint64_t)stack->cols * model_size_of(b->from.desc, stack->layer, row->rows);
     f->n_vector_weights += stack->count * n;
     for (uint32_t i = 0; i < stack->count; i++)
-        if (is_active(b->desc, (struct matrix_at){row, stack->layer, stack->first + i})) {
+        if (is_active(b->from.desc, (struct matrix_at){row, stack->layer, stack->first + i})) {
             f->n_active += n;
             f->active_bytes += n * sizeof(float);
         }
@@ -676,10 +535,10 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
 {
     struct model_stack stack = {0};
     int status = QUIRE_OK;
-    while (status == QUIRE_OK && model_next_stack(b->desc, &stack)) {
+    while (status == QUIRE_OK && model_next_stack(b->from.desc, &stack)) {
         struct k_format formats[MODEL_MAX_PARTS] = {{.bits = 0}};
         for (uint32_t i = 0; status == QUIRE_OK && i < stack.n_parts; i++) {
-            if (!model_has_tensor(b->desc, stack.layer, &stack.parts[i]))
+            if (!model_has_tensor(b->from.desc, stack.layer, &stack.parts[i]))
                 continue;
             if (stack.parts->kind == TENSOR_MATRIX)
                 status = count_part(b, &stack, i, formats, f);
@@ -687,29 +546,30 @@ static int count_matrices(struct binder *b, struct weights_contents *f)
                 status = count_vector(b, &stack, &stack.parts[i], f);
         }
         if (stack.parts->kind == TENSOR_MATRIX && b->planner && !b->planner->on_host)
-            f->device_bytes += model_copy_bytes(b->desc, &stack, formats, b->planner);
+            f->device_bytes += model_copy_bytes(b->from.desc, &stack, formats, b->planner);
     }
-    if (status != QUIRE_OK || f->has_quantized || b->desc->facts->quantization.layout == QUANTIZATION_NONE ||
-        b->desc->shard.n_stages) /* a stage's layers may be those that are not */
+    if (status != QUIRE_OK || f->has_quantized || b->from.desc->facts->quantization.layout == QUANTIZATION_NONE ||
+        b->from.desc->shard.n_stages) /* a stage's layers may be those that are not */
         return status;
-    if (b->desc->facts->quantization.layout == QUANTIZATION_MADE)
+    if (b->from.desc->facts->quantization.layout == QUANTIZATION_MADE)
         return quire_fail(
             b->err, QUIRE_UNSUPPORTED,
             "--quantization %s: no matrix of this model has rows of whole blocks of 32 columns: leave it out",
-            quantization_name(&b->desc->facts->quantization));
+            quantization_name(&b->from.desc->facts->quantization));
     return quire_fail(b->err, QUIRE_INVALID,
                       "config.json: quantization_config: is %s, but no matrix of the checkpoint has that format",
-                      quantization_name(&b->desc->facts->quantization));
+                      quantization_name(&b->from.desc->facts->quantization));
 }
 
 /* Its file is not the model's: it may have another dtype. */
 static int look_at_dense(const struct binder *b, struct checkpoint_facts *facts)
 {
-    const uint32_t outside = b->desc->config->n_layers;
+    const uint32_t outside = b->from.desc->config->n_layers;
     struct checkpoint_tensor t;
-    if (!b->desc->config->outputs.dense.size)
+    if (!b->from.desc->config->outputs.dense.size)
         return QUIRE_OK;
-    int status = find(b, (struct matrix_at){matrix_of(b->desc, outside, SITE_DENSE), outside, 0}, &t);
+    int status = stored_find(&b->from, (struct matrix_at){matrix_of(b->from.desc, outside, SITE_DENSE), outside, 0}, &t,
+                             b->err);
     if (status == QUIRE_OK)
         facts->dense_dtype = t.format.kind;
     return status;
@@ -722,10 +582,9 @@ static int look(const struct checkpoint *checkpoint, const struct model_config *
     const struct model_desc desc = {.config = config, .facts = facts};
     struct checkpoint_tensor t;
     struct weights_contents formats = {.n = 0};
-    struct binder b = {
-        .checkpoint = checkpoint, .desc = &desc, .bare = weights_are_bare(checkpoint, &desc), .err = err};
+    struct binder b = {.from = {checkpoint, &desc, weights_are_bare(checkpoint, &desc)}, .err = err};
     char name[MODEL_NAME_BYTES];
-    model_tensor_name(&desc, embedding(&desc), 0, 0, b.bare, name);
+    model_tensor_name(&desc, embedding(&desc), 0, 0, b.from.bare, name);
     int status = checkpoint_find(checkpoint, name, &t, err);
     if (status == QUIRE_OK)
         status = look_at_dense(&b, facts);
@@ -779,11 +638,7 @@ int weights_look_share(const struct checkpoint *checkpoint, const struct k_plann
                        uint64_t *bytes, struct quire_error *err)
 {
     struct weights_contents contents = {.n = 0};
-    struct binder b = {.planner = planner,
-                       .checkpoint = checkpoint,
-                       .desc = desc,
-                       .bare = weights_are_bare(checkpoint, desc),
-                       .err = err};
+    struct binder b = {.planner = planner, .from = {checkpoint, desc, weights_are_bare(checkpoint, desc)}, .err = err};
     int status = count_matrices(&b, &contents);
     if (status != QUIRE_OK)
         return status;
@@ -799,7 +654,7 @@ int weights_look_share(const struct checkpoint *checkpoint, const struct k_plann
 int weights_look(const struct checkpoint *checkpoint, const struct model_desc *desc, struct weights_contents *out,
                  struct quire_error *err)
 {
-    struct binder b = {.checkpoint = checkpoint, .desc = desc, .bare = weights_are_bare(checkpoint, desc), .err = err};
+    struct binder b = {.from = {checkpoint, desc, weights_are_bare(checkpoint, desc)}, .err = err};
     memset(out, 0, sizeof *out);
     return count_matrices(&b, out);
 }
@@ -815,22 +670,22 @@ uint64_t weights_n_parameters(const struct weights_contents *contents)
 
 static int make_space(struct binder *b, const struct repack_source *keep, struct weights *w)
 {
-    if (!b->desc->shard.repacked_rows_bytes)
+    if (!b->from.desc->shard.repacked_rows_bytes)
         return QUIRE_OK;
-    int status = keep ? repack_find(keep, b->desc->shard.repacked_rows_bytes, &w->kept, b->err) : QUIRE_OK;
+    int status = keep ? repack_find(keep, b->from.desc->shard.repacked_rows_bytes, &w->kept, b->err) : QUIRE_OK;
     if (status != QUIRE_OK)
         return status;
     if (w->kept) {
-        w->kept_bytes = b->desc->shard.repacked_rows_bytes;
+        w->kept_bytes = b->from.desc->shard.repacked_rows_bytes;
         b->arena = (struct quantized_arena){.base = (uint8_t *)(uintptr_t)w->kept, .is_filled = true};
         return QUIRE_OK;
     }
-    w->repacked_rows = aligned_alloc(64, b->desc->shard.repacked_rows_bytes);
+    w->repacked_rows = aligned_alloc(64, b->from.desc->shard.repacked_rows_bytes);
     b->arena.base = w->repacked_rows;
     return w->repacked_rows
                ? QUIRE_OK
                : quire_fail(b->err, QUIRE_NO_MEMORY, "weights: %llu bytes for repacked rows cannot be allocated",
-                            (unsigned long long)b->desc->shard.repacked_rows_bytes);
+                            (unsigned long long)b->from.desc->shard.repacked_rows_bytes);
 }
 
 int weights_create(struct k_backend *backend, struct checkpoint *checkpoint, const struct model_desc *desc,
@@ -840,10 +695,8 @@ int weights_create(struct k_backend *backend, struct checkpoint *checkpoint, con
     struct weights *w = calloc(1, sizeof *w);
     struct weight_set *layers = calloc(desc->config->n_layers + 1, sizeof *layers);
     struct binder b = {.backend = backend,
-                       .checkpoint = checkpoint,
-                       .desc = desc,
+                       .from = {checkpoint, desc, weights_are_bare(checkpoint, desc)},
                        .form = form,
-                       .bare = weights_are_bare(checkpoint, desc),
                        .params = calloc(model_param_floats(desc), sizeof(float)),
                        .progress = progress,
                        .err = err};
