@@ -66,8 +66,8 @@ struct transpose_rows stored_rows_in_turn(const struct stored_model *s, struct m
 }
 
 /* Finds the tensor of a matrix or a vector, whose name it gives. *is_stacked: it has all `count` matrices. */
-static int find_tensor(const struct stored_model *s, struct matrix_at at, struct checkpoint_tensor *out, bool *is_stacked,
-                       char name[MODEL_NAME_BYTES], struct quire_error *err)
+static int find_tensor(const struct stored_model *s, struct matrix_at at, struct checkpoint_tensor *out,
+                       bool *is_stacked, char name[MODEL_NAME_BYTES], struct quire_error *err)
 {
     const struct model_tensor *row = at.row;
     char all[MODEL_NAME_BYTES];
@@ -103,7 +103,8 @@ static bool has_shape(const struct stored_model *s, struct checkpoint_tensor *t,
 
 /* Finds a matrix or a vector in the checkpoint and checks its shape. Several matrices of one shape are tensors of their
  * own, or one tensor [count, rows, cols]. */
-int stored_find(const struct stored_model *s, struct matrix_at at, struct checkpoint_tensor *out, struct quire_error *err)
+int stored_find(const struct stored_model *s, struct matrix_at at, struct checkpoint_tensor *out,
+                struct quire_error *err)
 {
     const struct model_tensor *row = at.row;
     char name[MODEL_NAME_BYTES], expected[64], got[192];

@@ -213,7 +213,7 @@ def test_pins_and_warming_from_a_terminal(start, tmp_path):
     assert chat.usage.prompt_tokens_details.cached_tokens >= chat.usage.prompt_tokens - 32
     for arguments, code, says in (
             (("pin", server.url, "--file", text), 1, "API key"), (("pin", server.url), 2, "--file"), (("pin",), 2, "URL is missing"),
-            (("dance", server.url), 2, "dance"), (("unpin", "localhost:1"), 2, "http://"),
+            (("dance", server.url), 2, "dance"), (("unpin", "ftp://localhost:1"), 2, "http://"),
             (("warm", server.url, "--file", text, "--api-key", "k"), 1, "line 1"),
             (("warm", server.url, "--file", tmp_path / "none", "--api-key", "k"), 1, "cannot be opened")):
         got = cache(*arguments)

@@ -6,6 +6,7 @@
 
 #include "engine/run/speculate.h"
 #include "engine/run/state.h"
+#include "kernels/planner.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -44,6 +45,7 @@ void *__wrap_calloc(size_t n, size_t size)
 static void memory_is_planned_to_the_byte(void **state)
 {
     (void)state;
+    static const struct k_planner planner; /* no steps in flight */
     static const char *const configs[] = {"{\"method\":\"none\"}",
                                           "{\"method\":\"ngram\"}",
                                           "{\"method\":\"ngram\",\"prompt_lookup_min\":1,\"prompt_lookup_max\":3}",
@@ -52,7 +54,8 @@ static void memory_is_planned_to_the_byte(void **state)
                                           "{\"method\":\"suffix\",\"suffix_decoding_max_cached_requests\":0}"};
     for (size_t i = 0; i < sizeof configs / sizeof configs[0]; i++)
         for (uint32_t n_seqs = 1; n_seqs < 300; n_seqs = n_seqs * 5 + 2) {
-            struct engine_plan plan = {.max_num_seqs = n_seqs,
+            struct engine_plan plan = {.planner = &planner,
+                                       .max_num_seqs = n_seqs,
                                        .max_model_len = 100 + n_seqs,
                                        .max_num_batched_tokens = 512,
                                        .max_logit_rows = 64 + n_seqs,
