@@ -1,6 +1,9 @@
 /* quire eval compare: models in one table, and a chart. */
 #include "app/command/command.h"
 #include "base/size.h"
+#include "engine/info.h"
+#include "engine/model/facts.h"
+#include "engine/model/model.h"
 #include "engine/plan.h"
 #include "kernels/format.h"
 #include "tools/bench/lib/plot.h"
@@ -45,6 +48,12 @@ static double bits_of(struct k_format format)
     return bits;
 }
 
+/* GPTQ and AWQ choose integers of one format in their own ways. */
+static const char *way_of(const struct quantization *q)
+{
+    return q->layout == QUANTIZATION_GPTQ ? "GPTQ " : q->layout == QUANTIZATION_AWQ ? "AWQ " : "";
+}
+
 /* Weights quantized at load are computed with, and not the file that they are made of. */
 static void look(struct eval_session *s, struct compared *m)
 {
@@ -53,8 +62,9 @@ static void look(struct eval_session *s, struct compared *m)
     m->bits = bits_of(plan->weight_format);
     m->bytes = (is_made ? 0 : plan->bytes[PLAN_WEIGHTS]) + plan->bytes[PLAN_REPACKED_ROWS] + plan->bytes[PLAN_REPACKED];
     const bool has_kv = !k_format_is_plain(plan->kv_format), is_plain = k_format_is_plain(plan->weight_format);
-    snprintf(m->method, sizeof m->method, "%s%s%s%s", has_kv && is_plain ? "" : k_format_name(plan->weight_format),
-             has_kv && !is_plain ? ", " : "", has_kv ? "KV " : "", has_kv ? k_format_name(plan->kv_format) : "");
+    snprintf(m->method, sizeof m->method, "%s%s%s%s%s", way_of(&eval_info(s)->desc->facts->quantization),
+             has_kv && is_plain ? "" : k_format_name(plan->weight_format), has_kv && !is_plain ? ", " : "",
+             has_kv ? "KV " : "", has_kv ? k_format_name(plan->kv_format) : "");
 }
 
 static int time_it(struct eval_session *s, const struct eval_windows *w, struct compared *m, struct quire_error *err)

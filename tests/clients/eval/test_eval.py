@@ -112,6 +112,15 @@ def test_compare_writes_a_table_and_a_chart(text, tmp_path):
     assert table.returncode == 0 and "| Model | Method | Bits | Memory | Perplexity" in table.stdout
 
 
+def test_methods_of_one_format_have_their_names(text, tmp_path):
+    for method in ("gptq", "awq"):
+        made = subprocess.run([QUIRE, "quantize", MODEL, tmp_path / method, "--method", method, "--calibration", text, "--calibration-samples", "1",
+                               "--calibration-length", "64"], capture_output=True, text=True)
+        assert made.returncode == 0, made.stderr
+    models = measure("compare", MODEL, tmp_path / "gptq", tmp_path / "awq", "--text", text, "--windows", "1")["models"]
+    assert [m["method"] for m in models] == ["float16", "GPTQ int4", "AWQ int4"]
+
+
 def test_one_window_has_no_interval(text):
     int8 = f"{MODEL},quantization=int8"
     how = ["--text", text, "--window", "64", "--windows", "1"]
