@@ -4,7 +4,7 @@
 #include "engine/model/quantization/block_scales.h"
 #include "engine/model/quantization/quantize.h"
 #include "engine/model/quantization/quantized.h"
-#include "engine/model/stored.h"
+#include "engine/model/stored/stored.h"
 #include "kernels/math/convert.h"
 #include "kernels/quant.h"
 

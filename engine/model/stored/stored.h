@@ -1,7 +1,7 @@
 /* Where a checkpoint has a matrix or a vector of a model: its tensor, name, shape and rows. Experts of a layer are tensors of
  * their own, or one tensor; parts of a fused matrix are rows of one tensor. Pure functions; any thread. */
-#ifndef QUIRE_ENGINE_STORED_H
-#define QUIRE_ENGINE_STORED_H
+#ifndef QUIRE_ENGINE_STORED_STORED_H
+#define QUIRE_ENGINE_STORED_STORED_H
 
 #include "engine/checkpoint/checkpoint.h"
 #include "engine/model/experts/transpose.h"

@@ -1,4 +1,4 @@
-#include "engine/model/stored.h"
+#include "engine/model/stored/stored.h"
 
 #include "engine/checkpoint/slice.h"
 #include "engine/model/experts/are_apart.h"
