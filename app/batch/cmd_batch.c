@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define MAX_OWN_ROWS 16
-#define MAX_SEARCHED_BYTES ((uint64_t)256 << 20) /* of results for an error: 0.1 s */
+#define MAX_SEARCHED_BYTES ((uint64_t)256 << 20) /* of results, for the first error */
 #define ALL ((1u << BULK_OUTCOMES) - 1)
 
 struct batch_options {

@@ -14,7 +14,7 @@ int suggest_unknown(const struct suggest *s, const char *what, const char *prefi
  * argv[1] is a name, the two are swapped, and the message says so. Borrows argv. */
 struct unknown_name {
     struct suggest near;
-    const char *next; /* argv[1]; NULL: there is none */
+    const char *next; /* argv[1], or NULL if the command line ends before it */
     bool is_swapped;
 };
 struct unknown_name unknown_begin(int argc, char **argv);

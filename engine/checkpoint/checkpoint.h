@@ -74,7 +74,8 @@ bool checkpoint_is_gguf(const struct checkpoint *st);
  * evenly spaced pieces of its data. If the checkpoint has at most 512 tensors, each contributes 8 pieces of 4 KiB
  * (or all of its data if it has 32 KiB or less). With more tensors each contributes fewer pieces, but at least one.
  * protocol.md defines the digest byte by byte and lists the changes that it cannot detect. The distribution of
- * tensors over files does not matter. keeps_pages: as they are needed again; otherwise checkpoint_drop_pages(). */
+ * tensors over files does not matter. keeps_pages: whether the pages that it reads stay in memory,
+ * because the caller needs them again; if not, it calls checkpoint_drop_pages(). */
 struct key256 checkpoint_digest(const struct checkpoint *st, bool keeps_pages);
 
 #endif

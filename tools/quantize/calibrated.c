@@ -203,7 +203,7 @@ static void observe(void *context, const struct calibration_rows *x)
 
 /* Rows of a matrix from `first` to its end. */
 struct rows {
-    struct matrix *m; /* NULL: there are none */
+    struct matrix *m; /* NULL if no matrix has these rows */
     uint64_t first;
 };
 

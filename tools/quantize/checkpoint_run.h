@@ -40,7 +40,7 @@ struct checkpoint_run {
     uint64_t done_weights, n_weights;
 };
 
-/* A unit's tensor, with its name and shape. Of a part, data is NULL. */
+/* Gives a unit's tensor, with its name and shape. If the unit is a part of a tensor, out->data is NULL. */
 void checkpoint_run_tensor(const struct checkpoint_run *r, uint32_t unit, struct checkpoint_tensor *out);
 /* Widens the matrix of a unit. out: [rows, cols] */
 int checkpoint_run_load(const struct checkpoint_run *r, uint32_t unit, float *out, struct quire_error *err);

@@ -16,8 +16,8 @@ struct question {
     struct key256 around; /* digest of the rest of the prompt */
 };
 
-/* Makes the question from the prompt of a task that has not begun. prompt_identity: the model's. Returns NULL if there
- * is none, or if memory is out. */
+/* Makes the question from the prompt of a task that has not begun. prompt_identity: the model's. Returns NULL if the
+ * task has no question, or if memory is short. */
 struct question *question_take(const struct text_task *task, const struct params *params,
                                const struct key256 *prompt_identity);
 void question_destroy(struct question *q); /* NULL is allowed */

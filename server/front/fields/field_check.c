@@ -81,7 +81,7 @@ static bool has_name(const struct field_shape *shape, const char *name)
     return false;
 }
 
-/* The field of this route with the meaning of another route's field. NULL: there is none. */
+/* Returns the field of this route that means the same as another route's field, or NULL if this route has no such field. */
 static const char *counterpart(const struct field_shape *shape, struct quire_value key)
 {
     static const char *const names[][2] = {
