@@ -98,6 +98,8 @@ void rig_close(struct rig *rig)
 static const uint32_t allowed[] = {40, 9, 30, 20, 9, 50};
 static const uint32_t bad_words[] = {1, 30, 2, 9, 9, 2, 40, 20, 3, 20, 40, 50};
 
+#define N_LONG 3u
+
 static struct request_spec make(uint64_t number, uint32_t i)
 {
     uint64_t x = (number * 1000 + i) * 0x9E3779B97F4A7C15u;
@@ -129,13 +131,23 @@ static struct request_spec make(uint64_t number, uint32_t i)
         r.bad_words = bad_words;
         r.n_bad_words = sizeof bad_words / sizeof *bad_words;
     }
+    if (i < N_LONG) {
+        r.n = 1;
+        r.n_prompt = 30;
+        r.max_tokens = 60;
+        r.ignore_eos = true;
+        r.n_stop_token_ids = 0;
+    }
     return r;
 }
 
 void rig_submit(struct rig *rig, uint64_t number, struct rig_traffic *out)
 {
+    client_pause(rig->client);
     for (uint32_t i = 0; i < RIG_N_REQUESTS; i++) {
         struct request_spec r = make(number, i);
+        if (i == N_LONG)
+            client_resume(rig->client);
         out->answers[i] = client_submit(rig->client, &r);
         if (i % 6 == 5)
             engine_cancel(client_engine(rig->client), out->answers[i - 2]->id);

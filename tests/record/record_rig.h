@@ -32,7 +32,8 @@ void rig_open_model(struct rig *rig, const char *path, const char *model, struct
 void rig_close(struct rig *rig);
 
 /* Requests with n > 1, logprobs, priorities, classes, tenants, shared prefixes, pins and background work; some are
- * cancelled. The same number makes the same requests. */
+ * cancelled. The same number makes the same requests. The first ones meet, however slowly they come, and have more tokens
+ * than the cache has blocks for: unless preemptions are off, one is preempted. */
 #define RIG_N_REQUESTS 24u
 struct rig_traffic {
     struct answer *answers[RIG_N_REQUESTS];
