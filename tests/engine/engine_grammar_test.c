@@ -71,11 +71,15 @@ static struct engine_stats run(const struct engine_options *o, bool at_once, str
                                struct answer *answers[8])
 {
     *client = client_open(model.dir, o);
+    if (at_once) /* all of them are there when the engine goes on, however slowly they come */
+        client_pause(*client);
     for (uint64_t i = 0; i < 8; i++) {
         answers[i] = submit(*client, i == 7 ? NULL : i % 3 == 2 ? endless : mixed, i, i % 2 ? 1.2f : 0, i == 4 ? 3 : 1);
         if (!at_once)
             client_wait(*client, answers[i]);
     }
+    if (at_once)
+        client_resume(*client);
     for (uint64_t i = 0; i < 8; i++)
         client_wait(*client, answers[i]);
     for (uint64_t i = 0; i < 7; i++)

