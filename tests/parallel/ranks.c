@@ -104,7 +104,8 @@ void ranks_start(struct ranks *ranks, uint32_t n, uint32_t timeout_ms, rank_fn f
 
 void ranks_await(const struct ranks *ranks, uint32_t rank, int progress)
 {
-    while (atomic_load(&ranks->outcomes[rank].progress) < progress)
+    const struct outcome *o = &ranks->outcomes[rank];
+    while (atomic_load(&o->progress) < progress && !atomic_load(&o->is_done))
         sched_yield();
 }
 
