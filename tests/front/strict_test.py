@@ -4,6 +4,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import time
 
 import harness
 from harness import Server, TOKENIZER, post_bytes, read_all, run_tests
@@ -271,7 +272,7 @@ def test_a_cached_reply_warns_for_its_own_body():
 
 def test_the_log_is_not_flooded():
     with tempfile.TemporaryFile() as log:
-        popen = harness.subprocess.Popen
+        popen, begun = harness.subprocess.Popen, time.monotonic()
         harness.subprocess.Popen = lambda *a, **k: popen(*a, **k, stderr=log)
         try:
             with Server() as s:
@@ -281,7 +282,7 @@ def test_the_log_is_not_flooded():
             harness.subprocess.Popen = popen
         log.seek(0)
         lines = [line for line in log.read().split(b"\n") if b"unknown field" in line]
-        assert 20 <= len(lines) <= 25, len(lines)
+        assert 20 <= len(lines) <= 21 + (time.monotonic() - begun) / 3, len(lines)  # 20, and one more each three seconds
         assert b"request_id=" in lines[0] and b"route=/tokenize" in lines[0] and all(c >= 32 for c in lines[0])
 
 

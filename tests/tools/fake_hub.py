@@ -4,6 +4,7 @@ import collections
 import hashlib
 import http.server
 import json
+import math
 import re
 import socket
 import threading
@@ -11,7 +12,7 @@ import time
 import urllib.parse
 
 CHUNK = 1 << 18
-STALL_S = 60
+STALL_S = 600
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
 Request = collections.namedtuple("Request", "server method path authorization range")
@@ -47,6 +48,7 @@ class FakeHub:
         self.repos, self.faults, self.requests = {}, collections.defaultdict(list), []
         self.sent = 0             # bytes of content, from everywhere
         self.delay = 0.0          # seconds before each CHUNK
+        self.most = math.inf      # bytes of content after which no more is sent until reset()
         self.lock = threading.Lock()
         self.over = threading.Event()
         self.hub, self.cdn = self._listen("hub"), self._listen("cdn")
@@ -73,7 +75,7 @@ class FakeHub:
         with self.lock:
             self.faults.clear()
             self.requests.clear()
-            self.sent, self.delay = 0, 0.0
+            self.sent, self.delay, self.most = 0, 0.0, math.inf
 
     def fault(self, key):
         with self.lock:
@@ -210,6 +212,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         for at in range(0, len(part), CHUNK):
             if self.fake.delay:
                 time.sleep(self.fake.delay)
+            while self.fake.sent >= self.fake.most and not self.fake.over.wait(0.01):
+                pass
             try:
                 self.wfile.write(part[at:at + CHUNK])
             except OSError:  # the client has closed

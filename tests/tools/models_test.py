@@ -35,9 +35,9 @@ class Terminal:
         self.seen = ""
 
     def wait_for(self, text):
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while text not in self.seen:
-            assert time.monotonic() < deadline and select.select([self.fd], [], [], 60)[0], (text, self.seen)
+            assert time.monotonic() < deadline and select.select([self.fd], [], [], 300)[0], (text, self.seen)
             try:
                 self.seen += os.read(self.fd, 65536).decode(errors="replace")
             except OSError:
@@ -49,7 +49,7 @@ class Terminal:
 
     def status(self):
         try:
-            while select.select([self.fd], [], [], 60)[0] and (more := os.read(self.fd, 65536)):
+            while select.select([self.fd], [], [], 300)[0] and (more := os.read(self.fd, 65536)):
                 self.seen += more.decode(errors="replace")
         except OSError:
             pass
@@ -78,7 +78,7 @@ class Case(unittest.TestCase):
         self.env = {**env, "HF_HOME": self.home, "HF_ENDPOINT": self.hub.url, "XDG_RUNTIME_DIR": self.home}
 
     def run_quire(self, *arguments, stdin=""):
-        return subprocess.run([QUIRE, *arguments], capture_output=True, text=True, timeout=120, env=self.env, input=stdin)
+        return subprocess.run([QUIRE, *arguments], capture_output=True, text=True, timeout=300, env=self.env, input=stdin)
 
     def quire(self, *arguments, code=0):
         done = self.run_quire(*arguments)
@@ -282,7 +282,7 @@ class Runs(Case):
             server.send_signal(signal.SIGTERM)
             while server.stderr.readline():
                 pass
-            self.assertEqual(server.wait(60), 0)
+            self.assertEqual(server.wait(300), 0)
         self.assertEqual(os.listdir(where), [])
         # A file that a killed server left is never believed, also if another process has its number.
         for pid in (server.pid, os.getpid()):

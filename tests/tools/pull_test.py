@@ -256,10 +256,9 @@ class Encryption(Case):
         liar = FakeHub(context)
         self.addCleanup(liar.close)
         liar.repos["org/demo"] = Repo(SMALL)
-        began = time.monotonic()
         said = self.quire("pull", "org/demo", code=1, HF_ENDPOINT="https://localhost:%d" % liar.hub.server_port)
         self.assertIn("certificate", said)
-        self.assertLess(time.monotonic() - began, 10)  # and not repeated, which would take 15
+        self.assertNotIn("retrying", said)
         self.assertEqual(liar.requests, [])
         # With the certificate in SSL_CERT_FILE, the hub is trusted; its CDN is not, since this one has no TLS.
         said = self.quire("pull", "org/demo", code=1, HF_ENDPOINT="https://localhost:%d" % liar.hub.server_port, SSL_CERT_FILE=certificate)
@@ -367,7 +366,7 @@ class Trouble(Case):
         self.use(BIG)
         self.hub.faults["model.safetensors"] = ["stall", "cut", "cut"]
         began = time.monotonic()
-        said = self.succeeds(HF_HUB_DOWNLOAD_TIMEOUT="1")
+        said = self.succeeds(HF_HUB_DOWNLOAD_TIMEOUT="4")
         self.assertLess(time.monotonic() - began, STALL_S - 1)
         self.assertLess(said["downloaded_bytes"], len(BIG["model.safetensors"]) + 4 * UNIT)  # no whole pieces twice
 
@@ -455,7 +454,7 @@ class Trouble(Case):
                 f.seek(size)
                 return f.read()
 
-        self.hub.delay = 0.05
+        self.hub.most = 16 * UNIT
         process = self.start()
         while not os.path.exists(part) or sum(units()) < 5:
             self.assertIsNone(process.poll())
@@ -530,7 +529,7 @@ class Names(Case):
         self.addCleanup(process.kill)
         while not (ready := re.search(r"http://[0-9.:]+", line := process.stderr.readline())):
             self.assertTrue(line, "the server ended")
-        with urllib.request.urlopen(ready[0].rstrip(".") + "/v1/models", timeout=60) as reply:
+        with urllib.request.urlopen(ready[0].rstrip(".") + "/v1/models", timeout=300) as reply:
             card = json.load(reply)["data"][0]
         self.assertEqual((card["id"], card["root"]), ("org/demo", "org/demo"))
 
