@@ -1,5 +1,6 @@
 """Starts the real build/quire on the demo model; the tests here use it as a user would."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -46,12 +47,12 @@ class Server:
     def __init__(self, *arguments, wait_for=r"http://[0-9.]+:(\d+)", cwd=None, before=(), environment=None, program=None):
         """before: a program that starts it, such as mpirun. environment: added to the process's own."""
         self.process = subprocess.Popen(
-            [*before, str(program or self.program), *map(str, arguments)], env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd)
-        self.lines, self.lock = [], threading.Lock()
+            [*before, str(program or self.program), *map(str, arguments)], env={**os.environ, **(environment or {})}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=cwd)
+        self.printed, self.lock = b"", threading.Lock()
         os.set_blocking(self.process.stdout.fileno(), False)
         threading.Thread(target=self.drain, daemon=True).start()
         self.port = None
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             match = re.search(wait_for, self.output())
             if match:
@@ -65,15 +66,10 @@ class Server:
     def output(self):
         """Everything it has printed so far."""
         with self.lock:
-            while True:
-                try:
-                    line = self.process.stdout.readline()
-                except (BlockingIOError, TypeError, ValueError):  # ValueError: the test has closed it
-                    break
-                if not line:
-                    break
-                self.lines.append(line)
-            return "".join(self.lines)
+            with contextlib.suppress(BlockingIOError, ValueError):  # ValueError: the test has closed it
+                while data := os.read(self.process.stdout.fileno(), 1 << 16):
+                    self.printed += data
+            return self.printed.decode(errors="replace")
 
     def drain(self):
         """The server would stop at a pipe that is full, and a slow one prints more lines."""
@@ -88,7 +84,7 @@ class Server:
     def client(self, **kwargs):
         return openai.OpenAI(base_url=self.url + "/v1", **{"api_key": "none", "max_retries": 0, **kwargs})
 
-    def connect(self, timeout=60):
+    def connect(self, timeout=300):
         return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
 
     def metric(self, name):
@@ -101,10 +97,10 @@ class Server:
                          if line.startswith(name) and line[len(name)] in " {"]
             return values
 
-        rig.wait_until(has_it, f"{name} on /metrics", seconds=20)
+        rig.wait_until(has_it, f"{name} on /metrics")
         return sum(values)
 
-    def stop(self, sig=signal.SIGTERM, timeout=60):
+    def stop(self, sig=signal.SIGTERM, timeout=300):
         if self.process.poll() is None:
             self.process.send_signal(sig)
         try:

@@ -33,7 +33,7 @@ class Reply(typing.NamedTuple):
         return self.headers["x-quire-cache"]
 
 
-def stream(server, path, body=None, *, method=None, headers=(), timeout=60):
+def stream(server, path, body=None, *, method=None, headers=(), timeout=300):
     """The open response, to be read and closed by the caller. Raises HTTPError at an error status."""
     data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(getattr(server, "url", server) + path, data, {"Content-Type": "application/json", **dict(headers)}, method=method)
@@ -68,7 +68,7 @@ def metrics(server):
     return answered(server, "/metrics").text
 
 
-def wait_until(condition, what="what the test waits for", seconds=60):
+def wait_until(condition, what="what the test waits for", seconds=300):
     """Fails after a time that is long even where other programs compute. what: a text, or a function that returns it."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -80,7 +80,7 @@ def wait_until(condition, what="what the test waits for", seconds=60):
 def free_port():
     """Below the ports that the system gives to outgoing connections, one of which could take it before the server does."""
     while True:
-        port = random.randrange(10000, 30000)
+        port = random.SystemRandom().randrange(10000, 30000)  # a test's seed is another file's, too
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))

@@ -34,7 +34,7 @@ class Reader:
 
 def bench(server, path, payload, size):
     """(text, events with a choice, usage), read in pieces of at most this number of bytes."""
-    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
     c.request("POST", path, json.dumps(payload), {"Content-Type": "application/json", "x-request-id": "bench-0"})
     reply = c.getresponse()
     assert reply.status == 200 and reply.headers["x-request-id"] == "bench-0"
@@ -98,7 +98,7 @@ def test_a_tokenizer_that_is_the_server(server):
 
 def test_is_it_up(server):
     """Its check before the run: one request like the others, and /health."""
-    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=300)
     c.request("GET", "/health")
     assert c.getresponse().status == 200
     c.close()

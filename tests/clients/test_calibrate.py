@@ -14,7 +14,7 @@ PAIRS = [("a b c", "a b c", True), ("one two", "one two", True), ("turn it on", 
 
 
 def calibrate(*arguments):
-    return subprocess.run([QUIRE, "cache", "calibrate", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    return subprocess.run([QUIRE, "cache", "calibrate", *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
 @pytest.fixture(scope="module")

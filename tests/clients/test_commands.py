@@ -17,7 +17,7 @@ import rig
 from conftest import MODEL, QUIRE, ROOT, SLOWLY, Server, cannot_run
 
 
-def quire(*arguments, stdin=None, timeout=120):
+def quire(*arguments, stdin=None, timeout=300):
     return subprocess.run([str(QUIRE), *map(str, arguments)], capture_output=True, text=True, input=stdin, timeout=timeout)
 
 
@@ -343,7 +343,7 @@ class Terminal:
             os.execv(QUIRE, [str(QUIRE), "generate", str(MODEL), "--temperature", "0", *map(str, arguments)])
         self.seen = ""
 
-    def wait_for(self, text, seconds=60):
+    def wait_for(self, text, seconds=300):
         """Returns the output until then."""
         deadline = time.monotonic() + seconds
         while text not in self.seen:
@@ -356,7 +356,7 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def status(self):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while time.monotonic() < deadline:
             try:
                 if select.select([self.fd], [], [], 0.1)[0]:
@@ -415,7 +415,7 @@ def test_ctrl_c_stops_an_answer_and_no_more():
     with subprocess.Popen([QUIRE, "generate", MODEL, "1 2 3 4 5", "--raw", "--temperature", "0", *SLOWLY], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as once:
         once.stdout.read(1)
         once.send_signal(signal.SIGINT)
-        assert once.wait(60) == 130
+        assert once.wait(300) == 130
 
 
 def test_the_line_can_be_edited():
@@ -457,7 +457,7 @@ def test_the_plan_of_text_holds():
                 return int(re.search(rf"{field}:\s+(\d+)", f.read()).group(1))
 
         def post(path):
-            return len(rig.answered(server, path, body, timeout=100).json()["tokens"])
+            return len(rig.answered(server, path, body, timeout=300).json()["tokens"])
 
         idle = kib("VmRSS")
         with concurrent.futures.ThreadPoolExecutor() as pool:

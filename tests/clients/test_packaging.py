@@ -25,7 +25,7 @@ PACKAGING = ROOT / "packaging"
 @pytest.fixture
 def proxy(start, tmp_path):
     """packaging/haproxy.cfg over two servers, at ports that are free on this machine."""
-    servers = [start("serve", MODEL, "--port", "0", "--served-model-name", "demo") for _ in range(2)]
+    servers = [start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--shutdown-timeout", "600") for _ in range(2)]
     port = free_port()
     text = (PACKAGING / "haproxy.cfg").read_text()
     for written, real in (("127.0.0.1:8080", f"127.0.0.1:{port}"), ("127.0.0.1:8001", f"127.0.0.1:{servers[0].port}"),
@@ -75,7 +75,7 @@ def test_a_key_stays_with_its_server(proxy):
 def test_a_server_that_drains_finishes_and_the_other_takes_over(proxy):
     url, servers = proxy
     # A stream on one of the two: tries keys until one goes to the first server.
-    stream = rig.stream(url, "/v1/completions", body(max_tokens=1900, ignore_eos=True, stream=True), headers={"Authorization": "Bearer stays"})
+    stream = rig.stream(url, "/v1/completions", body(max_tokens=1900, n=4, ignore_eos=True, stream=True), headers={"Authorization": "Bearer stays"})
     first = stream.readline()
     assert first.startswith(b"data: ")
     busy = next(s for s in servers if s.metric("vllm:num_requests_running") > 0)
@@ -86,15 +86,15 @@ def test_a_server_that_drains_finishes_and_the_other_takes_over(proxy):
         time.sleep(0.05)
     text = first + stream.read()
     assert text.rstrip().endswith(b"data: [DONE]") and b'"error"' not in text
-    assert text.count(b"data: ") > 1900
-    assert busy.process.wait(60) == 0
+    assert text.count(b"data: ") > 4 * 1900
+    assert busy.process.wait(300) == 0
 
 
 def test_a_client_that_leaves_is_cancelled_through_the_proxy(proxy):
     url, servers = proxy
     host, port = url.removeprefix("http://").split(":")
     data = body(max_tokens=1900, n=16, ignore_eos=True, stream=True)
-    s = socket.create_connection((host, int(port)), timeout=60)
+    s = socket.create_connection((host, int(port)), timeout=300)
     s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(data) + data)
     assert b"200" in s.recv(100)
     wait_until(lambda: sum(x.metric("vllm:num_requests_running") for x in servers) == 16, "the request")
@@ -110,14 +110,14 @@ def test_systemd_is_told(tmp_path, monkeypatch, start, abstract):
     path = f"@quire-test-{tmp_path.name}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
         s.bind(path.replace("@", "\0", 1))
-        s.settimeout(30)
+        s.settimeout(300)
         monkeypatch.setenv("NOTIFY_SOCKET", path)
         server = start("serve", MODEL, "--port", "0")
         assert s.recv(100) == b"READY=1"
         assert rig.ask(server, "/health").status == 200
         server.process.send_signal(signal.SIGTERM)
         assert s.recv(100) == b"STOPPING=1"
-        assert server.process.wait(60) == 0
+        assert server.process.wait(300) == 0
 
 
 def test_the_unit_names_options_that_exist():
@@ -156,7 +156,7 @@ def test_the_manifest_starts_a_server_and_its_probes_are_answered(start):
     wait_until(lambda: status(container["readinessProbe"]["httpGet"]["path"]) == 503, "not being ready")
     assert status(container["livenessProbe"]["httpGet"]["path"]) == 200
     stream.close()
-    assert server.process.wait(60) == 0
+    assert server.process.wait(300) == 0
 
 
 # ---- the manual ----

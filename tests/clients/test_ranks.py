@@ -64,8 +64,8 @@ def test_any_number_of_ranks_gives_the_same_answers(begin):
 
 
 def streamed(server, **more):
-    """A running stream whose first line has been read."""
-    reply = rig.stream(server, "/v1/completions", {**LONG, "stream": True, **more})
+    """A running stream whose first line has been read. One choice would take a second, and a busy test acts later."""
+    reply = rig.stream(server, "/v1/completions", {**LONG, "n": 16, "stream": True, **more})
     assert reply.readline().startswith(b"data: ")
     return reply
 
@@ -91,8 +91,8 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, l
     since = time.monotonic()
     rest = reply.read().decode()
     assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
-    assert time.monotonic() - since < 55  # 5 s of the time-out, where no other program computes
-    assert server.process.wait(60) == 1, server.output()
+    assert time.monotonic() - since < 250  # 5 s of the time-out, where no other program computes
+    assert server.process.wait(300) == 1, server.output()
     assert all(map(is_gone, ranks))
     told = [line for line in server.output().splitlines() if f"rank {lost} " in line]
     assert len(told) == 1 and "the engine has stopped (" in told[0], told
@@ -101,10 +101,12 @@ def test_a_rank_that_is_lost_ends_what_streams_with_an_error(begin, n, stages, l
 def busy_thread(pid):
     """Finds the thread, other than the first, that computes."""
     ran = lambda: {int(t): sum(map(int, open(f"/proc/{pid}/task/{t}/stat").read().rsplit(")", 1)[1].split()[11:13])) for t in os.listdir(f"/proc/{pid}/task") if int(t) != pid}
-    before = now = ran()
-    while max(now[t] - before.get(t, 0) for t in now) < 10:  # ticks of 10 ms, which come late on a busy machine
-        time.sleep(0.02)
-        now = ran()
+    before, now = ran(), {}
+    def has_run():  # 10 ticks of 10 ms
+        now.update(ran())
+        return max(now[t] - before.get(t, 0) for t in now) >= 10
+
+    rig.wait_until(has_run, "a thread that computes")
     return max(now, key=lambda t: now[t] - before.get(t, 0))
 
 
@@ -152,7 +154,7 @@ def test_an_engine_s_thread_that_hangs_is_noticed_by_the_others(begin, more):
         rig.wait_until(lambda: "the engine is available again" in server.output(), server.output)
         assert said in server.output() and server.stop() == 0, server.output()
     else:
-        assert server.process.wait(60) == 1 and said in server.output(), server.output()
+        assert server.process.wait(300) == 1 and said in server.output(), server.output()
 
 
 def test_the_others_end_with_rank_0(begin):
@@ -175,7 +177,7 @@ def test_the_others_end_with_rank_0(begin):
 ])
 def test_what_ranks_cannot_do_is_refused(arguments, says):
     for command in ["serve", MODEL, "--port", "0", "--device", "cpu"], ["plan", MODEL]:
-        got = subprocess.run([str(QUIRE), *map(str, command), *arguments], capture_output=True, text=True, timeout=60)
+        got = subprocess.run([str(QUIRE), *map(str, command), *arguments], capture_output=True, text=True, timeout=300)
         assert got.returncode == 1 and says in got.stderr, got
 
 
@@ -184,7 +186,7 @@ def test_what_ranks_cannot_do_is_refused(arguments, says):
     (["-tp", "2", "--engine", "unix:/nowhere"], 2, "quire: --tensor-parallel-size is for an engine in this process"),
 ])
 def test_what_a_server_of_ranks_cannot_do_is_refused(arguments, code, says):
-    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--port", "0", *arguments], capture_output=True, text=True, timeout=60)
+    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--port", "0", *arguments], capture_output=True, text=True, timeout=300)
     assert got.returncode == code and says in got.stderr, got
 
 
@@ -197,7 +199,7 @@ def test_a_recording_of_two_ranks_replays_on_one(begin, tmp_path, stages):
     got = server.client().completions.create(**asked)
     assert len(got.choices) == 16 and server.metric("vllm:num_preemptions_total") > 0
     assert server.stop() == 0, server.output()
-    replayed = subprocess.run([str(QUIRE), "replay", tmp_path / "rec", MODEL], capture_output=True, text=True, timeout=120)
+    replayed = subprocess.run([str(QUIRE), "replay", tmp_path / "rec", MODEL], capture_output=True, text=True, timeout=300)
     assert replayed.returncode == 0 and "All 16 choices are equal" in replayed.stdout, replayed
 
 
@@ -268,7 +270,7 @@ def test_plan_of_ranks_on_every_gpu_that_is_listed():
 
 
 def test_nobody_takes_a_rank_for_a_command():
-    got = subprocess.run([str(QUIRE), "rank"], capture_output=True, text=True, timeout=60)
+    got = subprocess.run([str(QUIRE), "rank"], capture_output=True, text=True, timeout=300)
     assert got.returncode == 2 and 'unknown command "rank"' in got.stderr
 
 
@@ -287,17 +289,26 @@ def test_a_slow_rank_is_named(begin, stages):
             stop.wait(0.2)
             os.kill(slow, signal.SIGCONT)
             stop.wait(0.05)
+
+    def waits():
+        """Seconds by (who waits, for whom)."""
+        return {(r, p): float(s) for r, p, s in re.findall(r'quire:rank_wait_seconds_total\{[^}]*rank="(\d)",peer="(\d)"\} ([0-9.e+-]+)', rig.metrics(server))}
+
+    def is_named():
+        """Other programs may slow the others down, too, for a while."""
+        found = waits()
+        return f'"slow_rank":{number},' in server.output() and found.get((str(number - 1), str(number)), 0) > 2 * found.get((str(number), str(number - 1)), 0)
+
     thread = threading.Thread(target=slow_down)
     thread.start()
     try:
-        deadline = time.monotonic() + 180
-        while f'"slow_rank":{number},' not in server.output() and time.monotonic() < deadline:
+        deadline = time.monotonic() + 300
+        while not is_named() and time.monotonic() < deadline:
             server.client().completions.create(**{k: v for k, v in LONG.items() if k != "ignore_eos"} | {"max_tokens": 200}, extra_body={"ignore_eos": True})
     finally:
         stop.set()
         thread.join()
     assert f'"slow_rank":{number},' in server.output() and f"of the time for rank {number}" in server.output()
-    waits = {(r, p): float(s) for r, p, s in re.findall(r'quire:rank_wait_seconds_total\{[^}]*rank="(\d)",peer="(\d)"\} ([0-9.e+-]+)', rig.metrics(server))}
-    n = 2 * stages
-    assert len(waits) == n * n - n and waits[str(number - 1), str(number)] > 2 * waits[str(number), str(number - 1)], waits
+    found, n = waits(), 2 * stages
+    assert len(found) == n * n - n and found[str(number - 1), str(number)] > 2 * found[str(number), str(number - 1)], found
     assert server.stop() == 0 and re.search(rf"ranks waited .*\d s for rank {number}", server.output())

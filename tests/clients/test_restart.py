@@ -121,7 +121,7 @@ def test_one_that_is_lost_while_the_server_drains_is_not_forgiven(begin, restart
     wait_until(lambda: "finishing running requests" in server.output())
     os.kill(rank, signal.SIGKILL)
     thread.join()
-    assert '"engine_unavailable"' in got[True][2] and server.process.wait(60) == 1, server.output()
+    assert '"engine_unavailable"' in got[True][2] and server.process.wait(300) == 1, server.output()
     assert is_gone(rank) and "restarts in" not in server.output()
 
 
@@ -131,7 +131,7 @@ def test_one_that_is_stopped_when_the_server_ends_is_killed_and_not_forgiven(beg
     os.kill(engine, signal.SIGSTOP)
     began = time.monotonic()
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(60) == 1 and time.monotonic() - began < 50, server.output()  # after 10 s
+    assert server.process.wait(300) == 1 and time.monotonic() - began < 250, server.output()  # after 10 s
     assert is_gone(engine) and f"the engine does not exit and is killed: process {engine}" in server.output()
 
 
@@ -206,15 +206,15 @@ def test_it_is_given_up_after_so_many_in_a_row(begin):
         os.kill(before[0], signal.SIGKILL)
         if n < 3:
             wait_until(lambda: server.output().count("the engine is available again") == n)
-    assert server.process.wait(60) == 1
+    assert server.process.wait(300) == 1
     assert "the engine is not restarted" in server.output() and "start 2 of 2 in a row" in server.output()
 
 
 def test_what_fails_at_first_is_not_tried_again():
-    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--port", "0", "--device", "cpu", "-tp", "3", "--restart", "on-failure"], capture_output=True, text=True, timeout=60)
+    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--port", "0", "--device", "cpu", "-tp", "3", "--restart", "on-failure"], capture_output=True, text=True, timeout=300)
     assert got.returncode == 1 and "must be 1, 2, 4 or 8, got 3" in got.stderr and "restarts in" not in got.stderr, got
     for word in "always", "on-failure:0", "on-failure:x":
-        got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--restart", word], capture_output=True, text=True, timeout=60)
+        got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--restart", word], capture_output=True, text=True, timeout=300)
         assert got.returncode == 2 and f'--restart: must be no, on-failure or on-failure:N with N from 1, got "{word}"' in got.stderr
 
 
@@ -227,7 +227,7 @@ def test_one_that_is_stopped_while_it_loads_is_noticed():
         wait_until(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
         engine, = children(server.pid, "engine")
         os.kill(engine, signal.SIGSTOP)
-        said = server.communicate(timeout=60)[1]
+        said = server.communicate(timeout=300)[1]
     finally:
         server.kill()
         server.wait()
@@ -254,10 +254,10 @@ def test_its_options_are_the_engines(begin, tmp_path):
     assert ask(server, LONG)[0] == 400
     assert server.stop() == 0, server.output()
     assert all(json.loads(line) for line in server.output().splitlines())
-    replayed = subprocess.run([str(QUIRE), "replay", tmp_path / "rec", MODEL], capture_output=True, text=True, timeout=120)
+    replayed = subprocess.run([str(QUIRE), "replay", tmp_path / "rec", MODEL], capture_output=True, text=True, timeout=300)
     assert replayed.returncode == 0, replayed
 
 
 def test_not_with_an_engine_elsewhere():
-    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--engine", "unix:/tmp/x", "--restart", "on-failure"], capture_output=True, text=True, timeout=60)
+    got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--engine", "unix:/tmp/x", "--restart", "on-failure"], capture_output=True, text=True, timeout=300)
     assert got.returncode == 2 and "the server always waits for the engine" in got.stderr

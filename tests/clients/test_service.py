@@ -32,7 +32,7 @@ def ask(client, **fields):
 
 
 def cache(*arguments):
-    return subprocess.run([str(QUIRE), "cache", *map(str, arguments)], capture_output=True, text=True, timeout=120)
+    return subprocess.run([str(QUIRE), "cache", *map(str, arguments)], capture_output=True, text=True, timeout=300)
 
 
 def metric(server, name, key):
@@ -86,7 +86,7 @@ def test_a_share_of_the_queue(start, tmp_path):
 
     def send(key, **fields):
         body = json.dumps({"prompt": "x", "max_tokens": 1, **fields}).encode()
-        c = server.connect(timeout=120)
+        c = server.connect(timeout=300)
         c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer %s\r\n"
                   b"Content-Length: %d\r\n\r\n" % (key.encode(), len(body)) + body)
         return c
@@ -150,7 +150,7 @@ def test_keys_from_the_environment(start, monkeypatch):
         ask(server.client(api_key="first"))
     for value in ("", "a,,b", "a\n", "a, b"):
         monkeypatch.setenv("QUIRE_API_KEY", value)
-        p = subprocess.run([QUIRE, "serve", MODEL, "--port", "0"], capture_output=True, text=True, timeout=60)
+        p = subprocess.run([QUIRE, "serve", MODEL, "--port", "0"], capture_output=True, text=True, timeout=300)
         assert p.returncode == 2 and "QUIRE_API_KEY" in p.stderr and p.stderr.count("\n") == 1, p
 
 
@@ -298,7 +298,7 @@ def test_a_wrong_file_ends_the_start(tmp_path, text, says):
     path = tmp_path / "tenants.json"
     path.write_text(text)
     for command in (["serve", MODEL, "--port", "0"], ["engine", MODEL, "--listen", f"unix:{tmp_path}/socket"]):
-        got = subprocess.run([str(QUIRE), *map(str, command), "--tenants", str(path)], capture_output=True, text=True, timeout=60)
+        got = subprocess.run([str(QUIRE), *map(str, command), "--tenants", str(path)], capture_output=True, text=True, timeout=300)
         assert got.returncode == 1 and says in got.stderr.splitlines()[-1], got.stderr
     got = subprocess.run([str(QUIRE), "serve", str(MODEL), "--tenants", str(path), "--api-key", "k"], capture_output=True, text=True)
     assert got.returncode == 2 and "--api-key" in got.stderr

@@ -32,7 +32,7 @@ def curl(https, authority):  # noqa: F811
     def ask(path, body=None):
         data = () if body is None else ("--data-binary", "@-", "-H", "Content-Type: application/json")
         done = subprocess.run(["curl", "--silent", "--show-error", "--fail-with-body", "--no-buffer", "--cacert", authority.ca, *data,
-                               f"https://127.0.0.1:{https.port}{path}"], input=json.dumps(body).encode(), capture_output=True, timeout=120)
+                               f"https://127.0.0.1:{https.port}{path}"], input=json.dumps(body).encode(), capture_output=True, timeout=300)
         assert done.returncode == 0, (path, done)
         return done.stdout
     return ask

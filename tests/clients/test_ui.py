@@ -60,7 +60,7 @@ class Page:
     def js(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 
-    def wait(self, expression, timeout=60):
+    def wait(self, expression, timeout=300):
         """Waits until a JavaScript expression is truthy. Returns its value."""
         deadline = time.monotonic() + timeout
         while not (value := self.js("return " + expression)):
@@ -309,10 +309,12 @@ def test_charts_show_what_was_done(page, client):
     def paths():
         return {key: page.js("return document.querySelector(`[data-series=${arguments[0]}]`).getAttribute('d')", key) for key in keys}
 
-    for _ in range(30):  # a line needs two points, and a busy machine may miss the one beside an answer
-        if all("L" in path for path in paths().values()):
-            break
+    def has_lines():
+        """A line needs two points, and a busy machine may miss the one beside an answer."""
         page.ask("Once upon a time there was a small house and a big tree. " * 6)
+        return all("L" in path for path in paths().values())
+
+    rig.wait_until(has_lines, paths)
     for key, path in paths().items():
         assert path.startswith("M") and "L" in path and "NaN" not in path, (key, path)
     assert "of " in page.text("figure .legend") and "ms" in page.text("figure svg text") and "100 %" in page.text("figure svg text")

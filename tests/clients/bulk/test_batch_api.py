@@ -283,7 +283,7 @@ def test_bad_forms(batches, body, says):
 def test_forms_in_any_pieces(batches):
     """Byte by byte, and with the purpose after the file."""
     body = form([FILE, field("purpose", "batch")])
-    connection = http.client.HTTPConnection("127.0.0.1", batches.port, timeout=60)
+    connection = http.client.HTTPConnection("127.0.0.1", batches.port, timeout=300)
     connection.putrequest("POST", "/v1/files")
     for name, value in (("Authorization", "Bearer one"), ("Content-Type", 'multipart/form-data; boundary="xyz"'), ("Transfer-Encoding", "chunked")):
         connection.putheader(name, value)

@@ -97,7 +97,7 @@ def ended_by(number, state, *arguments):
     process = start(*arguments)
     rig.wait_until(lambda: state_rows(state) > before or process.poll() is not None)
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     return process.returncode, stdout, stderr
 
 
@@ -177,7 +177,7 @@ def test_interrupted_while_the_model_loads(tmp_path, number):
     process = start(path)
     rig.wait_until(lambda: caught(process.pid, number) or process.poll() is not None)
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=60)
+    stdout, stderr = process.communicate(timeout=300)
     assert process.returncode == 75, (process.returncode, stderr)
     assert "quire: interrupted; run the same command again to continue" in stderr
 

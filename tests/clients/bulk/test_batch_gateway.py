@@ -21,7 +21,7 @@ def gateway(start, tmp_path):
 
 
 def batch(server, *arguments):
-    done = subprocess.run([str(QUIRE), "batch", *arguments, "--url", server.url], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([str(QUIRE), "batch", *arguments, "--url", server.url], capture_output=True, text=True, timeout=300, check=False)
     return done.returncode, done.stdout, done.stderr
 
 
@@ -55,7 +55,7 @@ def test_costs_and_the_command(gateway):
 def test_budgets_hold_for_the_key(gateway):
     """A key whose budget is used up: its batch waits, and its lines fail once the key is revoked."""
     server = gateway()
-    issued = subprocess.run([str(QUIRE), "keys", "issue", "a", "--url", server.url, "--json", "--budget", "0.0000001"], capture_output=True, text=True, timeout=60, check=True)
+    issued = subprocess.run([str(QUIRE), "keys", "issue", "a", "--url", server.url, "--json", "--budget", "0.0000001"], capture_output=True, text=True, timeout=300, check=True)
     key = json.loads(issued.stdout)
     client = server.client(api_key=key["key"])
     first = client.chat.completions.create(**chat_line(0)["body"])

@@ -35,7 +35,7 @@ def lines(tmp_path, *all_lines):
 
 
 def warm(server, path, *flags, code=0):
-    done = subprocess.run([QUIRE, "cache", "warm", server.url, "--answers", path, *map(str, flags)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([QUIRE, "cache", "warm", server.url, "--answers", path, *map(str, flags)], capture_output=True, text=True, timeout=300)
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout) if "--json" in flags else done.stdout + done.stderr
 
@@ -119,7 +119,7 @@ def test_every_layer(start, tmp_path, tmp_path_factory):
 def test_a_pipe_is_read_once(server, tmp_path):
     """As from a shell's <(zcat day.jsonl.gz)."""
     done = subprocess.run(["bash", "-c", f"{QUIRE} cache warm {server.url} --json --answers <(cat {lines(tmp_path, text('piped'))})"],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and json.loads(done.stdout)["sent"] == 1, done
     assert ask(server, text("piped"))[0] == "exact"
 
@@ -136,5 +136,5 @@ def test_errors(server, start, tmp_path):
     assert "the server rejected all of them" in warm(server, lines(tmp_path, text("x", max_tokens=-1)), code=1)
     plain = start("serve", MODEL, "--port", "0")
     assert "--response-cache" in warm(plain, lines(tmp_path, text("x")), code=1)
-    both = subprocess.run([QUIRE, "cache", "warm", server.url, "--answers", "a", "--file", "b"], capture_output=True, text=True, timeout=20)
+    both = subprocess.run([QUIRE, "cache", "warm", server.url, "--answers", "a", "--file", "b"], capture_output=True, text=True, timeout=300)
     assert both.returncode == 2 and "--file PROMPTS.jsonl or --answers FILE" in both.stderr

@@ -18,7 +18,7 @@ BLOCKS = blocks(PAGE.read_text())
 
 # curl as on the page, with a line for each request on standard error, and without a proxy of this machine.
 CURL = r"""set -e -o pipefail
-curl() { command curl -sS --fail-with-body --noproxy '*' --max-time 60 -w '%{stderr}@%{method} %{url_effective}\n' "$@"; }
+curl() { command curl -sS --fail-with-body --noproxy '*' --max-time 300 -w '%{stderr}@%{method} %{url_effective}\n' "$@"; }
 """
 
 
@@ -94,7 +94,7 @@ def test_other_names(servers, tmp_path):
         for _, path in others:
             if b.language == "sh":
                 script = CURL + f"URL=http://127.0.0.1:{servers['8000']}\n" + b.text.replace("$URL" + first[1], "$URL" + path)
-                done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+                done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=300)
                 assert done.returncode == 0 and path in done.stderr, (path, done.stdout, done.stderr)
 
 
@@ -145,7 +145,7 @@ def test_a_guide(demo, page, tmp_path, monkeypatch):
     run = 0
     for b in blocks((ROOT / "docs" / page).read_text()):
         if b.language == "sh":
-            done = subprocess.run(["bash", "-c", CURL + here(b.text, demo)], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(["bash", "-c", CURL + here(b.text, demo)], cwd=tmp_path, capture_output=True, text=True, timeout=300)
             assert done.returncode == 0, (page, b.line, done.stdout, done.stderr)
             json.loads(json.loads(done.stdout)["choices"][0]["message"]["content"])
         elif b.language == "python":

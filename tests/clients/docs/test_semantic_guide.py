@@ -29,7 +29,7 @@ def test_the_guide(home, tmp_path, start):  # noqa: F811
         """The vector of the second question may come too late on a busy machine: both are asked again."""
         replies = []
         for command in ASK.replace("\\\n", " ").splitlines():
-            command = [*shlex.split(command.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")), "-sS", "--noproxy", "*", "--max-time", "60"]
+            command = [*shlex.split(command.replace("127.0.0.1:8000", f"127.0.0.1:{server.port}")), "-sS", "--noproxy", "*", "--max-time", "300"]
             replies.append(subprocess.run(command, check=True, capture_output=True, text=True).stdout.lower())
         rig.clear_cache(server)
         assert "x-quire-cache: miss" in replies[0], replies
@@ -45,6 +45,6 @@ def test_embeddings(home, start, monkeypatch, capsys):  # noqa: F811
     server = start(*serve, "--port", "0", environment=home)
     monkeypatch.setenv("NO_PROXY", "*")
     curl, python = (block(guide, language).replace("127.0.0.1:8000", f"127.0.0.1:{server.port}") for language in ("sh", "python"))
-    asked = subprocess.run([*shlex.split(curl), "-sS", "--noproxy", "*", "--max-time", "60"], check=True, capture_output=True, text=True)
+    asked = subprocess.run([*shlex.split(curl), "-sS", "--noproxy", "*", "--max-time", "300"], check=True, capture_output=True, text=True)
     exec(compile(python, "embeddings.md", "exec"), {})
     assert json.loads(asked.stdout)["data"][0]["embedding"] == pytest.approx(json.loads(capsys.readouterr().out), rel=1e-6)

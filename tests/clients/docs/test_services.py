@@ -73,7 +73,7 @@ def nginx(tmp_path_factory):
 def through(nginx, path, body=None, headers=KEY):
     """A request by name over TLS, as curl sends it with --cacert and --resolve: (status, text)."""
     _, https, _, certificate = nginx
-    command = ["curl", "-sS", "--noproxy", "*", "--max-time", "60", "--cacert", certificate, "--resolve", f"{NAME}:{https}:127.0.0.1", f"https://{NAME}:{https}{path}",
+    command = ["curl", "-sS", "--noproxy", "*", "--max-time", "300", "--cacert", certificate, "--resolve", f"{NAME}:{https}:127.0.0.1", f"https://{NAME}:{https}{path}",
                "-w", "\n%{http_code}", *[word for name, value in headers.items() for word in ("-H", f"{name}: {value}")], *(["--json", body] if body else [])]
     text, _, status = subprocess.run(command, capture_output=True, text=True, check=True).stdout.rpartition("\n")
     return int(status), text
@@ -114,7 +114,7 @@ def test_nginx_sends_plain_http_to_tls(nginx):
 
     opener = urllib.request.build_opener(Stay, urllib.request.ProxyHandler({}))
     with pytest.raises(urllib.error.HTTPError) as reply:
-        opener.open(urllib.request.Request(f"http://127.0.0.1:{nginx[2]}/v1/models", headers={"Host": NAME}), timeout=60)
+        opener.open(urllib.request.Request(f"http://127.0.0.1:{nginx[2]}/v1/models", headers={"Host": NAME}), timeout=300)
     assert reply.value.code == 308 and reply.value.headers["Location"] == f"https://{NAME}/v1/models"
 
 
@@ -124,7 +124,7 @@ def test_nginx_streams_and_passes_on_that_a_client_left(nginx):
 
     def n_first():
         """Bytes until the first token; then the client leaves."""
-        with socket.create_connection(("127.0.0.1", https), timeout=60) as plain, ssl.create_default_context(cafile=certificate).wrap_socket(plain, server_hostname=NAME) as s:
+        with socket.create_connection(("127.0.0.1", https), timeout=300) as plain, ssl.create_default_context(cafile=certificate).wrap_socket(plain, server_hostname=NAME) as s:
             s.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: llm.example.com\r\nAuthorization: Bearer a-key\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
             got = b""
             while b"data: " not in got:
@@ -176,7 +176,7 @@ def test_compose_starts_a_server_with_a_key(start):
     def healthy():
         kind, *check = quire["healthcheck"]["test"]
         assert kind == "CMD"
-        return subprocess.run([*check[:-1], replaced(check[-1], ("/127.0.0.1/8000", f"/127.0.0.1/{server.port}"))], capture_output=True, env=os.environ, timeout=60).returncode == 0
+        return subprocess.run([*check[:-1], replaced(check[-1], ("/127.0.0.1/8000", f"/127.0.0.1/{server.port}"))], capture_output=True, env=os.environ, timeout=300).returncode == 0
 
     assert healthy()
     assert server.stop() == 0 and not healthy()

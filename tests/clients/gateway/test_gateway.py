@@ -62,7 +62,7 @@ def test_stream_arrives_token_by_token(start, tmp_path):
         server = over(start, tmp_path, [up])
         n = 0
         up.release()
-        for chunk in server.client(timeout=60).chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}], stream=True):
+        for chunk in server.client(timeout=300).chat.completions.create(model="m", messages=[{"role": "user", "content": "Hi"}], stream=True):
             if chunk.choices and chunk.choices[0].delta.content:
                 n += 1
                 up.release()
@@ -336,7 +336,7 @@ def test_drain(start, tmp_path):
         server.process.send_signal(signal.SIGTERM)
         rig.wait_until(lambda: "finishing running requests" in server.output(), server.output)
         up.release(len(ALL))
-        assert server.process.wait(60) == 0
+        assert server.process.wait(300) == 0
         thread.join()
         assert words(found) == ALL
 

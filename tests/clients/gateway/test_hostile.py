@@ -123,7 +123,7 @@ def test_nothing_follows_the_end(start, tmp_path):
         begun = time.monotonic()
         found = events(chat(server, stream=True))
         assert words(found) == ["w0"] and found.count(None) == 1 and found[-1] is None
-        assert time.monotonic() - begun < 50  # it would go on for ever
+        assert time.monotonic() - begun < 250  # it would go on for ever
     finally:
         up.close()
 

@@ -62,7 +62,7 @@ def gateway(start, tmp_path):
 
 
 def keys(server, *arguments):
-    done = subprocess.run([str(QUIRE), "keys", *map(str, arguments), "--url", server.url], capture_output=True, text=True, timeout=60, env={**os.environ, "QUIRE_ADMIN_KEY": ""}, check=False)
+    done = subprocess.run([str(QUIRE), "keys", *map(str, arguments), "--url", server.url], capture_output=True, text=True, timeout=300, env={**os.environ, "QUIRE_ADMIN_KEY": ""}, check=False)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -17,7 +17,7 @@ ISSUE = (ROOT / "tests/fuzz/corpus/models_file/issue").read_text()
 
 
 def quire(*arguments):
-    return subprocess.run([str(QUIRE), *map(str, arguments)], capture_output=True, text=True, timeout=60, env={**os.environ, "UPSTREAM_KEY": "sk-1", "OTHER_KEY": "sk-2"}, check=False)
+    return subprocess.run([str(QUIRE), *map(str, arguments)], capture_output=True, text=True, timeout=300, env={**os.environ, "UPSTREAM_KEY": "sk-1", "OTHER_KEY": "sk-2"}, check=False)
 
 
 @pytest.fixture

@@ -101,7 +101,7 @@ def test_it_shows_experiments(browser, start, tmp_path, upstreams, width):
     decides = comparisons[0]
     assert decides["Metric"] == "Cost of a request (decides)" and decides["Verdict"] == "higher than control: worse"
     assert decides["Samples"] == " / ".join(arm["Requests"] for arm in arms)
-    report = json.loads(subprocess.run([str(QUIRE), "ab", "report", "--url", server.url, "--json"], capture_output=True, text=True, check=True, timeout=60).stdout)
+    report = json.loads(subprocess.run([str(QUIRE), "ab", "report", "--url", server.url, "--json"], capture_output=True, text=True, check=True, timeout=300).stdout)
     served = rig.answered(server, "/gateway/experiments/report").json()["data"]
     assert [one.pop("metric") for one in served] == ["cost", None]
     for one, other in zip(served, report["experiments"], strict=True):
@@ -130,7 +130,7 @@ def test_without_an_experiment_it_says_how_to_start_one(browser, start, tmp_path
     example = page.text("#no-experiments pre").replace("models:", "models:\n  chat-now: {targets: [{name: t, url: 'http://127.0.0.1:9/v1'}]}\n"
                                                                   "  chat-new: {targets: [{name: t, url: 'http://127.0.0.1:9/v1'}]}", 1)
     (tmp_path / "example.yaml").write_text(example)
-    checked = subprocess.run([str(QUIRE), "check", str(tmp_path / "example.yaml")], capture_output=True, text=True, check=False, timeout=60)
+    checked = subprocess.run([str(QUIRE), "check", str(tmp_path / "example.yaml")], capture_output=True, text=True, check=False, timeout=300)
     assert checked.returncode == 0 and "control" in checked.stdout, checked.stderr
 
 

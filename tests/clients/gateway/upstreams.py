@@ -42,7 +42,7 @@ def over(start, tmp_path, servers, *arguments, more=(), **how):
 
 
 def chat(server, text="Hi", model="m", **fields):
-    return rig.ask(server, "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": text}], **fields}, timeout=60)
+    return rig.ask(server, "/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": text}], **fields}, timeout=300)
 
 
 def events(reply):

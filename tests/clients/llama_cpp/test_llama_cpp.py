@@ -270,7 +270,7 @@ def test_slots(start):
     for reader in readers:
         reader.start()
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while (busy := rig.ask(server, "/slots?fail_on_no_slot=1")).status == 200 and time.monotonic() < deadline:
             assert "secret" not in busy.text
         assert busy.status == 503 and busy.json()["error"]["type"] == "unavailable_error"
@@ -343,10 +343,10 @@ def test_keys_origins_and_hosts(start):
 
 def test_disconnect_cancels(server):
     before = server.metric("vllm:generation_tokens_total")
-    with rig.stream(server, "/completion", {"prompt": PROMPT, "n_predict": -1, "n_cmpl": 16, "ignore_eos": True, "stream": True}) as reply:
+    with rig.stream(server, "/completion", {"prompt": PROMPT, "n_predict": -1, "n_cmpl": 64, "ignore_eos": True, "stream": True}) as reply:
         reply.readline()
     rig.wait_until(lambda: server.metric("vllm:num_requests_running") == 0)
-    assert server.metric("vllm:generation_tokens_total") - before < 16 * 1020
+    assert server.metric("vllm:generation_tokens_total") - before < 64 * 1000
 
 
 def test_keep_alive_and_pipelining(server):
@@ -356,7 +356,7 @@ def test_keep_alive_and_pipelining(server):
     with server.connect() as connection:
         connection.sendall(request("/completion", {"prompt": "a", "n_predict": 2}) + request("/apply-template", {"messages": [{"role": "user", "content": "a"}]})
                            + b"GET /props HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
-        connection.settimeout(60)
+        connection.settimeout(300)
         data = b""
         while chunk := connection.recv(65536):
             data += chunk

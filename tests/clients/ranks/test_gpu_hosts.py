@@ -94,7 +94,7 @@ def test_mpirun_gives_the_answers_of_one_gpu(start, expected, mpi):
     assert "rank 1 computes on GPU 1 at 0000:01:00" in server.output()
     listening = subprocess.run(["ss", "-Hltnp", f"sport = :{server.port}"], capture_output=True, text=True).stdout
     os.kill(int(listening.split("pid=")[1].split(",")[0]), signal.SIGTERM)
-    assert server.process.wait(60) == 0, server.output()
+    assert server.process.wait(300) == 0, server.output()
 
 
 def test_a_process_may_see_its_own_gpu_alone(group, expected):
@@ -145,9 +145,9 @@ def test_a_cut_network_ends_both_sides(two_hosts, start):
         asks = subprocess.Popen(["ip", "netns", "exec", two_hosts[0], "python3", "-c", ASK, ranks.first.url + "/v1/completions", body], stdout=subprocess.PIPE, text=True)
         assert asks.stdout.readline().startswith("data: ")
         ip("-n", two_hosts[1], "link", "set", "wire1", "down")
-        rest = asks.communicate(timeout=60)[0]
+        rest = asks.communicate(timeout=300)[0]
         assert '"error"' in rest and "rank 1 (" in rest, rest[-600:]
-        assert ranks.first.process.wait(60) == 1 and ranks.ends() == [1]
+        assert ranks.first.process.wait(300) == 1 and ranks.ends() == [1]
         assert "rank 0 (" in ranks.others[0].stdout.read()
     finally:
         ranks.close()
@@ -175,7 +175,7 @@ def test_the_manifest_with_its_lines_for_gpus_starts_a_group(start, expected):
         leader = start(*arguments, before=named("pod-0"), program=QUIRE, environment=placed("0"))
         assert "its ranks by NCCL 2.27.3" in leader.output()
         assert answers(leader) == expected
-        assert leader.stop() == 0 and worker.wait(30) == 0
+        assert leader.stop() == 0 and worker.wait(300) == 0
     finally:
         worker.kill()
         worker.wait()
@@ -183,5 +183,5 @@ def test_the_manifest_with_its_lines_for_gpus_starts_a_group(start, expected):
 
 def test_a_number_that_no_gpu_has_is_refused():
     got = subprocess.run([str(QUIRE), *map(str, SERVE), "-tp", "2", "--device", "cuda:4"], env={**os.environ, "QUIRE_SIMT_DEVICES": "2", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())},
-                         capture_output=True, text=True, timeout=60)
+                         capture_output=True, text=True, timeout=300)
     assert got.returncode == 1 and "device cuda:4: this machine shows 2 GPUs, numbered from 0" in got.stderr, got.stderr

@@ -43,10 +43,10 @@ class Group:
             begin(rank)
         self.first = start(*serve, *more, environment=placed(0), before=before(0), program=program) if wait else None
         if not wait:
-            self.refused = subprocess.run([*before(0), str(program), *map(str, [*serve, *more])], env={**os.environ, **placed(0)}, capture_output=True, text=True, timeout=60)
+            self.refused = subprocess.run([*before(0), str(program), *map(str, [*serve, *more])], env={**os.environ, **placed(0)}, capture_output=True, text=True, timeout=300)
 
     def ends(self):
-        return [p.wait(60) for p in self.others]
+        return [p.wait(300) for p in self.others]
 
     def close(self):
         for p in self.others:
@@ -107,7 +107,7 @@ def test_mpirun_gives_the_answers_of_one_process(start, expected, mpi, n, stages
     # Rank 0 receives SIGTERM, and mpirun ends with success.
     listening = subprocess.run(["ss", "-Hltnp", f"sport = :{server.port}"], capture_output=True, text=True).stdout
     os.kill(int(listening.split("pid=")[1].split(",")[0]), signal.SIGTERM)
-    assert server.process.wait(60) == 0, server.output()
+    assert server.process.wait(300) == 0, server.output()
 
 
 @pytest.mark.parametrize("mpi", MPIS)
@@ -118,7 +118,7 @@ def test_mpirun_ends_where_rank_0_cannot_begin(mpi):
     command, _ = MPIS[mpi]
     if not shutil.which(command[0]) or not (QUIRE.parent / f"libquire_{mpi}.so").exists():
         cannot_run(f"there is no {command[0]}, or the build had no {mpi}")
-    got = subprocess.run([*command, "2", str(QUIRE), *map(str, SERVE), "-tp", "2", "--gemm-form", "mma"], capture_output=True, text=True, timeout=60)
+    got = subprocess.run([*command, "2", str(QUIRE), *map(str, SERVE), "-tp", "2", "--gemm-form", "mma"], capture_output=True, text=True, timeout=300)
     why = "--gemm-form: device cpu does not have mma"
     assert got.returncode != 0 and re.search(f"quire: (rank 0 ended the group: )?{why}", got.stderr), got.stderr
 
@@ -132,7 +132,7 @@ def test_mpirun_leaves_nothing_of_a_rank_that_is_killed(start):
     ranks = children(proxy)
     rank, = (pid for pid in ranks if b"\0PMI_RANK=1\0" in open(f"/proc/{pid}/environ", "rb").read())
     os.kill(rank, signal.SIGKILL)
-    assert server.process.wait(60) != 0
+    assert server.process.wait(300) != 0
     reply.close()
     assert all(map(is_gone, ranks))
 
@@ -143,7 +143,7 @@ def test_mpi_that_is_not_there_is_named_and_tcp_taken(start, expected, tmp_path)
     alone = tmp_path / "quire"
     shutil.copy(QUIRE, alone)
     lacks = "libquire_mpich.so was not found next to the program, in ../lib or on the loader's path"
-    got = subprocess.run(["mpirun.mpich", "-n", "2", str(alone), *map(str, SERVE), "-tp", "2", "--rank-transport", "mpi"], capture_output=True, text=True, timeout=60)
+    got = subprocess.run(["mpirun.mpich", "-n", "2", str(alone), *map(str, SERVE), "-tp", "2", "--rank-transport", "mpi"], capture_output=True, text=True, timeout=300)
     assert got.returncode != 0 and f"--rank-transport mpi: {lacks}" in got.stderr, got.stderr
     server = start(*SERVE, "-tp", "2", before=["mpirun.mpich", "-n", "2"], program=alone, environment={"MASTER_PORT": str(free_port())})
     assert f"using TCP instead of MPI: {lacks}" in server.output() and "data transport: TCP" in server.output()
@@ -156,8 +156,8 @@ def lose(ranks, reply, lost, how):
     since = time.monotonic()
     rest = reply.read().decode()
     assert '"error"' in rest and f"rank {lost} " in rest, rest[-600:]
-    assert time.monotonic() - since < 55  # 5 s, where no other program computes
-    assert ranks.first.process.wait(60) == 1, ranks.first.output()
+    assert time.monotonic() - since < 250  # 5 s, where no other program computes
+    assert ranks.first.process.wait(300) == 1, ranks.first.output()
     os.kill(ranks.others[lost - 1].pid, signal.SIGKILL)
     codes = ranks.ends()
     assert codes.pop(lost - 1) == -signal.SIGKILL and codes == [1] * len(codes)
@@ -179,16 +179,16 @@ def test_a_rank_that_hangs_for_good_ends_after_its_group(group):
         cannot_run(f"tracing fails: {os.strerror(ctypes.get_errno())}")
     rest = reply.read().decode()
     assert '"error"' in rest and "rank 1 (" in rest and "within 4.0 s: it hangs" in rest, rest[-600:]
-    assert ranks.first.process.wait(60) == 1
+    assert ranks.first.process.wait(300) == 1
     assert os.WIFSTOPPED(os.waitpid(rank.pid, 0)[1])
-    assert rank.wait(60) == -signal.SIGALRM
+    assert rank.wait(300) == -signal.SIGALRM
 
 
 def test_an_idle_rank_that_is_stopped_is_noticed(group):
     """No request waits for it: its silence reveals it."""
     ranks = group(2, "-tp", 2)
     os.kill(ranks.others[0].pid, signal.SIGSTOP)
-    assert ranks.first.process.wait(60) == 1
+    assert ranks.first.process.wait(300) == 1
     assert "rank 1 (" in ranks.first.output() and "sent no data for 3." in ranks.first.output()
 
 
@@ -203,7 +203,7 @@ def test_the_others_end_with_rank_0(group):
 def test_a_server_that_restarts_its_engine_waits_for_the_others(group, expected):
     ranks = group(2, "-tp", 2, "--restart", "on-failure")
     ranks.others[0].kill()
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while ranks.first.metric("quire:engine_restarts_total") < 1:
         assert time.monotonic() < deadline, ranks.first.output()
         time.sleep(0.05)
@@ -217,7 +217,7 @@ def test_a_server_that_restarts_its_engine_waits_for_the_others(group, expected)
     else:
         raise AssertionError(ranks.first.output())
     assert ranks.first.stop() == 0, ranks.first.output()
-    assert ranks.others[-1].wait(60) == 0
+    assert ranks.others[-1].wait(300) == 0
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])
@@ -239,12 +239,12 @@ def test_a_signal_to_all_is_rank_0s_and_twice_is_meant(group):
     time.sleep(0.05)  # it would end at once; if that is late, this check sees nothing
     assert answers(ranks.first) and ranks.others[0].poll() is None
     ranks.others[0].send_signal(signal.SIGTERM)
-    assert ranks.ends() == [-signal.SIGTERM] and ranks.first.process.wait(60) == 1
+    assert ranks.ends() == [-signal.SIGTERM] and ranks.first.process.wait(300) == 1
     # A rank that still waits for the others has nothing to finish.
     alone = subprocess.Popen([str(QUIRE), *map(str, SERVE), "-tp", "2", "--nnodes", "2", "--node-rank", "1", "--master-addr", "127.0.0.1", "--master-port", str(free_port())])
     time.sleep(0.3)
     alone.send_signal(signal.SIGTERM)
-    assert alone.wait(60) == -signal.SIGTERM
+    assert alone.wait(300) == -signal.SIGTERM
 
 
 def test_options_that_differ_are_named(group):
@@ -276,7 +276,7 @@ def test_settings_that_differ_are_named(group, tmp_path, file, key, value):
     ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "192.0.2.1"}, "not a loopback address, which needs a secret: set QUIRE_GROUP_SECRET"),
 ])
 def test_places_that_cannot_be_are_refused(environment, says):
-    got = subprocess.run([str(QUIRE), *map(str, SERVE), "-tp", "2"], env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
+    got = subprocess.run([str(QUIRE), *map(str, SERVE), "-tp", "2"], env={**os.environ, **environment}, capture_output=True, text=True, timeout=300)
     assert got.returncode in (1, 2) and says in got.stderr, got
 
 
@@ -297,7 +297,7 @@ def test_the_manifest_starts_a_group(start, expected):
         leader = start(*arguments, environment=placed("0"))
         assert answers(leader) == expected
         worker.send_signal(signal.SIGTERM)  # as Kubernetes sends it to all
-        assert leader.stop() == 0 and worker.wait(60) == 0
+        assert leader.stop() == 0 and worker.wait(300) == 0
     finally:
         worker.kill()
         worker.wait()
@@ -307,10 +307,10 @@ def test_what_ranks_tell_each_other_is_measured():
     environment = lambda rank: {**os.environ, "RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     port, command = str(free_port()), [str(QUIRE), "bench", "collectives", "--calls", "50", "--json"]
     other = subprocess.Popen(command, env=environment("1"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    got = subprocess.run(command, env=environment("0"), capture_output=True, text=True, timeout=60)
+    got = subprocess.run(command, env=environment("0"), capture_output=True, text=True, timeout=300)
     assert got.returncode == 0 and json.loads(got.stdout)["ranks"] == 2, got
     assert all(row["median_us"] > 0 for row in json.loads(got.stdout)["collectives"])
-    assert other.communicate(timeout=60)[0] == b"" and other.returncode == 0
+    assert other.communicate(timeout=300)[0] == b"" and other.returncode == 0
 
 
 # ---- a cut network ----
@@ -345,7 +345,7 @@ def two_hosts():
 
 ASK = """import json, sys, urllib.request
 request = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), {"Content-Type": "application/json"})
-for line in urllib.request.urlopen(request, timeout=60): print(line.decode(), end="", flush=True)"""
+for line in urllib.request.urlopen(request, timeout=300): print(line.decode(), end="", flush=True)"""
 
 
 @pytest.mark.parametrize("is_busy", [True, False])
@@ -363,11 +363,11 @@ def test_a_cut_network_ends_both_sides(two_hosts, start, is_busy):
         ip("-n", two_hosts[1], "link", "set", "wire1", "down")
         since = time.monotonic()
         if is_busy:
-            rest = asks.communicate(timeout=60)[0]
+            rest = asks.communicate(timeout=300)[0]
             assert '"error"' in rest and "rank 1 (" in rest, rest[-600:]
-        assert first.process.wait(60) == 1 and "rank 1 (" in first.output(), first.output()
-        assert time.monotonic() - since < 55  # 5 s, where no other program computes
-        assert other.wait(60) == 1
+        assert first.process.wait(300) == 1 and "rank 1 (" in first.output(), first.output()
+        assert time.monotonic() - since < 250  # 5 s, where no other program computes
+        assert other.wait(300) == 1
         assert "rank 0 (" in other.stdout.read()
     finally:
         other.kill()

@@ -68,7 +68,7 @@ def plain_stream(server):
         while not over.is_set():
             fields = {"messages": CHAT, "model": "demo", "max_tokens": 500, "ignore_eos": True, "stream": True}
             last = time.monotonic()
-            for _ in requests.post(server.url + ROUTES[0], json=fields, stream=True, timeout=60).iter_lines():
+            for _ in requests.post(server.url + ROUTES[0], json=fields, stream=True, timeout=300).iter_lines():
                 gaps.append(time.monotonic() - last)
                 last = time.monotonic()
                 if over.is_set():
@@ -89,13 +89,13 @@ def test_hostile_grammars_end_in_bounded_time(server, plain_stream, what):
     status, error = ask(server, ROUTES[0], structured_outputs=HOSTILE[what])
     took, n = time.monotonic() - begun, len(plain_stream) - n_before
     assert status == 400 and error["message"].startswith("structured_outputs."), error
-    assert took < 50  # ask() waits 60 s; a grammar has 5
+    assert took < 250  # ask() waits 300 s; a grammar has 5
     assert took < 1 or n >= 10, f"the other stream had {n} lines in {took:.1f} s"
 
 
 def test_invalid_utf8_in_a_grammar(server):
     body = json.dumps(body_of(ROUTES[0], guided_regex="aXb")).encode().replace(b"aXb", b"a\xff\xfeb")
-    reply = requests.post(server.url + ROUTES[0], data=body, headers={"Content-Type": "application/json"}, timeout=60)
+    reply = requests.post(server.url + ROUTES[0], data=body, headers={"Content-Type": "application/json"}, timeout=300)
     assert reply.status_code == 400 and "UTF-8" in reply.json()["error"]["message"]
 
 

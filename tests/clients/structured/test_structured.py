@@ -108,7 +108,7 @@ def text_of(reply):
     return reply["content"][0]["text"]
 
 
-def ask(server, route, streams=False, timeout=60, **fields):
+def ask(server, route, streams=False, timeout=300, **fields):
     reply = requests.post(server.url + route, json={**body_of(route, **fields), "stream": streams}, timeout=timeout, stream=streams)
     if reply.status_code != 200:
         return reply.status_code, reply.json()["error"]
@@ -147,7 +147,7 @@ def test_newer_field_of_messages(server):
 def test_any_object(server, route):
     # The demo model never closes an object by itself: at most the beginning of one is known.
     for fields in ({"response_format": {"type": "json_object"}}, {"structured_outputs": {"json_object": True}}):
-        reply = requests.post(server.url + route, json=body_of(route, **fields), timeout=60).json()
+        reply = requests.post(server.url + route, json=body_of(route, **fields), timeout=300).json()
         choice = reply["choices"][0]
         text = choice.get("text") or choice["message"]["content"]
         assert text.startswith("{")
@@ -195,7 +195,7 @@ def test_stops_lengths_and_predictions(server):
     for extra in ({"prediction": {"type": "content", "content": whole}}, {"prediction": {"type": "content", "content": '{"name":"Ka","age":7'}},
                   {"min_tokens": 3}, {"tools": [TOOL], "tool_choice": "none"}, {"tools": [TOOL]}, {"response_format": None, "structured_outputs": {"json": PERSON}}):
         assert ask(server, route, **{**fields, **extra}) == (200, whole) or "tools" in extra, extra
-    reply = requests.post(server.url + route, json={**body_of(route, **fields), "max_tokens": 5}, timeout=60).json()
+    reply = requests.post(server.url + route, json={**body_of(route, **fields), "max_tokens": 5}, timeout=300).json()
     assert reply["choices"][0]["finish_reason"] == "length" and whole.startswith(reply["choices"][0]["message"]["content"])
 
 
@@ -237,7 +237,7 @@ def test_the_response_cache_knows_grammars(start):
     s = start("serve", MODEL, "--port", "0", "--served-model-name", "demo", "--response-cache", "memory")
 
     def where(**fields):
-        reply = requests.post(s.url + ROUTES[0], json=body_of(ROUTES[0], temperature=0, **fields), timeout=60)
+        reply = requests.post(s.url + ROUTES[0], json=body_of(ROUTES[0], temperature=0, **fields), timeout=300)
         return reply.headers["x-quire-cache"], reply.json()["choices"][0]["message"]["content"]
 
     plain, one, other = {}, in_form(ROUTES[0], SMALL), in_form(ROUTES[0], PERSON)
@@ -263,7 +263,7 @@ def test_white_space(start):
               '{"backend": "xgrammar", "disable_any_whitespace": false}', "--guided-decoding-backend", "guidance")
     def written(seed):  # this model writes white space without an end, so most answers are cut
         body = body_of(ROUTES[0], seed=seed, structured_outputs={"json": SMALL})
-        return requests.post(s.url + ROUTES[0], json=body, timeout=60).json()["choices"][0]["message"]["content"]
+        return requests.post(s.url + ROUTES[0], json=body, timeout=300).json()["choices"][0]["message"]["content"]
 
     assert any(re.search(r"\s", written(seed)) for seed in range(6))
     for i in range(6):

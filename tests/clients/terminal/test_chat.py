@@ -14,7 +14,8 @@ import time
 
 import pytest
 
-from conftest import MODEL, QUIRE, Server, cannot_run
+import rig
+from conftest import MODEL, QUIRE, SLOWLY, Server, cannot_run
 from test_commands import quire
 
 ANSWERED = " tokens/s"
@@ -34,9 +35,9 @@ class Chat:
         self.wait_for("> ")
 
     def wait_for(self, text):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while text not in self.seen:
-            assert time.monotonic() < deadline and select.select([self.fd], [], [], 60)[0], (text, self.seen)
+            assert time.monotonic() < deadline and select.select([self.fd], [], [], 300)[0], (text, self.seen)
             self.seen += os.read(self.fd, 65536).decode(errors="replace")
         before, _, self.seen = self.seen.partition(text)
         return before
@@ -55,7 +56,7 @@ class Chat:
         """Returns what the terminal shows until the program ends."""
         self.type(keys)
         try:
-            while select.select([self.fd], [], [], 60)[0] and (got := os.read(self.fd, 65536)):
+            while select.select([self.fd], [], [], 300)[0] and (got := os.read(self.fd, 65536)):
                 self.seen += got.decode(errors="replace")
         except OSError:
             pass
@@ -358,11 +359,28 @@ def test_a_message_that_never_fits_drops_nothing(tmp_path):
 
 def test_the_width_may_change_during_an_answer(tmp_path):
     """Words are not broken at the new width: 30 columns instead of 200."""
-    chat = Chat(tmp_path, "--max-tokens", "300", width=200)
-    chat.type("Tell me a story.\r")
-    chat.wait_for("story.\r\n")
-    chat.wait_for("Once ")  # the first word of the answer
+    chat = None
+
+    def is_stopped_within_it():
+        """A busy test may stop it after its end."""
+        nonlocal chat
+        chat = Chat(tmp_path, "--max-tokens", "300", *SLOWLY, width=200)
+        chat.type("Tell me a story.\r")
+        chat.wait_for("story.\r\n")
+        chat.wait_for("Once ")  # the first word of the answer
+        os.kill(chat.pid, signal.SIGSTOP)
+        os.waitpid(chat.pid, os.WUNTRACED)
+        while select.select([chat.fd], [], [], 0)[0]:
+            chat.seen += os.read(chat.fd, 65536).decode(errors="replace")
+        if "\n" not in chat.seen:  # within the first line
+            return True
+        os.kill(chat.pid, signal.SIGKILL)
+        chat.end("")
+        return False
+
+    rig.wait_until(is_stopped_within_it)
     fcntl.ioctl(chat.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 30, 0, 0))
+    os.kill(chat.pid, signal.SIGCONT)
     shown = chat.wait_for(ANSWERED)
     lines = re.sub(r"\x1b\[\?2004[hl]|\r", "", shown.rpartition("(")[0]).split("\n")
     assert len(lines) > 8 and max(map(len, lines[1:])) <= 30, lines
