@@ -155,6 +155,12 @@ const char *engines_socket(void *context, const struct gateway_model *model, con
     return o ? serve_target_socket(o->serve) : NULL;
 }
 
+bool engines_has_chat(void *context, const struct gateway_model *model, const struct gateway_target *target)
+{
+    const struct open_engine *o = find(context, model, target);
+    return o && serve_target_has_chat(o->serve);
+}
+
 bool engines_died(const struct engines *e)
 {
     bool died = false;

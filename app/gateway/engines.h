@@ -21,6 +21,7 @@ int engines_check(const struct gateway_config *config, struct quire_error *err);
 int engines_use(struct engines *e, const struct gateway_config *config, bool is_running, struct quire_error *err);
 /* For struct gateway_private; context: the struct engines. */
 const char *engines_socket(void *context, const struct gateway_model *model, const struct gateway_target *target);
+bool engines_has_chat(void *context, const struct gateway_model *model, const struct gateway_target *target);
 /* After the loop: whether one in this process has failed. */
 bool engines_died(const struct engines *e);
 void engines_cancel(struct engines *e);

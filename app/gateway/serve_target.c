@@ -8,6 +8,7 @@
 #include "app/serve/serve_state.h"
 #include "server/front/front.h"
 #include "server/http/local_listener.h"
+#include "text/quire_chat.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -147,6 +148,11 @@ const char *serve_target_socket(const struct serve_target *t)
 const struct engine_info *serve_target_info(const struct serve_target *t)
 {
     return t->serve->engine ? own_engine_info(t->serve->engine) : NULL;
+}
+
+bool serve_target_has_chat(const struct serve_target *t)
+{
+    return quire_text_has_chat(t->serve->text);
 }
 
 bool serve_target_died(const struct serve_target *t)

@@ -36,6 +36,7 @@ int serve_target_open(struct event_base *base, const struct serve_target_options
 const char *serve_target_socket(const struct serve_target *t);
 /* NULL: its engine is in another process. */
 const struct engine_info *serve_target_info(const struct serve_target *t);
+bool serve_target_has_chat(const struct serve_target *t); /* whether the checkpoint has a chat template */
 /* When the loop has ended: whether the engine in this process failed. The process may end here, as
  * serving_death_leave() says. */
 bool serve_target_died(const struct serve_target *t);

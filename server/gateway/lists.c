@@ -14,15 +14,31 @@ static void reply_json(struct http_exchange *x, int status, struct buffer *o)
 
 /* ---- models --------------------------------------------------------------------------------- */
 
-static void put_model(struct buffer *o, const struct gateway *g, const char *id, const char *root)
+/* As of the engines alone: an upstream server does not say it. false if a chat may come to an engine that refuses it. */
+static void put_has_chat(struct buffer *o, const struct gateway *g, const struct gateway_model *m)
+{
+    const struct gateway_private *engines = &g->options.engines;
+    size_t n = 0, n_with = 0;
+    for (size_t i = 0; i < m->n_targets; i++)
+        if (m->targets[i].kind != GATEWAY_TARGET_URL) {
+            n++;
+            n_with += engines->has_chat(engines->context, m, &m->targets[i]);
+        }
+    if (n)
+        json_out_raw(o, n_with == n ? ",\"has_chat_template\":true" : ",\"has_chat_template\":false");
+}
+
+static void put_model(struct buffer *o, const struct gateway *g, const char *id, const struct gateway_model *m)
 {
     json_out_raw(o, "{\"id\":");
     json_out_text(o, id);
     json_out_raw(o, ",\"object\":\"model\",\"created\":");
     json_out_i64(o, g->created);
     json_out_raw(o, ",\"owned_by\":\"quire\",\"root\":");
-    json_out_text(o, root);
-    json_out_raw(o, ",\"parent\":null,\"permission\":[]}");
+    json_out_text(o, m->name);
+    json_out_raw(o, ",\"parent\":null,\"permission\":[]");
+    put_has_chat(o, g, m);
+    json_out_raw(o, "}");
 }
 
 void list_models(struct gateway *g, struct http_exchange *x)
@@ -34,10 +50,10 @@ void list_models(struct gateway *g, struct http_exchange *x)
         const struct gateway_model *m = &config->models[i];
         if (i > 0)
             json_out_raw(&o, ",");
-        put_model(&o, g, m->name, m->name);
+        put_model(&o, g, m->name, m);
         for (size_t k = 0; k < m->n_aliases; k++) {
             json_out_raw(&o, ",");
-            put_model(&o, g, m->aliases[k], m->name);
+            put_model(&o, g, m->aliases[k], m);
         }
     }
     json_out_raw(&o, "]}");
@@ -69,7 +85,7 @@ void list_model(struct gateway *g, struct http_exchange *x)
     decode_rest(id);
     const struct gateway_model *m = models_file_find(g->pool->config, id, strlen(id));
     if (m) {
-        put_model(&o, g, id, m->name);
+        put_model(&o, g, id, m);
         reply_json(x, 200, &o);
     } else {
         api_fail(&e, 404, "model", "model_not_found", "the model '%.200s' does not exist: GET /v1/models lists all",

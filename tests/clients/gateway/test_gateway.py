@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -469,6 +470,23 @@ def test_engine_has_the_bits_of_quire_serve(engines, server):
     for fields in [{"temperature": 0}, {"seed": 7, "temperature": 1}]:
         bodies = [chat(s, "Tell me a story", model="demo", max_tokens=40, **fields).json() for s in (engines, server)]
         assert bodies[0]["choices"] == bodies[1]["choices"]
+
+
+def test_models_say_whether_engines_have_a_template(engines, start, tmp_path):
+    assert [m["has_chat_template"] for m in rig.answered(engines, "/v1/models").json()["data"]] == [True, True]
+    plain = tmp_path / "plain"
+    shutil.copytree(MODEL, plain)
+    config = json.loads((plain / "tokenizer_config.json").read_text())
+    del config["chat_template"]
+    (plain / "tokenizer_config.json").write_text(json.dumps(config))
+    with upstreams() as (up,):
+        server = gateway(start, tmp_path, [
+            f'plain: {{targets: [{{model: "{plain}"}}, {target(up, "t0")}]}}',
+            f'both: {{targets: [{{model: "{MODEL}", name: a}}, {{model: "{plain}", name: b}}]}}',
+            f'far: {{targets: [{target(up, "t0")}]}}'])
+        models = {m["id"]: m.get("has_chat_template") for m in rig.answered(server, "/v1/models").json()["data"]}
+        assert models == {"plain": False, "both": False, "far": None}
+        assert rig.answered(server, "/v1/models/plain").json()["has_chat_template"] is False
 
 
 def test_engine_with_clients(engines):

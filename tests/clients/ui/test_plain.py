@@ -12,16 +12,19 @@ from test_ui import browser  # noqa: F401 (a fixture)
 SAYS = "This model has no chat template: it continues each text as it is, without memory of the others."
 
 
-@pytest.fixture(scope="module")
-def plain(tmp_path_factory):
-    """A server of the demo model without its template."""
+@pytest.fixture(scope="module", params=["server", "gateway"])
+def plain(request, tmp_path_factory):
+    """A server of the demo model without its template, or a gateway over it."""
     folder = tmp_path_factory.mktemp("plain")
     for file in MODEL.iterdir():
         (folder / file.name).write_bytes(file.read_bytes())
     config = json.loads((folder / "tokenizer_config.json").read_text())
     del config["chat_template"]
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    server = Server("serve", folder, "--port", "0", "--served-model-name", "plain")
+    models = tmp_path_factory.mktemp("models") / "models.yaml"
+    models.write_text(f"models: {{plain: {{targets: [{{model: {folder}}}]}}}}\n")
+    what = ("--models", models) if request.param == "gateway" else (folder, "--served-model-name", "plain")
+    server = Server("serve", *what, "--port", "0")
     yield server
     assert server.stop() == 0
 

@@ -55,7 +55,7 @@ function keepSettings() {
 }
 
 const chosenModel = () => models.find(one => one.id === $("model").value);
-/* Whether the model has no chat template and continues text. A gateway does not say. */
+/* Whether the model has no chat template and continues text. A gateway does not know it of upstream servers. */
 const isPlain = () => chosenModel()?.has_chat_template === false;
 
 function showDefaults() {
