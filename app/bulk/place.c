@@ -6,6 +6,7 @@
 #include "base/checksum.h"
 #include "base/clock.h"
 #include "base/encoding/json.h"
+#include "base/encoding/server_url.h"
 #include "engine/info.h"
 #include "server/front/tenant/tenants.h"
 #include "server/gateway/remote/remote.h"
@@ -34,20 +35,13 @@ struct place {
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-/* Without "/v1" and "/" at its end: paths begin with them. */
 static int set_url(struct place *p, struct quire_error *err)
 {
-    const char *url = p->options.url, *scheme = strstr(url, "://") ? "" : "http://";
-    size_t n = strlen(url);
-    if (!*scheme && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
-        return quire_fail(err, QUIRE_INVALID, "--url %.200s: must begin with http:// or https://", url);
-    while (n > 8 && url[n - 1] == '/')
-        n--;
-    if (n > 3 && strncmp(url + n - 3, "/v1", 3) == 0)
-        n -= 3;
-    if (strlen(scheme) + n > MAX_URL)
-        return quire_fail(err, QUIRE_INVALID, "--url: has more than %d bytes", MAX_URL);
-    snprintf(p->url, sizeof p->url, "%s%.*s", scheme, (int)n, url);
+    const int status = quire_server_url(p->options.url, p->url, sizeof p->url, err);
+    if (status != QUIRE_OK) {
+        quire_error_prefix(err, "--url");
+        return status;
+    }
     if (!p->options.api_key)
         return QUIRE_OK;
     if (strlen(p->options.api_key) > TENANT_MAX_KEY || strpbrk(p->options.api_key, "\r\n"))

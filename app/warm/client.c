@@ -2,6 +2,7 @@
 
 #include "base/buffer.h"
 #include "base/clock.h"
+#include "base/encoding/server_url.h"
 #include <curl/curl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 
 #define CONNECT_TIMEOUT_MS 10000L
 #define MAX_REPLY_BYTES ((size_t)256 << 20) /* /tokenize returns every id */
+#define MAX_URL_BYTES 1024
 #define NAP_MS 50
 #define MAX_BUSY 30 /* replies 503 before giving up */
 
@@ -17,7 +19,7 @@ struct cache_client {
     struct cache_client_options options;
     CURL *easy;
     struct curl_slist *headers;
-    char *base; /* the URL without "/" and "/v1" at its end */
+    char base[MAX_URL_BYTES];
     struct buffer reply; /* in progress */
     char curl_text[CURL_ERROR_SIZE];
     double deadline_s; /* 0: none */
@@ -71,22 +73,15 @@ static int on_progress(void *context, curl_off_t a, curl_off_t b, curl_off_t d, 
 int cache_client_open(const struct cache_client_options *options, struct cache_client **out, struct quire_error *err)
 {
     *out = NULL;
-    const char *url = options->url, *scheme = strstr(url, "://") ? "" : "http://";
-    if (!*scheme && strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
-        return quire_fail(err, QUIRE_INVALID, "\"%.100s\": must begin with http:// or https://", url);
     struct cache_client *c = curl_global_init(CURL_GLOBAL_DEFAULT) == 0 ? calloc(1, sizeof *c) : NULL;
     if (!c)
         return quire_fail(err, QUIRE_INTERNAL, "libcurl cannot start");
     c->options = *options;
     c->easy = curl_easy_init();
-    size_t n = strlen(url);
-    while (n > 0 && url[n - 1] == '/')
-        n--;
-    if (n >= 3 && memcmp(url + n - 3, "/v1", 3) == 0)
-        n -= 3;
-    if (asprintf(&c->base, "%s%.*s", scheme, (int)n, url) < 0)
-        c->base = NULL;
-    int status = c->easy && c->base ? add_headers(c, err) : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    int status = c->easy ? quire_server_url(options->url, c->base, sizeof c->base, err)
+                         : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    if (status == QUIRE_OK)
+        status = add_headers(c, err);
     if (status != QUIRE_OK) {
         cache_client_close(c);
         return status;
@@ -101,7 +96,6 @@ void cache_client_close(struct cache_client *c)
         return;
     curl_easy_cleanup(c->easy);
     curl_slist_free_all(c->headers);
-    free(c->base);
     buffer_free(&c->reply);
     free(c);
 }

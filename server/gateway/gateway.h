@@ -33,12 +33,12 @@ struct gateway_private {
 
 struct gateway_options {
     const char *host; /* NULL: every IPv4 address */
-    uint16_t port;    /* 0: any; gateway_port() returns it */
+    uint16_t port; /* 0: any; gateway_port() returns it */
     const struct tls *tls; /* NULL: plain HTTP */
     const struct http_limits *limits;
     struct page_rules pages; /* origins and hosts; the rest is set by gateway_open() */
     struct tenants *tenants; /* never NULL; outlives the gateway */
-    struct ledger *ledger;   /* never NULL; outlives the gateway */
+    struct ledger *ledger; /* never NULL; outlives the gateway */
     struct gateway_private engines;
     bool log_requests;
     const char *version;

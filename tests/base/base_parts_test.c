@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/encoding/little_endian.h"
 #include "base/encoding/number.h"
+#include "base/encoding/server_url.h"
 #include "base/file.h"
 #include "base/id_map.h"
 #include "base/process.h"
@@ -283,6 +284,41 @@ static void numbers_are_as_people_write_them(void **state)
     }
 }
 
+static void a_server_is_found_by_what_people_type(void **state)
+{
+    (void)state;
+    static const char *const good[][2] = {{"127.0.0.1:8000", "http://127.0.0.1:8000"},
+                                          {"localhost", "http://localhost"},
+                                          {"v1", "http://v1"},
+                                          {"host/v1", "http://host"},
+                                          {"http://host:1/v1/", "http://host:1"},
+                                          {"HTTP://Host//v1//", "http://Host"},
+                                          {"https://[::1]:8443/llm/v1", "https://[::1]:8443/llm"},
+                                          {"https://host/v1/v1", "https://host/v1"},
+                                          {"host/dev1", "http://host/dev1"}};
+    static const char *const wrong[][2] = {{"ftp://host", "must begin with"},
+                                           {"://host", "must begin with"},
+                                           {"http://", "has no host"},
+                                           {"http:///v1", "has no host"},
+                                           {"", "has no host"},
+                                           {"/v1", "has no host"},
+                                           {":8000", "has no host"},
+                                           {"host /v1", "must not have"},
+                                           {"host?key=1", "must not have"},
+                                           {"host#a", "must not have"},
+                                           {"a-host-too-long", "bytes"}};
+    char url[64];
+    struct quire_error err;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        assert_int_equal(quire_server_url(good[i][0], url, sizeof url, &err), QUIRE_OK);
+        assert_string_equal(url, good[i][1]);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(quire_server_url(wrong[i][0], url, 20, &err), QUIRE_INVALID);
+        assert_non_null(strstr(err.text, wrong[i][1]));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -298,6 +334,7 @@ int main(void)
         cmocka_unit_test(an_id_map_is_its_model),
         cmocka_unit_test(sizes_are_what_people_say),
         cmocka_unit_test(numbers_are_as_people_write_them),
+        cmocka_unit_test(a_server_is_found_by_what_people_type),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

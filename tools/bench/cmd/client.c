@@ -3,6 +3,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/encoding/json.h"
+#include "base/encoding/server_url.h"
 #include "tools/bench/lib/event.h"
 #include "tools/bench/lib/sse.h"
 
@@ -15,6 +16,7 @@
 
 #define CONNECT_TIMEOUT_MS 10000L
 #define LOOK_TIMEOUT_MS 30000L
+#define MAX_URL_BYTES 1024
 #define POLL_MS 100 /* maximum, so that the progress bar moves */
 #define MAX_BODY_BYTES (1u << 20)
 #define ID_BYTES 11u /* ",4294967295" */
@@ -43,20 +45,11 @@ struct transfer {
 
 /* ---- opening ---- */
 
-/* url without "/" and "/v1" at its end, followed by path. NULL: out of memory. */
+/* NULL: out of memory. */
 static char *join(const char *url, const char *path)
 {
-    size_t n = strlen(url);
-    while (n > 0 && url[n - 1] == '/')
-        n--;
-    if (n >= 3 && strncmp(url + n - 3, "/v1", 3) == 0)
-        n -= 3;
-    char *out = malloc(n + strlen(path) + 1);
-    if (out) {
-        memcpy(out, url, n);
-        strcpy(out + n, path);
-    }
-    return out;
+    char *out;
+    return asprintf(&out, "%s%s", url, path) < 0 ? NULL : out;
 }
 
 static int add_header(struct bench_client *c, const char *line, struct quire_error *err)
@@ -91,8 +84,12 @@ static int make_headers(struct bench_client *c, struct quire_error *err)
 int bench_client_open(const struct bench_client_options *options, struct bench_client **out, struct quire_error *err)
 {
     *out = NULL;
-    if (strncmp(options->url, "http://", 7) != 0 && strncmp(options->url, "https://", 8) != 0)
-        return quire_fail(err, QUIRE_INVALID, "--url: \"%.100s\": must begin with http:// or https://", options->url);
+    char url[MAX_URL_BYTES];
+    int status = quire_server_url(options->url, url, sizeof url, err);
+    if (status != QUIRE_OK) {
+        quire_error_prefix(err, "--url");
+        return status;
+    }
     if (options->endpoint[0] != '/')
         return quire_fail(err, QUIRE_INVALID, "--endpoint: \"%.100s\": must begin with /", options->endpoint);
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != 0)
@@ -102,14 +99,14 @@ int bench_client_open(const struct bench_client_options *options, struct bench_c
         return quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     c->options = *options;
     c->is_chat = strstr(options->endpoint, "chat/completions") != NULL;
-    c->models_url = join(options->url, "/v1/models");
-    c->metrics_url = join(options->url, "/metrics");
-    c->request_url = join(options->url, options->endpoint);
+    c->models_url = join(url, "/v1/models");
+    c->metrics_url = join(url, "/metrics");
+    c->request_url = join(url, options->endpoint);
     c->model = options->model ? strdup(options->model) : NULL;
     c->multi = curl_multi_init();
-    int status = c->models_url && c->metrics_url && c->request_url && c->multi && (c->model || !options->model)
-                     ? make_headers(c, err)
-                     : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
+    status = c->models_url && c->metrics_url && c->request_url && c->multi && (c->model || !options->model)
+                 ? make_headers(c, err)
+                 : quire_fail(err, QUIRE_NO_MEMORY, "out of memory");
     if (status != QUIRE_OK) {
         bench_client_close(c);
         return status;

@@ -47,21 +47,18 @@ static int parse_values(struct serve *s, struct quire_error *err)
     return status;
 }
 
-/* vllm bench serve has --host and --port. An address without a scheme is plain HTTP. */
+/* vllm bench serve has --host and --port. */
 static int make_url(struct serve_options *o, struct quire_error *err)
 {
-    const char *url = o->client.url;
     int n = 0;
-    if (url && (o->host || o->port))
+    if (o->client.url && (o->host || o->port))
         return quire_fail(err, QUIRE_INVALID, "--url already has the host and the port: leave out --host and --port");
     if (o->host || o->port)
         n = snprintf(o->made_url, sizeof o->made_url,
                      o->host && strchr(o->host, ':') ? "http://[%s]:%u" : "http://%s:%u",
                      o->host ? o->host : "127.0.0.1", o->port ? o->port : 8000);
-    else if (url && !strstr(url, "://"))
-        n = snprintf(o->made_url, sizeof o->made_url, "http://%s", url);
     if (n >= (int)sizeof o->made_url)
-        return quire_fail(err, QUIRE_INVALID, "--url: is too long");
+        return quire_fail(err, QUIRE_INVALID, "--host: is too long");
     if (n > 0)
         o->client.url = o->made_url;
     return QUIRE_OK;
