@@ -37,7 +37,10 @@ static const struct cli_command description = {
         "once. A command that was killed or interrupted continues if it is run again.\n\n"
         "Exit status: 0: all lines succeeded; 3: complete, but lines failed; 75: interrupted by SIGINT or SIGTERM, run it\n"
         "again to continue; 1: failed; 2: the command line is wrong.\n\n"
-        "quire batch status, list and cancel are about the batches of a running server: quire batch status --help.",
+        "The batches of a running server (quire serve --batch-dir):\n\n"
+        "  quire batch status [ID] [options]\n"
+        "  quire batch list [options]\n"
+        "  quire batch cancel ID [options]",
     .examples =
         "examples:\n"
         "  quire batch requests.jsonl --model ./Qwen2.5-1.5B-Instruct\n"

@@ -233,6 +233,26 @@ def test_completions_have_every_command_and_option():
     assert completed("quire", "serve", "--port", "--") == set()
 
 
+def test_completions_of_a_command_that_runs_and_has_actions():
+    """quire batch FILE, and quire batch status: options of the one are not offered for the other."""
+    zsh, fish = ((QUIRE.parent / "completions" / name).read_text() for name in ("_quire", "quire.fish"))
+    assert completed("quire", "batch", "") == {"status", "list", "cancel", "--help"} and completed("quire", "cache", "st") == {"stats"}
+    for words in ["batch"], ["batch", "requests.jsonl"]:
+        assert completed("quire", *words, "--outp") == {"--output"} and completed("quire", *words, "--batch-id") == set()
+    assert "--url" in completed("quire", "batch", "status", "--") and completed("quire", "batch", "status", "--outp") == set()
+    assert '[[ " status list cancel " == *" $words[2] "* ]]' in zsh and "'batch status') _arguments" in zsh
+    assert "-n '__quire_without batch status list cancel' -l output" in fish and "-n '__quire_at batch status' -l url" in fish
+    # Names of files are arguments of quire batch, and none of quire cache.
+    assert "complete -c quire -n '__quire_ends_at batch' -a status" in fish and "complete -c quire -f -n '__quire_ends_at cache' -a stats" in fish
+
+
+def test_completions_have_the_values_that_the_help_lists():
+    zsh, fish = ((QUIRE.parent / "completions" / name).read_text() for name in ("_quire", "quire.fish"))
+    assert completed("quire", "serve", "--device", "") == {"auto", "ref", "cpu", "cuda"}
+    assert completed("quire", "serve", "x", "--batching", "d") == {"dynamic"}
+    assert ":value:(continuous dynamic static)'" in zsh and "-l batching -d 'continuous, dynamic or static' -x -a 'continuous dynamic static'" in fish
+
+
 # ---- the wheel ----
 
 def test_a_wheel_installs_a_program_that_replaces_the_interpreter(tmp_path):
