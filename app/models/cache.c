@@ -219,7 +219,11 @@ static void near_model(const char *typed, char out[HUB_NAME_BYTES])
     for (size_t i = 0; i < names.n; i++) {
         const char *name = names.items[i], *slash = strchr(name, '/');
         unsigned distance = quire_distance(typed, strlen(typed), name, strlen(name));
-        if (slash && !strchr(typed, '/') && strcasecmp(slash + 1, typed) == 0)
+        if (strcmp(name, typed) == 0) /* its revision is missing */
+            continue;
+        if (strcasecmp(name, typed) == 0)
+            distance = 0;
+        else if (slash && !strchr(typed, '/') && strcasecmp(slash + 1, typed) == 0)
             distance = 1;
         if (distance < best)
             snprintf(out, HUB_NAME_BYTES, "%s", name);

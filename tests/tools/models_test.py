@@ -122,6 +122,19 @@ class Names(Case):
         self.assertEqual(said["files"], ["one-Q4_0.gguf"])
         self.assertIn("one-Q4_0.gguf", self.quire("show", "org/one-GGUF", code=1))  # found; its content is wrong
 
+    def test_what_the_hub_itself_lacks(self):
+        """Neither is a success, nor something that another pull would complete."""
+        self.hub.repos["org/parts"] = Repo({f"x-Q6_K-0000{i}-of-00003.gguf": b"part" for i in (1, 3)})
+        for address in ("org/parts", "org/parts:Q6_K"):
+            said = self.quire("pull", address, code=1)
+            self.assertIn("the hub lacks part 2 of the 3 of x-Q6_K-00001-of-00003.gguf; nothing was downloaded", said)
+        self.assertEqual(self.models(), {})
+        index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+        self.hub.repos["org/shards"] = Repo({"config.json": b"{}", "tokenizer.json": b"{}", "model-1.safetensors": b"1",
+                                             "model.safetensors.index.json": json.dumps(index).encode()})
+        said = self.quire("pull", "org/shards", code=1)
+        self.assertIn("org/shards: the hub has it without model-2.safetensors, so it does not run", said)
+
     def test_advice_can_work(self):
         """No advice to pull a name that the hub cannot have; a near name that is downloaded is shown."""
         self.hub.repos["org/demo"] = Repo(DEMO)
@@ -132,8 +145,13 @@ class Names(Case):
         self.assertIn("names on the hub are ORG/NAME", self.quire("pull", "llama3", code=1))
         self.assertIn("to download it: quire pull org/demo", self.quire("generate", "org/demo", code=1))
         self.quire("pull", "org/demo")
-        for near in ("demo", "org/dema", "orc/demo"):
+        for near in ("demo", "org/dema", "orc/demo", "ORG/Demo"):
             self.assertIn("did you mean org/demo?", self.quire("generate", near, code=1))
+        with open(os.path.join(self.home, "hub", "models--org--demo", "refs", "main"), "w") as ref:
+            ref.write("broken")
+        self.assertIn("to download it: quire pull org/demo\n", self.quire("generate", "org/demo", code=1))
+        self.quire("pull", "org/demo")
+        self.assertIn("path", self.quire("show", "org/demo"))
         self.assertIn("this file does not exist", self.quire("serve", "nothere.gguf", code=1))
         self.assertIn("the two are swapped", self.quire("generate", "hello you", MODEL, code=2))
 

@@ -276,8 +276,11 @@ static int report(const struct pull_command *c)
         quire_size(hub_pull_received_bytes(c->pull)).text, quire_now_s() - c->began, n_hashed, c->list.n - n_hashed);
     if (c->is_gguf || hub_snapshot_check(path, false, &missing) == QUIRE_OK)
         return 0;
-    fprintf(stderr, "quire: %s is already complete %s\n", c->name.text, missing.text);
-    return c->include.n || c->exclude.n ? 0 : 1;
+    const bool by_patterns = c->include.n || c->exclude.n;
+    fprintf(stderr,
+            by_patterns ? "quire: %s was downloaded %s\n" : "quire: %s: the hub has it %s, so it does not run\n",
+            c->name.text, missing.text);
+    return by_patterns ? 0 : 1;
 }
 
 static void end(struct pull_command *c)

@@ -116,6 +116,25 @@ void hub_list_select(struct hub_list *list, const struct hub_patterns *patterns)
     list->n = kept;
 }
 
+static bool has_file(const struct hub_list *list, const char *file)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->files[i], file) == 0)
+            return true;
+    return false;
+}
+
+static int check_splits(const struct hub_list *list, const char *first, struct quire_error *err)
+{
+    char name[HUB_FILE_NAME_BYTES];
+    const unsigned n = hub_quant_n_splits(first);
+    for (unsigned i = 0; i < n; i++)
+        if (!hub_quant_split(first, i, name, sizeof name) || !has_file(list, name))
+            return quire_fail(err, QUIRE_UNSUPPORTED,
+                              "the hub lacks part %u of the %u of %.150s; nothing was downloaded", i + 1, n, first);
+    return QUIRE_OK;
+}
+
 int hub_list_quant(struct hub_list *list, const char *quant, struct quire_error *err)
 {
     const char *first = NULL;
@@ -123,6 +142,8 @@ int hub_list_quant(struct hub_list *list, const char *quant, struct quire_error 
     char name[HUB_FILE_NAME_BYTES] = "";
     int status = quant[0] ? hub_quant_choose(list->files, list->n, quant, &first, err)
                           : hub_quant_only(list->files, list->n, &first, err);
+    if (status == QUIRE_OK)
+        status = check_splits(list, first, err);
     if (status != QUIRE_OK)
         return status;
     snprintf(name, sizeof name, "%s", first);

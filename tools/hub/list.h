@@ -35,7 +35,7 @@ struct hub_patterns {
 void hub_list_select(struct hub_list *list, const struct hub_patterns *patterns);
 
 /* Keeps one GGUF file, with its splits; quant "": the only one. QUIRE_NOT_FOUND as in hub_quant_choose() and
- * hub_quant_only(). */
+ * hub_quant_only(); QUIRE_UNSUPPORTED: the list lacks a split. */
 int hub_list_quant(struct hub_list *list, const char *quant, struct quire_error *err);
 
 /* Returns whether a file has this name or matches this pattern. */
