@@ -20,8 +20,9 @@
 
 #define MAX_MODELS 16
 #define ROUNDS 3u       /* of a timing; the fastest counts */
-#define MOST_PROMPT 256u
-#define ANSWER 64u
+#define MOST_PROMPT 256u /* of a timed request, which fits a window */
+#define MOST_ANSWER 64u
+#define LEAST_CONTEXT 4u /* a speed of decode needs two tokens */
 #define LINE_NAME 96 /* bytes of a name in the chart */
 
 struct compared {
@@ -29,6 +30,7 @@ struct compared {
     char method[64];
     double bits; /* of a weight of the layers, with scales */
     uint64_t bytes; /* of weights in memory */
+    uint32_t n_prompt, n_answer; /* of the timed requests */
     double prefill, decode; /* tokens a second */
     struct eval_divergence d;
 };
@@ -69,12 +71,17 @@ static void look(struct eval_session *s, struct compared *m)
 
 static int time_it(struct eval_session *s, const struct eval_windows *w, struct compared *m, struct quire_error *err)
 {
-    uint32_t ids[ANSWER];
+    uint32_t ids[MOST_ANSWER];
     const struct eval_window at = eval_window_at(w, 0);
-    const uint32_t n = at.n < MOST_PROMPT ? at.n : MOST_PROMPT;
+    const uint32_t context = w->window > LEAST_CONTEXT ? w->window : LEAST_CONTEXT;
+    const uint32_t n_answer = context / 2 < MOST_ANSWER ? context / 2 : MOST_ANSWER;
+    const uint32_t most = context - n_answer < MOST_PROMPT ? context - n_answer : MOST_PROMPT;
+    const uint32_t n = at.n < most ? at.n : most;
+    m->n_prompt = n;
+    m->n_answer = n_answer;
     for (uint32_t i = 0; i <= ROUNDS; i++) { /* the first warms up */
         struct eval_answer answer;
-        const int status = eval_generate(s, at.ids, n, ANSWER, ids, &answer, err);
+        const int status = eval_generate(s, at.ids, n, n_answer, ids, &answer, err);
         if (status != QUIRE_OK)
             return status;
         if (i == 0 || answer.n < 2)
@@ -92,7 +99,8 @@ static int measure(struct compare_command *c, struct compared *m, struct quire_e
     const struct eval_kl_job job = {c->models[0].given, m->given,        c->flags.text,
                                     c->flags.window,    c->flags.stride, c->flags.most_windows,
                                     &c->flags.how};
-    c->flags.how.max_tokens = (c->flags.window > MOST_PROMPT ? c->flags.window : MOST_PROMPT) + ANSWER;
+    /* As `quire eval ppl` has it: a scaled RoPE depends on it, and a window may be as long as the model allows. */
+    c->flags.how.max_tokens = c->flags.window > LEAST_CONTEXT ? c->flags.window : LEAST_CONTEXT;
     int status = eval_open(m->given, &c->flags.how, NULL, NULL, &s, err);
     if (status == QUIRE_OK)
         status = eval_windows_read(c->flags.text, eval_text(s), c->flags.window, c->flags.stride, 1, &w, err);
@@ -110,9 +118,9 @@ static void print_table(const struct compare_command *c)
     const struct compared *first = &c->models[0];
     printf(
         "%llu tokens of %s in windows of %u, stride %u; KL against the first row, in nats; speed: times the first row's,\n"
-        "of one request of %u tokens or less and %u answered.\n\n",
-        (unsigned long long)first->d.n_tokens, c->flags.text, c->flags.window,
-        c->flags.stride ? c->flags.stride : c->flags.window, MOST_PROMPT, ANSWER);
+        "of one request of %u tokens and %u answered.\n\n",
+        (unsigned long long)first->d.n_tokens, c->flags.text, c->flags.window, c->flags.stride, first->n_prompt,
+        first->n_answer);
     printf(
         "| Model | Method | Bits | Memory | Perplexity (95 %%) | Increase (95 %%) | KL mean | KL 99.9 %% | Same best | Prefill | Decode |\n"
         "|---|---|---|---|---|---|---|---|---|---|---|\n");
@@ -134,18 +142,18 @@ static int print_json(const struct compare_command *c)
         const struct compared *m = &c->models[i];
         const struct eval_perplexity p = eval_perplexity_of(&m->d.model), more = eval_perplexity_of(&m->d.increase);
         json_array_append_new(
-            rows,
-            json_pack("{s:s, s:s, s:f, s:I, s:f, s:o, s:o, s:f, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f}", "model",
-                      m->given, "method", m->method, "bits", m->bits, "bytes", (json_int_t)m->bytes, "perplexity",
-                      p.token, "perplexity_low", eval_json_bound(&p, p.low), "perplexity_high",
-                      eval_json_bound(&p, p.high), "increase", more.token - 1, "increase_low",
-                      eval_json_bound(&more, more.low - 1), "increase_high", eval_json_bound(&more, more.high - 1),
-                      "kl_mean", m->d.mean, "kl_median", m->d.median, "kl_p999", m->d.p999, "same_top1", m->d.same_best,
-                      "prefill_tokens_per_s", m->prefill, "decode_tokens_per_s", m->decode));
+            rows, json_pack("{s:o, s:s, s:f, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:f, s:f, s:f, s:f, s:f, s:f}", "model",
+                            command_json_text(m->given), "method", m->method, "bits", m->bits, "bytes",
+                            (json_int_t)m->bytes, "perplexity", eval_json_number(p.token), "perplexity_low",
+                            eval_json_bound(&p, p.low), "perplexity_high", eval_json_bound(&p, p.high), "increase",
+                            eval_json_number(more.token - 1), "increase_low", eval_json_bound(&more, more.low - 1),
+                            "increase_high", eval_json_bound(&more, more.high - 1), "kl_mean", m->d.mean, "kl_median",
+                            m->d.median, "kl_p999", m->d.p999, "same_top1", m->d.same_best, "prefill_tokens_per_s",
+                            m->prefill, "decode_tokens_per_s", m->decode));
     }
-    return command_print_json(json_pack("{s:s, s:I, s:I, s:o}", "text", c->flags.text, "window",
-                                        (json_int_t)c->flags.window, "tokens", (json_int_t)c->models[0].d.n_tokens,
-                                        "models", rows));
+    return command_print_json(json_pack("{s:o, s:I, s:I, s:I, s:o}", "text", command_json_text(c->flags.text), "window",
+                                        (json_int_t)c->flags.window, "stride", (json_int_t)c->flags.stride, "tokens",
+                                        (json_int_t)c->models[0].d.n_tokens, "models", rows));
 }
 
 /* The method, with the row of the table where other models have the same method. */
@@ -165,7 +173,7 @@ static int draw(const struct compare_command *c, struct quire_error *err)
     struct plot plot = {
         .title = "KL against the first model", .x_label = "position in the window", .y_label = "KL, nats"};
     for (uint32_t d = 0; d < EVAL_DEPTHS; d++)
-        x[d] = (d + 0.5) * c->flags.window / EVAL_DEPTHS;
+        x[d] = (eval_depth_begin(c->flags.window, d) + eval_depth_begin(c->flags.window, d + 1)) / 2.0;
     for (uint32_t i = 1; i < c->n && plot.n_lines < PLOT_MAX_LINES; i++) {
         memcpy(y[i], c->models[i].d.by_depth, sizeof y[i]);
         name_line(c, i, names[i]);
@@ -204,6 +212,7 @@ static int run(struct compare_command *c, struct quire_error *err)
             return quire_fail(err, QUIRE_INVALID, "at most %d models can be compared", MAX_MODELS);
         c->models[c->n++].given = c->more.items[i];
     }
+    c->flags.stride = c->flags.stride ? c->flags.stride : c->flags.window;
     int status = c->svg ? check_svg(c, err) : QUIRE_OK;
     for (uint32_t i = 0; status == QUIRE_OK && i < c->n; i++)
         status = measure(c, &c->models[i], err);

@@ -12,32 +12,34 @@ static int print_json(const struct eval_kl_job *job, const struct eval_divergenc
     json_t *depths = json_array();
     const struct eval_perplexity more = eval_perplexity_of(&d->increase);
     for (uint32_t i = 0; i < EVAL_DEPTHS; i++)
-        json_array_append_new(depths, json_pack("{s:I, s:I, s:f}", "from",
-                                                (json_int_t)((uint64_t)job->window * i / EVAL_DEPTHS), "tokens",
-                                                (json_int_t)d->n_by_depth[i], "kl", d->by_depth[i]));
-    return command_print_json(json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o}",
-                                        "reference", job->reference, "model", job->model, "window",
-                                        (json_int_t)job->window, "tokens", (json_int_t)d->n_tokens, "kl_mean", d->mean,
-                                        "kl_median", d->median, "kl_p999", d->p999, "kl_max", d->most, "same_top1",
-                                        d->same_best, "reference_perplexity", eval_perplexity_of(&d->reference).token,
-                                        "perplexity", eval_perplexity_of(&d->model).token, "increase", more.token - 1,
-                                        "increase_low", eval_json_bound(&more, more.low - 1), "increase_high",
-                                        eval_json_bound(&more, more.high - 1), "by_depth", depths));
+        json_array_append_new(depths, json_pack("{s:I, s:I, s:f}", "from", (json_int_t)eval_depth_begin(job->window, i),
+                                                "tokens", (json_int_t)d->n_by_depth[i], "kl", d->by_depth[i]));
+    return command_print_json(json_pack(
+        "{s:o, s:o, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "reference",
+        command_json_text(job->reference), "model", command_json_text(job->model), "window", (json_int_t)job->window,
+        "stride", (json_int_t)job->stride, "windows", (json_int_t)d->model.n_windows, "tokens", (json_int_t)d->n_tokens,
+        "kl_mean", d->mean, "kl_median", d->median, "kl_p999", d->p999, "kl_max", d->most, "same_top1", d->same_best,
+        "reference_perplexity", eval_json_number(eval_perplexity_of(&d->reference).token), "perplexity",
+        eval_json_number(eval_perplexity_of(&d->model).token), "increase", eval_json_number(more.token - 1),
+        "increase_low", eval_json_bound(&more, more.low - 1), "increase_high", eval_json_bound(&more, more.high - 1),
+        "by_depth", depths));
 }
 
 static void print_table(const struct eval_kl_job *job, const struct eval_divergence *d)
 {
-    printf("KL(%s || %s) of %" PRIu64 " tokens in windows of %u, in nats\n\n", job->reference, job->model, d->n_tokens,
-           job->window);
-    printf("  mean %.3g   median %.3g   99.9 %% are below %.3g   largest %.3g\n", d->mean, d->median, d->p999, d->most);
+    printf("KL(%s || %s) of %" PRIu64 " tokens in windows of %u, stride %u, in nats\n\n", job->reference, job->model,
+           d->n_tokens, job->window, job->stride);
+    printf("  mean %.3g   median %.3g   99.9th percentile %.3g   largest %.3g\n", d->mean, d->median, d->p999, d->most);
     printf("  the same best token: %.3f %%\n", 100 * d->same_best);
     const struct eval_perplexity more = eval_perplexity_of(&d->increase);
     printf("  perplexity: %.4f of the reference, %.4f: %+.3f %% (95 %% interval: %s)\n\n  %16s %8s %12s\n",
            eval_perplexity_of(&d->reference).token, eval_perplexity_of(&d->model).token, 100 * (more.token - 1),
            eval_interval_of(&more, true).text, "position", "tokens", "mean KL");
-    for (uint32_t i = 0; i < EVAL_DEPTHS; i++)
-        printf("  %7" PRIu64 "-%-8" PRIu64 " %8" PRIu64 " %12.3g\n", (uint64_t)job->window * i / EVAL_DEPTHS,
-               (uint64_t)job->window * (i + 1) / EVAL_DEPTHS - 1, d->n_by_depth[i], d->by_depth[i]);
+    for (uint32_t i = 0; i < EVAL_DEPTHS; i++) {
+        const uint32_t begin = eval_depth_begin(job->window, i), end = eval_depth_begin(job->window, i + 1);
+        if (begin < end) /* a window of less than EVAL_DEPTHS tokens has fewer parts */
+            printf("  %7u-%-8u %8" PRIu64 " %12.3g\n", begin, end - 1, d->n_by_depth[i], d->by_depth[i]);
+    }
 }
 
 int eval_command_kl(int argc, char **argv)
@@ -72,7 +74,7 @@ int eval_command_kl(int argc, char **argv)
     flags.how.max_tokens = flags.window;
     job.path = flags.text;
     job.window = flags.window;
-    job.stride = flags.stride;
+    job.stride = flags.stride ? flags.stride : flags.window;
     job.most_windows = flags.most_windows;
     job.how = &flags.how;
     if (eval_kl(&job, &d, &err) != QUIRE_OK)

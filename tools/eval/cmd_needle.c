@@ -120,7 +120,8 @@ static int print(const struct needle_command *c)
     }
     const double share = (double)n_found / ((double)c->lengths.n * c->n_depths);
     if (c->flags.json)
-        return command_print_json(json_pack("{s:s, s:f, s:o}", "model", c->given, "found", share, "questions", rows));
+        return command_print_json(
+            json_pack("{s:o, s:f, s:o}", "model", command_json_text(c->given), "found", share, "questions", rows));
     json_decref(rows);
     printf("\n  found: %.1f %%\n", 100 * share);
     return 0;

@@ -12,17 +12,21 @@ static int print(const char *given, const struct eval_windows *w, const struct e
     const struct eval_perplexity p = eval_perplexity_of(sums);
     if (json)
         return command_print_json(
-            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:f, s:f}", "model", given, "window",
-                      (json_int_t)w->window, "stride", (json_int_t)w->stride, "windows", (json_int_t)sums->n_windows,
-                      "tokens", (json_int_t)sums->n_tokens, "bytes", (json_int_t)sums->n_bytes, "nll", p.nll,
-                      "perplexity", p.token, "perplexity_low", eval_json_bound(&p, p.low), "perplexity_high",
-                      eval_json_bound(&p, p.high), "byte_perplexity", p.byte, "bits_per_byte", p.bits_per_byte));
+            json_pack("{s:o, s:I, s:I, s:I, s:I, s:I, s:f, s:o, s:o, s:o, s:o, s:o}", "model", command_json_text(given),
+                      "window", (json_int_t)w->window, "stride", (json_int_t)w->stride, "windows",
+                      (json_int_t)sums->n_windows, "tokens", (json_int_t)sums->n_tokens, "bytes",
+                      (json_int_t)sums->n_bytes, "nll", p.nll, "perplexity", eval_json_number(p.token),
+                      "perplexity_low", eval_json_bound(&p, p.low), "perplexity_high", eval_json_bound(&p, p.high),
+                      "byte_perplexity", eval_json_number(p.byte), "bits_per_byte", eval_json_number(p.bits_per_byte)));
     printf("%s: %" PRIu64 " tokens (%" PRIu64 " bytes) in %" PRIu64 " windows of %u tokens, stride %u\n\n", given,
            sums->n_tokens, sums->n_bytes, sums->n_windows, w->window, w->stride);
     printf("  perplexity a token  %.4f", p.token);
-    if (p.high > 0)
+    if (p.has_interval)
         printf("   95 %% interval %.4f to %.4f", p.low, p.high);
-    printf("\n  perplexity a byte   %.4f   %.4f bits a byte\n", p.byte, p.bits_per_byte);
+    if (sums->n_bytes)
+        printf("\n  perplexity a byte   %.4f   %.4f bits a byte\n", p.byte, p.bits_per_byte);
+    else
+        printf("\n  perplexity a byte   none: special tokens have no bytes\n");
     return 0;
 }
 

@@ -1,5 +1,7 @@
 #include "tools/eval/kl.h"
 
+#include "tools/bench/lib/metrics.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,7 @@ struct comparison {
     uint32_t window, n_vocab;
     uint32_t first; /* position of the window's first scored token */
     bool is_wrong; /* a row has another length */
-    float *each; /* [capacity]: KL of every token so far */
+    double *each; /* [capacity]: KL of every token so far */
     size_t n, capacity;
     uint64_t n_same;
     double by_depth[EVAL_DEPTHS];
@@ -63,17 +65,11 @@ static void compare_row(void *context, uint32_t position, uint32_t token, const 
     }
     kl = kl > 0 ? kl : 0; /* rounding */
     const uint32_t depth = (uint32_t)((uint64_t)position * EVAL_DEPTHS / c->window);
-    c->each[c->n++] = (float)kl;
+    c->each[c->n++] = kl;
     c->out->mean += kl;
     c->by_depth[depth] += kl;
     c->out->n_by_depth[depth]++;
     c->n_same += best == c->bests[position];
-}
-
-static int by_value(const void *a, const void *b)
-{
-    const float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
 }
 
 static void finish(struct comparison *c)
@@ -82,10 +78,10 @@ static void finish(struct comparison *c)
     out->n_tokens = c->n;
     if (c->n == 0)
         return;
-    qsort(c->each, c->n, sizeof *c->each, by_value);
+    bench_sort(c->each, c->n);
     out->mean /= (double)c->n;
-    out->median = c->each[c->n / 2];
-    out->p999 = c->each[c->n - 1 - c->n / 1000];
+    out->median = bench_percentile(c->each, c->n, 50);
+    out->p999 = bench_percentile(c->each, c->n, 99.9);
     out->most = c->each[c->n - 1];
     out->same_best = (double)c->n_same / (double)c->n;
     for (uint32_t d = 0; d < EVAL_DEPTHS; d++)
@@ -127,7 +123,7 @@ static int compare(const struct eval_kl_job *job, struct eval_session *a, struct
     uint32_t *token_bytes = eval_token_bytes(eval_text(a));
     c->window = w->window;
     c->n_vocab = eval_info(a)->vocab_size;
-    c->capacity = (size_t)w->n * w->window;
+    c->capacity = w->n_ids; /* no token is scored twice */
     c->rows = malloc((size_t)c->window * c->n_vocab * sizeof *c->rows);
     c->sums = calloc(c->window, sizeof *c->sums);
     c->bests = calloc(c->window, sizeof *c->bests);
@@ -147,6 +143,11 @@ static int compare(const struct eval_kl_job *job, struct eval_session *a, struct
     free(logprobs);
     free(token_bytes);
     return status;
+}
+
+uint32_t eval_depth_begin(uint32_t window, uint32_t depth)
+{
+    return (uint32_t)(((uint64_t)window * depth + EVAL_DEPTHS - 1) / EVAL_DEPTHS);
 }
 
 int eval_kl(const struct eval_kl_job *job, struct eval_divergence *out, struct quire_error *err)

@@ -9,7 +9,7 @@
 
 struct eval_divergence {
     uint64_t n_tokens;
-    double mean, median, p999, most;
+    double mean, median, p999, most; /* p999: percentile 99.9, interpolated as numpy.percentile does */
     double same_best; /* share of tokens for which both have one best token */
     double by_depth[EVAL_DEPTHS]; /* means; of the tokens in each part of their window */
     uint64_t n_by_depth[EVAL_DEPTHS];
@@ -25,5 +25,8 @@ struct eval_kl_job {
     const struct eval_how *how;
 };
 int eval_kl(const struct eval_kl_job *job, struct eval_divergence *out, struct quire_error *err);
+
+/* The first position of a part of the window; of part EVAL_DEPTHS, the window's end. */
+uint32_t eval_depth_begin(uint32_t window, uint32_t depth);
 
 #endif

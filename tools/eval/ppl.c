@@ -22,7 +22,7 @@ void eval_nll_add(struct eval_nll *sums, double nll, const struct eval_window *w
 /* The mean is a ratio of two sums; its error comes from the windows' deviations from it. */
 struct eval_perplexity eval_perplexity_of(const struct eval_nll *s)
 {
-    struct eval_perplexity p = {0};
+    struct eval_perplexity p = {.byte = NAN, .bits_per_byte = NAN};
     const double n = (double)s->n_windows, tokens = (double)s->n_tokens;
     if (s->n_tokens == 0)
         return p;
@@ -33,7 +33,8 @@ struct eval_perplexity eval_perplexity_of(const struct eval_nll *s)
         p.bits_per_byte = s->nll / (double)s->n_bytes / log(2);
     }
     const double squares = s->nll_squares - 2 * p.nll * s->cross + p.nll * p.nll * s->token_squares;
-    if (s->n_windows > 1) {
+    p.has_interval = s->n_windows > 1;
+    if (p.has_interval) {
         const double error = sqrt(n / (n - 1) * fmax(squares, 0)) / tokens;
         p.low = exp(p.nll - Z_95 * error);
         p.high = exp(p.nll + Z_95 * error);
@@ -41,17 +42,22 @@ struct eval_perplexity eval_perplexity_of(const struct eval_nll *s)
     return p;
 }
 
+json_t *eval_json_number(double value)
+{
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
 json_t *eval_json_bound(const struct eval_perplexity *p, double bound)
 {
-    return p->high > 0 ? json_real(bound) : json_null();
+    return p->has_interval ? eval_json_number(bound) : json_null();
 }
 
 struct eval_interval eval_interval_of(const struct eval_perplexity *p, bool is_increase)
 {
     struct eval_interval out = {"one window"};
-    if (p->high > 0 && is_increase)
+    if (p->has_interval && is_increase)
         snprintf(out.text, sizeof out.text, "%+.2f to %+.2f", 100 * (p->low - 1), 100 * (p->high - 1));
-    else if (p->high > 0)
+    else if (p->has_interval)
         snprintf(out.text, sizeof out.text, "%.4f to %.4f", p->low, p->high);
     return out;
 }

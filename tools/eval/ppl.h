@@ -16,15 +16,17 @@ struct eval_nll {
 };
 struct eval_perplexity {
     double nll; /* nats a token */
-    double token, low, high; /* perplexity, and its 95 % interval over windows; low and high 0: one window */
-    double byte; /* perplexity a byte of text; 0: no byte was scored */
-    double bits_per_byte;
+    double token, low, high; /* perplexity, and its 95 % interval over windows */
+    bool has_interval; /* false: of one window */
+    double byte, bits_per_byte; /* perplexity a byte of text, and its logarithm; NaN: no byte was scored */
 };
 
 /* Adds a window: nll of its scored tokens, which are the last w->scored of it. */
 void eval_nll_add(struct eval_nll *sums, double nll, const struct eval_window *w, const uint32_t *token_bytes);
 struct eval_perplexity eval_perplexity_of(const struct eval_nll *sums);
 
+/* A number for JSON; null where it is infinite, such as a perplexity above 1e308, or NaN. */
+json_t *eval_json_number(double value);
 /* A bound of the interval for JSON: `bound`, or null if one window has none. */
 json_t *eval_json_bound(const struct eval_perplexity *p, double bound);
 /* The interval as text, "16.5000 to 17.2500", or of an increase in percent, "-0.50 to +1.25"; "one window" without one. */

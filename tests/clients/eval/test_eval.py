@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import pathlib
 import re
 import shutil
@@ -154,6 +155,73 @@ def test_a_chart_that_cannot_be_written_fails_before_the_work(text, tmp_path):
     assert "2 to 9 models, got 10" in run("compare", MODEL, "--model", *[MODEL] * 9, "--text", text, "--svg", chart).stderr
     assert "missing" in run("compare", MODEL, tmp_path / "missing", "--text", text, "--svg", chart).stderr
     assert not chart.exists()
+
+
+def test_the_median_and_the_percentile_of_few_tokens_are_interpolated(text):
+    """As numpy.percentile does it."""
+    got = measure("kl", MODEL, f"{MODEL},quantization=int4-block", "--text", text, "--window", "3", "--windows", "1")
+    least = 2 * got["kl_mean"] - got["kl_max"]
+    assert got["tokens"] == 2 and 0 <= least < 0.999 * got["kl_max"]
+    assert got["kl_median"] == pytest.approx(got["kl_mean"], rel=1e-6)
+    assert got["kl_p999"] == pytest.approx(got["kl_max"] - 0.001 * (got["kl_max"] - least), rel=1e-6)
+
+
+def test_parts_of_a_window_that_eight_does_not_divide(text):
+    int8 = f"{MODEL},quantization=int8"
+    got = measure("kl", MODEL, int8, "--text", text, "--window", "12", "--stride", "3", "--windows", "1")
+    assert (got["window"], got["stride"], got["windows"], got["tokens"]) == (12, 3, 1, 11)
+    begins = [d["from"] for d in got["by_depth"]] + [12]
+    assert [d["tokens"] for d in got["by_depth"]] == [sum(begin <= p < end for p in range(1, 12)) for begin, end in zip(begins, begins[1:])]
+    table = run("kl", MODEL, int8, "--text", text, "--window", "4", "--windows", "1").stdout
+    assert "windows of 4, stride 4" in table
+    assert re.findall(r"^ +(\d+)-(\d+) +(\d+) ", table, re.M) == [("0", "0", "0"), ("1", "1", "1"), ("2", "2", "1"), ("3", "3", "1")]
+
+
+def test_compare_takes_windows_of_any_length(text):
+    """Up to the longest that the model allows, and with the perplexity of ppl."""
+    for window in (2, 3, 300, 2048):
+        how = ["--text", text, "--window", window, "--windows", "2"]
+        got = measure("compare", MODEL, *how)
+        row, = got["models"]
+        assert row["perplexity"] == measure("ppl", MODEL, *how)["perplexity"] and row["decode_tokens_per_s"] > 0
+        assert got["window"] == got["stride"] == window
+    assert "of one request of 236 tokens and 64 answered" in run("compare", MODEL, "--text", text, "--window", "300", "--windows", "1").stdout
+
+
+def with_dynamic_rope(directory):
+    shutil.copytree(MODEL, directory)
+    config = json.loads((directory / "config.json").read_text())
+    config.update(max_position_embeddings=64, rope_scaling={"rope_type": "dynamic", "factor": 8.0})
+    (directory / "config.json").write_text(json.dumps(config))
+    return directory
+
+
+def test_every_part_scales_rope_by_the_window(text, tmp_path):
+    model = with_dynamic_rope(tmp_path / "dynamic")
+    how = ["--text", text, "--window", "128", "--windows", "2"]
+    want = measure("ppl", model, *how)["perplexity"]
+    assert want == measure("kl", model, model, *how)["perplexity"] == measure("compare", model, *how)["models"][0]["perplexity"]
+
+
+def test_a_perplexity_that_no_number_holds_is_null(text, tmp_path):
+    """Of a model whose logits are so large that e to their mean is infinite."""
+    huge = scaled(tmp_path / "huge", 2000)
+    how = ["--text", text, "--windows", "2"]
+    got = measure("ppl", huge, *how)
+    assert got["nll"] > 710 and got["perplexity"] is got["perplexity_high"] is None and got["tokens"] > 0
+    got = measure("kl", huge, MODEL, *how)
+    assert got["reference_perplexity"] is None and got["perplexity"] > 1 and got["kl_mean"] > 0 and got["increase"] == -1
+    first, second = measure("compare", MODEL, huge, *how)["models"]
+    assert first["perplexity"] > 1 and second["perplexity"] is None and second["kl_mean"] > 0
+    assert "one window" not in run("kl", huge, MODEL, *how).stdout
+
+
+def test_a_path_that_is_no_text_is_printed(text, tmp_path):
+    directory = os.fsdecode(os.fsencode(tmp_path) + b"/\xff")
+    shutil.copytree(MODEL, directory)
+    for part in (["ppl", directory], ["kl", directory, MODEL], ["compare", directory]):
+        got = subprocess.run([QUIRE, "eval", *part, "--text", text, "--windows", "1", "--json"], capture_output=True)
+        assert got.returncode == 0 and json.loads(got.stdout), got
 
 
 def test_wrong_input_is_refused(text, tmp_path):
