@@ -156,17 +156,15 @@ static int read_factors(const json_t *says, const char *where, const char *key, 
     return QUIRE_OK;
 }
 
-/* The model's own length, which the longest text is compared with. Two dimensions would leave nothing to divide by. */
-static int read_dynamic(const json_t *config, const json_t *says, const char *where, uint32_t max_position,
-                        struct model_rope *rope, struct quire_error *err)
+/* Compares the longest text with max_position_embeddings, as transformers does: it ignores
+ * original_max_position_embeddings here. Two dimensions would leave nothing to divide by. */
+static int read_dynamic(const json_t *says, const char *where, uint32_t max_position, struct model_rope *rope,
+                        struct quire_error *err)
 {
     if (rope->dim <= 2)
         return quire_fail(err, QUIRE_UNSUPPORTED, "%s: rope_type: dynamic needs heads of more than 2 numbers", where);
-    int status = required_f64(says, where, "factor", 1.0, MAX_FACTOR, &rope->factor, err);
-    if (status == QUIRE_OK)
-        status = original_max(config, says, where, max_position, rope, err);
-    rope->longest = rope->original_max;
-    return status;
+    rope->original_max = rope->longest = max_position;
+    return required_f64(says, where, "factor", 1.0, MAX_FACTOR, &rope->factor, err);
 }
 
 /* max_position_embeddings is what the long factors are for. */
@@ -243,7 +241,7 @@ static int read_scaling(const json_t *config, const json_t *says, const char *wh
         status = read_llama3(config, says, where, *max_position, rope, err);
     } else if (strcmp(type, "dynamic") == 0) {
         rope->kind = MODEL_ROPE_DYNAMIC;
-        status = read_dynamic(config, says, where, *max_position, rope, err);
+        status = read_dynamic(says, where, *max_position, rope, err);
     } else if (strcmp(type, "yarn") == 0) {
         rope->kind = MODEL_ROPE_YARN;
         status = read_yarn(config, says, where, *max_position, rope, err);

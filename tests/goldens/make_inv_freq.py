@@ -44,6 +44,8 @@ CASES = {  # head_dim, max_position_embeddings, theta, rope_scaling, and the len
     "dynamic, just longer": (128, 4096, 10000.0, DYNAMIC, 4097),
     "dynamic, four times as long": (128, 4096, 10000.0, DYNAMIC, 16384),
     "dynamic, factor 1": (64, 2048, 500000.0, dict(type="dynamic", factor=1.0), 2048),
+    "dynamic with an original length, which does not count": (
+        64, 2048, 500000.0, dict(rope_type="dynamic", factor=2.0, original_max_position_embeddings=512), 3000),
     "longrope, as long as the original": (48, 131072, 10000.0, LONG, 4096),
     "longrope, just longer": (48, 131072, 10000.0, LONG, 4097),
     "longrope, as long as the model": (48, 131072, 10000.0, LONG, 131072),

@@ -31,8 +31,8 @@ def inverse_frequencies(head_dim, rope):
     base = [theta ** (-(2 * i) / head_dim) for i in range(head_dim // 2)]
     if kind == "default":
         return base, 1.0
-    if kind == "dynamic": # of texts of `length` tokens
-        original = rope["original_max_position_embeddings"]
+    if kind == "dynamic": # of texts of `length` tokens, beyond what the model says, as in transformers
+        original = rope["max_position_embeddings"]
         longer = rope["factor"] * max(rope["length"], original) / original - (rope["factor"] - 1)
         theta = theta * longer ** (head_dim / (head_dim - 2))
         return [theta ** (-(2 * i) / head_dim) for i in range(head_dim // 2)], 1.0
