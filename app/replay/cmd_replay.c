@@ -228,8 +228,8 @@ int command_replay(int argc, char **argv)
             "logprob bit.\n\n"
             "An answer does not depend on other requests, so the requests run as fast as possible, not at their\n"
             "recorded times. A request that was cancelled, or running when the server was killed, is compared up to\n"
-            "its last recorded token. MODEL is opened with the recorded device, arithmetic form, KV dtype, lengths\n"
-            "and blocks.\n\n"
+            "its last recorded token. MODEL is opened with the recorded device, arithmetic form, KV dtype, windows,\n"
+            "lengths and blocks.\n\n"
             "Exit status: 0 all equal, 1 a difference or an error, 2 a wrong command line, or no answer to compare.",
         .examples =
             "examples:\n"

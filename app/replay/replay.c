@@ -1,8 +1,10 @@
 #include "app/replay/replay.h"
 
+#include "app/replay/streaming.h"
 #include "base/clock.h"
 #include "engine/engine.h"
 #include "engine/info.h"
+#include "engine/model/describe.h"
 #include "engine/record/digest.h"
 #include "engine/record/seqs.h"
 #include "engine/stats.h"
@@ -313,9 +315,19 @@ static const char *form_option(enum k_gemm_form form)
 }
 
 /* Options of the recorded engine that affect answers and memory. */
-static void options_of(const struct recording_header *h, const char *model_dir, struct engine_options *o)
+static int options_of(const struct recording_header *h, const char *model_dir, struct engine_options *o,
+                      struct quire_error *err)
 {
+    struct model_config *config;
+    struct sampling_defaults ignored;
+    const int status = model_describe(model_dir, &config, &ignored, err);
+    if (status != QUIRE_OK)
+        return status;
+    const struct replay_streaming streaming = replay_streaming_of(&h->config->kv, config);
+    model_config_free(config);
     engine_options_default(o);
+    o->attention_window = streaming.window;
+    o->attention_sinks = streaming.sinks;
     o->model_dir = model_dir;
     o->device = h->engine->device;
     o->gemm_form = form_option(h->engine->gemm_form);
@@ -333,6 +345,7 @@ static void options_of(const struct recording_header *h, const char *model_dir, 
     for (uint32_t g = 0; g < h->config->kv.n_groups; g++)
         if (h->config->kv.groups[g].n_blocks > o->num_kv_blocks)
             o->num_kv_blocks = h->config->kv.groups[g].n_blocks;
+    return QUIRE_OK;
 }
 
 /* False for a request that ended before its first token. */
@@ -460,14 +473,16 @@ int replay_run(struct replay *p, const char *model_dir, const struct speculative
             "computes by version %d: their bits cannot be compared. Replay it with the release that made it; quire sim "
             "--trace repeats its decisions",
             recording_header(p->recording)->engine->numerics, K_NUMERICS_VERSION);
-    options_of(recording_header(p->recording), model_dir, &options);
+    int status = options_of(recording_header(p->recording), model_dir, &options, err);
+    if (status != QUIRE_OK)
+        return status;
     options.grammars = p->grammars;
     step_options_default(&steps);
     options.steps = &steps;
     if (speculative)
         steps.speculative = *speculative;
     p->guesses = speculative != NULL;
-    int status = engine_open(&options, on_events, p, &p->engine, err);
+    status = engine_open(&options, on_events, p, &p->engine, err);
     if (status != QUIRE_OK)
         return status;
     p->report.other_identity = has_other_identity(p);

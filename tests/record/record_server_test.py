@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,8 +25,8 @@ DRAFTS = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 
 
 
 class Server:
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([QUIRE, "serve", MODEL, *OPTIONS, *map(str, arguments)], stdout=subprocess.DEVNULL,
+    def __init__(self, *arguments, model=MODEL):
+        self.process = subprocess.Popen([QUIRE, "serve", model, *OPTIONS, *map(str, arguments)], stdout=subprocess.DEVNULL,
                                         stderr=subprocess.PIPE, text=True)
         self.log = ""
         while "ready on http" not in self.log:
@@ -304,6 +305,24 @@ def check_budget_log(directory):
     assert 1 <= server.log.count("steps take") <= seconds + 2, (seconds, server.log)
 
 
+def check_streaming(directory):
+    """A recording has the windows and sinks of --attention-window and --attention-sinks, beside those that the model has."""
+    windowed, path = directory / "windowed", directory / "streaming.rec"
+    shutil.copytree(MODEL, windowed)
+    config = json.loads((windowed / "config.json").read_text())
+    (windowed / "config.json").write_text(json.dumps({**config, "use_sliding_window": True, "sliding_window": 24, "max_window_layers": 2}))
+    for model, options in ((MODEL, ["--attention-window", 24, "--attention-sinks", 2, "--max-model-len", 4000]), (MODEL, ["--attention-window", 20]),
+                           (windowed, []), (windowed, ["--attention-window", 20]), (windowed, ["--attention-window", 24]),
+                           (windowed, ["--attention-window", 24, "--attention-sinks", 3])):
+        server = Server(*options, "--record", path, model=model)
+        server.stream({"prompt": "Once upon a time there were " + "very " * 80, "max_tokens": 30, "temperature": 1, "ignore_eos": True}, -1)
+        assert server.end(signal.SIGTERM) == 0, server.log
+        got = quire("replay", path, model, "--json")
+        assert got.returncode == 0 and json.loads(got.stdout)["tokens"] == 30, (options, got)
+        path.unlink()
+    shutil.rmtree(windowed)
+
+
 def main():
     directory = pathlib.Path(tempfile.mkdtemp())
     endings = (True, False)
@@ -335,6 +354,7 @@ def main():
     check_damage(directory, record, recording)
     check_without_requests(directory)
     check_budget_log(directory)
+    check_streaming(directory)
     again = quire("serve", MODEL, *OPTIONS, "--record", record)
     assert again.returncode == 1 and "never overwritten" in again.stderr
     for path in directory.iterdir():
