@@ -530,12 +530,15 @@ int checkpoint_find(const struct checkpoint *st, const char *name, struct checkp
 /* ---- the digest ------------------------------------------------------------------------------ */
 
 #define DIGEST_PIECE_BYTES 4096u
-#define DIGEST_MAX_PIECES 8u /* of one tensor */
+#define DIGEST_MAX_PIECES 8u /* of one tensor, unless all bytes are hashed */
 #define DIGEST_ALL_PIECES 4096u /* about so many in all: 16 MiB are hashed in 0.1 s */
 #define DIGEST_DROPS_AFTER 16 /* tensors: with each piece of them the kernel maps 64 KiB, together 8 MiB */
 
+/* So many that they cover each tensor, if all tensors together have no more bytes than the pieces may have. */
 static uint64_t digest_pieces(const struct checkpoint *st)
 {
+    if (st->total_bytes <= (uint64_t)DIGEST_ALL_PIECES * DIGEST_PIECE_BYTES)
+        return DIGEST_ALL_PIECES;
     uint64_t n = DIGEST_ALL_PIECES / st->table.n;
     return n > DIGEST_MAX_PIECES ? DIGEST_MAX_PIECES : n ? n : 1;
 }

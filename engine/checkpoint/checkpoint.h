@@ -70,9 +70,10 @@ int checkpoint_align(struct checkpoint *st, struct quire_error *err);
 uint32_t checkpoint_n_files(const struct checkpoint *st);
 bool checkpoint_is_gguf(const struct checkpoint *st);
 
-/* Identifies a checkpoint without reading it whole: SHA-256 over every tensor's name, dtype and shape, and over
- * evenly spaced pieces of its data. If the checkpoint has at most 512 tensors, each contributes 8 pieces of 4 KiB
- * (or all of its data if it has 32 KiB or less). With more tensors each contributes fewer pieces, but at least one.
+/* Identifies a checkpoint without reading more than about 16 MiB: SHA-256 over every tensor's name, dtype and shape, and
+ * over its data. A checkpoint of at most 16 MiB contributes all data. In a larger one, each tensor contributes evenly
+ * spaced pieces: 8 of 4 KiB (or all of its data if it has 32 KiB or less) if the checkpoint has at most 512 tensors. With
+ * more tensors each contributes fewer pieces, but at least one.
  * protocol.md defines the digest byte by byte and lists the changes that it cannot detect. The distribution of
  * tensors over files does not matter. keeps_pages: whether the pages that it reads stay in memory,
  * because the caller needs them again; if not, it calls checkpoint_drop_pages(). */

@@ -311,23 +311,41 @@ static void digest_hex(const char *header, size_t n_a, int at, char out[65])
     free(image);
 }
 
+/* Of 16 MiB and a bit: a is as long as all that may be hashed. */
+#define N_LARGE 16777216
+#define LARGE "{" T("a", "F32", "[4194304]", 0, 16777216) "," T("b", "BF16", "[20000]", 16777216, 16817216) "}"
+
 /* The value is a few lines of Python's, written from protocol.md. b's pieces begin every 4,488 bytes from 2,244 on. */
 static void digest_is_as_specified(void **state)
 {
     (void)state;
     char whole[65], other[65];
-    digest_hex(TWO, 8, -1, whole);
-    assert_string_equal(whole, "0921e1d3bfa5b36f9e4bf0603f7ad3e33b287656cdca3779dbe110cece6c07d6");
-    digest_hex("{" T("b", "BF16", "[20000]", 8, 40008) "," T("a", "F32", "[2]", 0, 8) "}", 8, -1, other);
+    digest_hex(LARGE, N_LARGE, -1, whole);
+    assert_string_equal(whole, "096129fba72f809ed50c3f4996a98e9cec291b4b1190cd14d2e0f56e8a7c99ff");
+    digest_hex("{" T("b", "BF16", "[20000]", 16777216, 16817216) "," T("a", "F32", "[4194304]", 0, 16777216) "}",
+               N_LARGE, -1, other);
     assert_string_equal(whole, other);
     for (int i = 0; i < 8; i++) {
         const int begin = 2244 + 4488 * i;
         for (int byte = begin; byte < begin + 4096; byte += 4095) {
-            digest_hex(TWO, 8, byte, other);
+            digest_hex(LARGE, N_LARGE, byte, other);
             assert_string_not_equal(whole, other);
         }
-        digest_hex(TWO, 8, begin + 4096, other);
+        digest_hex(LARGE, N_LARGE, begin + 4096, other);
         assert_string_equal(whole, other);
+    }
+}
+
+/* The value is the same program's. */
+static void digest_of_a_small_checkpoint_covers_every_byte(void **state)
+{
+    (void)state;
+    char whole[65], other[65];
+    digest_hex(TWO, 8, -1, whole);
+    assert_string_equal(whole, "a78a4488662991c9fbe74ccc94bc0d54595ec16932908783d3e7502382e29e4f");
+    for (int byte = 0; byte < 40000; byte += byte < 39900 ? 97 : 1) {
+        digest_hex(TWO, 8, byte, other);
+        assert_string_not_equal(whole, other);
     }
 }
 
@@ -506,6 +524,7 @@ int main(void)
         cmocka_unit_test(deep_nesting_is_refused),
         cmocka_unit_test(long_names_do_not_hide_the_reason),
         cmocka_unit_test(digest_is_as_specified),
+        cmocka_unit_test(digest_of_a_small_checkpoint_covers_every_byte),
         cmocka_unit_test(digest_tells_shapes_apart),
         cmocka_unit_test(single_file_and_shards_open),
         cmocka_unit_test(broken_indexes_are_refused_and_named),
