@@ -11,6 +11,7 @@
 
 #include "base/status.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -21,9 +22,11 @@ struct engine_grammars {
     void *context;
     /* Returns the compiled grammar of this text if it is cached, otherwise NULL. Fast. */
     void *(*find)(void *context, const char *text, size_t n_text);
-    /* Compiles a text, or finds it. May take seconds, but never without a bound. QUIRE_INVALID: the text is no grammar,
-     * or one that nothing can satisfy, or it exceeds a limit. */
-    int (*compile)(void *context, const char *text, size_t n_text, void **grammar, struct quire_error *err);
+    /* Compiles a text, or finds it. May take seconds, but never without a bound, and returns soon after another thread
+     * sets *leave: the engine is closed then. QUIRE_INVALID: the text is no grammar, or one that nothing can satisfy, or
+     * it exceeds a limit. */
+    int (*compile)(void *context, const char *text, size_t n_text, const atomic_bool *leave, void **grammar,
+                   struct quire_error *err);
     void (*release)(void *grammar); /* of find() and compile() */
 
     int (*open)(void *grammar, void **matcher, struct quire_error *err); /* the matcher keeps its grammar alive */

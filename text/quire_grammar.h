@@ -41,7 +41,7 @@ struct quire_grammar_limits {
     size_t lexer_states;    /* of one matcher, about 1 KiB each; 50,000 */
     uint64_t step_fuel;     /* new nodes of regular expressions in one mask; 200,000 */
     size_t step_items;      /* parser items of one mask; 50,000 */
-    uint32_t deadline_ms;   /* of one compilation, looked at between its phases; 5,000 */
+    uint32_t deadline_ms;   /* of one compilation; 5,000 */
 };
 
 struct quire_grammars_options {
@@ -57,6 +57,7 @@ struct quire_grammars_stats {
     uint64_t hits, misses, evictions; /* of quire_grammar_compile() */
     uint64_t failures;                /* compilations without a grammar */
     uint64_t entries, bytes;          /* in the cache now */
+    uint64_t given_up, given_up_now;  /* compilations whose thread was given up, and those whose thread still runs */
 };
 
 /* Fast: the first compilation prepares the tokens, which takes about 0.5 s for 152,000 of them. Keeps its own reference
@@ -70,12 +71,28 @@ void quire_grammars_stats(const struct quire_grammars *grammars, struct quire_gr
 /* The 32-bit words of a mask: n_vocab / 32, rounded up. */
 size_t quire_grammars_words(const struct quire_grammars *grammars);
 
-/* From the cache, or compiled and then cached; calls with the same text at once compile it once. cancel: NULL, or a
- * flag that another thread sets to give up. Needs no deep stack: it has a thread of its own.
+/* What a caller of quire_grammar_compile() may do meanwhile. The flags are set by another thread, stay until the call
+ * returns, and may be NULL. */
+struct quire_grammar_caller {
+    const atomic_bool *cancel; /* the result is not needed: the compilation stops before its next phase */
+    const atomic_bool *leave; /* the call returns within 0.1 s */
+    uint32_t owner; /* whose compilation it is, for the limit below: a tenant's number, for example */
+};
+
+/* From the cache, or compiled and then cached; calls with the same text at once compile it once. caller: NULL has no
+ * flags, and is the owner UINT32_MAX. Needs no deep stack.
+ *
+ * A compilation has a thread of its own, because nothing stops llguidance in the middle of a phase. At the deadline, or
+ * when the caller leaves, the thread is given up: the call returns, the thread goes on at nice 19, and its result is
+ * freed when it ends. It keeps its own references, so that the process may release everything, and exit, before it
+ * ends. While 4 threads that were given up still run, or 2 of one owner, texts that are not cached are
+ * QUIRE_UNAVAILABLE; a text that such a thread compiles is QUIRE_EXHAUSTED at once.
+ *
  * QUIRE_INVALID with the place: text that is no grammar, exceeds a limit, or that no string matches.
- * QUIRE_EXHAUSTED after the deadline; QUIRE_UNAVAILABLE after cancel. Neither is cached. */
-int quire_grammar_compile(struct quire_grammars *grammars, const char *normal, size_t n, const atomic_bool *cancel,
-                          struct quire_grammar **out, struct quire_error *err);
+ * QUIRE_EXHAUSTED after the deadline; QUIRE_UNAVAILABLE after cancel or leave. None of the two is cached. */
+int quire_grammar_compile(struct quire_grammars *grammars, const char *normal, size_t n,
+                          const struct quire_grammar_caller *caller, struct quire_grammar **out,
+                          struct quire_error *err);
 /* Only from the cache: fast. NULL: it is not there. The caller releases the result. */
 struct quire_grammar *quire_grammar_find(struct quire_grammars *grammars, const char *normal, size_t n);
 struct quire_grammar *quire_grammar_retain(struct quire_grammar *grammar);

@@ -61,13 +61,15 @@ static void *find(void *context, const char *text, size_t n_text)
     return grammars ? quire_grammar_find(grammars, text, n_text) : NULL;
 }
 
-static int compile(void *context, const char *text, size_t n_text, void **grammar, struct quire_error *err)
+static int compile(void *context, const char *text, size_t n_text, const atomic_bool *leave, void **grammar,
+                   struct quire_error *err)
 {
     struct quire_grammars *grammars;
     struct quire_grammar *made = NULL;
+    const struct quire_grammar_caller caller = {.leave = leave, .owner = UINT32_MAX};
     int status = grammars_of(context, true, &grammars, err);
     if (status == QUIRE_OK)
-        status = quire_grammar_compile(grammars, text, n_text, NULL, &made, err);
+        status = quire_grammar_compile(grammars, text, n_text, &caller, &made, err);
     *grammar = made;
     return status;
 }

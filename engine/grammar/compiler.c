@@ -26,7 +26,7 @@ struct compiler {
     /* Under the mutex. */
     struct compiled *first, **end; /* that wait */
     struct compiled *current;      /* the thread's */
-    bool closing;
+    atomic_bool closing; /* read without it by engine_grammars.compile() */
 };
 
 static void settle(struct compiled *g, enum compiled_state state)
@@ -34,9 +34,9 @@ static void settle(struct compiled *g, enum compiled_state state)
     atomic_store_explicit(&g->state, (int)state, memory_order_release);
 }
 
-static void compile(struct compiled *g)
+static void compile(struct compiled *g, const atomic_bool *leave)
 {
-    int status = g->grammars->compile(g->grammars->context, g->text, g->n_text, &g->grammar, &g->error);
+    int status = g->grammars->compile(g->grammars->context, g->text, g->n_text, leave, &g->grammar, &g->error);
     settle(g, status == QUIRE_OK ? COMPILED_READY : COMPILED_FAILED);
 }
 
@@ -60,7 +60,7 @@ static void *run(void *compiler)
             break;
         struct compiled *g = c->current = take_first(c);
         pthread_mutex_unlock(&c->mutex);
-        compile(g);
+        compile(g, &c->closing);
         c->changed(c->context);
         pthread_mutex_lock(&c->mutex);
         c->current = NULL;

@@ -16,7 +16,7 @@ enum compiled_state { COMPILED_PENDING, COMPILED_READY, COMPILED_FAILED };
 /* changed: called on the compiler's thread after an entry became ready or failed. */
 int compiler_create(const struct engine_grammars *grammars, void (*changed)(void *context), void *context,
                     struct compiler **out, struct quire_error *err);
-/* Waits for the grammar that is being compiled. Entries that still wait fail. NULL is fine. */
+/* The grammar that is being compiled, and entries that still wait, fail. NULL is fine. */
 void compiler_destroy(struct compiler *c);
 
 /* Any thread. The text is copied. */

@@ -42,7 +42,7 @@ fn compiles() {
             let begin = Instant::now();
             let lark = normal(Form::JsonSchema, &schema, Whitespace::Compact, None).unwrap();
             normals.push(begin.elapsed().as_secs_f64() * 1e3);
-            let patience = Patience::new(Duration::from_secs(60), None);
+            let patience = Patience::new(Duration::from_secs(60));
             compile(&tokens, &lark, &patience).unwrap();
             totals.push(begin.elapsed().as_secs_f64() * 1e3);
             directs.extend(direct_ms(&tokens, case["schema"].clone()));

@@ -9,6 +9,7 @@ use serde_json::Value as Json;
 
 use crate::grammar::cache::{Grammars, Source};
 use crate::grammar::matcher::Matcher;
+use crate::grammar::workers::Caller;
 use crate::grammar::Limits;
 use crate::load::Text;
 
@@ -51,7 +52,7 @@ fn masks() {
         eos,
         limits: limits.parser(),
     };
-    let grammars = Grammars::new(source, limits.bounds(0, 0)).unwrap();
+    let grammars = Arc::new(Grammars::new(source, limits.bounds(0, 0)).unwrap());
     let begin = Instant::now();
     let tokens = grammars.tokens().unwrap();
     println!(
@@ -67,7 +68,7 @@ fn masks() {
         schema["x-guidance"] = serde_json::json!({"whitespace_flexible": false});
         let normal = format!("start: %json {schema}");
         let begin = Instant::now();
-        let grammar = grammars.compile(normal.as_bytes(), None).unwrap();
+        let grammar = grammars.compile(normal.as_bytes(), &Caller::PATIENT).unwrap();
         let compile_ms = begin.elapsed().as_secs_f64() * 1e3;
         let document = case["document"].as_str().unwrap().as_bytes();
         let mut words = vec![0; n_vocab.div_ceil(32)];

@@ -11,6 +11,7 @@ use serde_json::json;
 use crate::error::{Error, Status};
 use crate::grammar::cache::{Grammars, Source};
 use crate::grammar::matcher::Matcher;
+use crate::grammar::workers::Caller;
 use crate::grammar::Limits;
 use crate::load::Text;
 
@@ -41,20 +42,23 @@ fn source(text: &Arc<Text>, n_vocab: usize, eos: &[u32], limits: &Limits) -> Sou
     }
 }
 
-fn grammars_of(text: &Arc<Text>, eos: &[u32], limits: Limits) -> Grammars {
+fn grammars_of(text: &Arc<Text>, eos: &[u32], limits: Limits) -> Arc<Grammars> {
     let n = text.vocabulary.n_ids() as usize + 7;
-    Grammars::new(source(text, n, eos, &limits), limits.bounds(0, 0)).unwrap()
+    // Slow machines compile them, too.
+    let mut bounds = limits.bounds(0, 0);
+    bounds.deadline = Duration::from_secs(600);
+    Arc::new(Grammars::new(source(text, n, eos, &limits), bounds).unwrap())
 }
 
-fn matcher(grammars: &Grammars, normal: &str) -> Matcher {
+fn matcher(grammars: &Arc<Grammars>, normal: &str) -> Matcher {
     Matcher::new(compile(grammars, normal).unwrap_or_else(|e| panic!("{normal}: {}", e.text)))
 }
 
 fn compile(
-    grammars: &Grammars,
+    grammars: &Arc<Grammars>,
     normal: &str,
 ) -> Result<Arc<crate::grammar::compile::Grammar>, Error> {
-    grammars.compile(normal.as_bytes(), None)
+    grammars.compile(normal.as_bytes(), &Caller::PATIENT)
 }
 
 fn mask(matcher: &mut Matcher) -> Vec<u32> {
@@ -449,7 +453,7 @@ fn hopeless_grammars_are_rejected_in_bounded_time() {
         // Tests run beside each other, and their time counts.
         assert!(took < Duration::from_secs(20), "{shown}: {took:?}");
     }
-    let error = grammars.compile(b"start: \"\xff\"", None).err().unwrap();
+    let error = grammars.compile(b"start: \"\xff\"", &Caller::PATIENT).err().unwrap();
     assert!(error.text.contains("not UTF-8 at byte 8"), "{}", error.text);
 }
 
@@ -545,6 +549,7 @@ fn the_cache_compiles_once_and_evicts_the_oldest() {
     let text = data("bytelevel");
     let limits = Limits::default();
     let grammars = Grammars::new(source(&text, 430, &[421], &limits), limits.bounds(2, 0)).unwrap();
+    let grammars = Arc::new(grammars);
     let same = std::thread::scope(|scope| {
         let ask = || compile(&grammars, GRAMMARS[1]).unwrap();
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
@@ -563,7 +568,7 @@ fn the_cache_compiles_once_and_evicts_the_oldest() {
     assert_eq!(grammars.stats().counts(), [5, 5, 2, 1, 2]);
     let flag = AtomicBool::new(true);
     let error = grammars
-        .compile(b"start: \"c\"", Some(&flag))
+        .compile(b"start: \"c\"", &Caller::new(Some(&flag), None, 0))
         .err()
         .unwrap();
     assert_eq!(error.status, Status::Unavailable);

@@ -127,9 +127,10 @@ static void errors_and_counters(void **state)
     assert_int_equal(quire_grammar_compile(grammars, WRONG, strlen(WRONG), NULL, &grammar, &err), QUIRE_INVALID);
     assert_non_null(strstr(err.text, "grammar: 1(13): Expected token ')'"));
     atomic_bool cancel = true;
-    assert_int_equal(quire_grammar_compile(grammars, LARK, strlen(LARK), &cancel, &grammar, &err), QUIRE_UNAVAILABLE);
+    const struct quire_grammar_caller caller = {.cancel = &cancel};
+    assert_int_equal(quire_grammar_compile(grammars, LARK, strlen(LARK), &caller, &grammar, &err), QUIRE_UNAVAILABLE);
     cancel = false;
-    assert_int_equal(quire_grammar_compile(grammars, LARK, strlen(LARK), &cancel, &grammar, &err), QUIRE_OK);
+    assert_int_equal(quire_grammar_compile(grammars, LARK, strlen(LARK), &caller, &grammar, &err), QUIRE_OK);
     assert_int_equal(quire_grammar_compile(grammars, LARK, strlen(LARK), NULL, &again, &err), QUIRE_OK);
     assert_ptr_equal(grammar, again);
     uint8_t digest[32];

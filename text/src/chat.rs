@@ -25,7 +25,7 @@ const MAX_VALUES: usize = 1 << 18;
 /// Limit for messages with the arguments of their calls: server/front/body/chat.c reads 120 levels of those.
 const MAX_DEPTH: usize = 128;
 /// Enough for what MAX_TEMPLATE_BYTES can write and the engine's own bound on steps can build.
-const STACK_BYTES: usize = 256 << 20;
+pub(crate) const STACK_BYTES: usize = 256 << 20;
 /// Where the text of a message to be continued ends, while it is being rendered.
 const CONTINUE_TAG: &str = "CONTINUE_FINAL_MESSAGE_TAG ";
 /// Names under which a message's reasoning is passed; the first is what most templates read.

@@ -7,9 +7,9 @@ mod members;
 mod productive;
 pub(crate) mod reasoning;
 pub(crate) mod tokens;
+pub(crate) mod workers;
 
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::{boundary, null, quiet_panics, slice, text_ref, QuireError, QuireText
 use cache::{Bounds, Grammars, Source, Stats};
 use compile::Grammar;
 use matcher::Matcher;
+use workers::Caller;
 
 const TEXT_BYTES: usize = 2 << 20;
 const COMPILE_FUEL: u64 = 1_000_000;
@@ -169,14 +170,18 @@ pub unsafe extern "C" fn quire_grammar_compile(
     grammars: *const Grammars,
     normal: *const c_char,
     n: usize,
-    cancel: *const AtomicBool,
+    caller: *const Caller,
     out: *mut *const Grammar,
     err: *mut QuireError,
 ) -> c_int {
     boundary(err, || {
-        let grammars = grammars.as_ref().ok_or_else(|| null("grammars"))?;
+        if grammars.is_null() {
+            return Err(null("grammars"));
+        }
+        let grammars = Arc::from_raw(retain(grammars));
         let normal = slice(normal.cast::<u8>(), n, "normal")?;
-        *out = Arc::into_raw(grammars.compile(normal, cancel.as_ref())?);
+        let caller = caller.as_ref().unwrap_or(&Caller::PATIENT);
+        *out = Arc::into_raw(grammars.compile(normal, caller)?);
         Ok(())
     })
 }

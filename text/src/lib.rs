@@ -17,6 +17,7 @@ mod json;
 mod json_ffi;
 mod load;
 mod marks;
+mod memory;
 mod normal;
 mod normalizer;
 mod pieces;
@@ -40,6 +41,9 @@ mod grammar_bench;
 #[cfg(test)]
 #[path = "../../tests/text/grammar_test.rs"]
 mod grammar_test;
+#[cfg(test)]
+#[path = "../../tests/text/workers_test.rs"]
+mod grammar_workers_test;
 #[cfg(test)]
 #[path = "../../tests/text/normal_test.rs"]
 mod normal_test;

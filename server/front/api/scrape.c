@@ -5,6 +5,7 @@
 
 #include "server/front/batch/turns.h"
 #include "server/http/more_routes.h"
+#include "text/quire_grammar.h"
 
 #include <stdlib.h>
 
@@ -56,6 +57,9 @@ static void answer_metrics(struct served_model *m, struct http_exchange *x, cons
         figures.similar = response_cache_similar_stats(m->cache, &similar) ? &similar : NULL;
         figures.store = response_cache_store_stats(m->cache, &store) ? &store : NULL;
     }
+    struct quire_grammars_stats grammars = {0};
+    if (m->config->grammars)
+        quire_grammars_stats(m->config->grammars, &grammars);
     struct wire_stats second;
     const struct served_model *companion = second_of(m);
     const bool has_told = companion && companion->told;
@@ -75,6 +79,8 @@ static void answer_metrics(struct served_model *m, struct http_exchange *x, cons
                                         .otlp = m->front->otlp ? &otlp : NULL,
                                         .arithmetic = m->facts->arithmetic,
                                         .cache = m->cache ? &figures : NULL,
+                                        .n_given_up = grammars.given_up,
+                                        .n_given_up_now = grammars.given_up_now,
                                         .max_model_len = m->facts->max_model_len};
     metrics_text(&o, m->counts, stats, &about);
     if (m->front->more)

@@ -46,6 +46,7 @@ struct grammar_pool {
     struct text_pool *threads;
     struct event *watch;
     struct grammar_cache cache;
+    atomic_bool is_closing;
     TAILQ_HEAD(, compile) jobs; /* with requests that wait */
     uint32_t n_jobs;
     uint32_t n_jobs_of[TENANTS_MAX];
@@ -62,8 +63,10 @@ static bool work(struct text_job *job)
     if (atomic_load(&c->cancel))
         return false;
     c->status = quire_grammar_normal(&c->source, &c->normal, &c->n_normal, &c->err);
+    const struct quire_grammar_caller caller = {
+        .cancel = &c->cancel, .leave = &c->pool->is_closing, .owner = c->job.tenant};
     if (c->status == QUIRE_OK)
-        c->status = quire_grammar_compile(c->grammars, c->normal, c->n_normal, &c->cancel, &grammar, &c->err);
+        c->status = quire_grammar_compile(c->grammars, c->normal, c->n_normal, &caller, &grammar, &c->err);
     quire_grammar_release(grammar);
     return false;
 }
@@ -152,7 +155,7 @@ static void done(struct text_job *job)
 
 static const struct text_job_calls compile_calls = {.work = work, .done = done, .release = release};
 
-/* The thread notices the flag after the current phase; then the compilation is freed. */
+/* The thread notices the flag after the current phase, or at the library's deadline; then the compilation is freed. */
 static void cancel(struct compile *c)
 {
     atomic_store(&c->cancel, true);
@@ -173,7 +176,7 @@ static struct compile *find_late(const struct grammar_pool *pool)
     return NULL;
 }
 
-/* The library looks at the clock between its phases only. */
+/* The time that a request waits also counts the normal text and the wait for another compilation. */
 static void on_watch(evutil_socket_t fd, short what, void *context)
 {
     struct compile *c;
@@ -216,6 +219,7 @@ void grammar_pool_close(struct grammar_pool *pool)
         forget(c);
         cancel(c);
     }
+    atomic_store(&pool->is_closing, true);
     text_pool_close(pool->threads);
     if (pool->watch)
         event_free(pool->watch);

@@ -5,8 +5,9 @@
  * the same text wait for one compilation.
  *
  * Tenants take turns, and while another tenant waits, a tenant has at most one compilation at once. A compilation ends
- * at its deadline, or when the last request that waits for it has gone. A compilation that no thread begins in time is
- * rejected with 503, because threads look at the deadline only between phases. Loop's thread, except for the work itself.
+ * at its deadline, or when the last request that waits for it has gone. At its deadline, the thread is free again, although
+ * the library may still compile (text/quire_grammar.h says how, and how many may). A compilation that no thread begins
+ * in time is rejected with 503. Loop's thread, except for the work itself.
  */
 #ifndef QUIRE_FRONT_GRAMMAR_POOL_H
 #define QUIRE_FRONT_GRAMMAR_POOL_H
@@ -39,7 +40,7 @@ struct grammar_result {
 };
 
 int grammar_pool_open(struct event_base *base, uint32_t n_threads, struct grammar_pool **out, struct quire_error *err);
-/* Cancels compilations and waits until the running ones notice. No request may wait any more. */
+/* Cancels compilations, and leaves those that run. No request may wait any more. */
 void grammar_pool_close(struct grammar_pool *pool); /* NULL is allowed */
 
 /* Returns whether the result is known. */

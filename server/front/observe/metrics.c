@@ -487,7 +487,7 @@ static void put_shadow(struct writer *w, const struct wire_stats *s)
 }
 
 /* Next to the engine's rows of the same prefix. */
-static void put_grammars(struct writer *w, const struct grammar_counts *g)
+static void put_grammars(struct writer *w, const struct grammar_counts *g, const struct metrics_about *about)
 {
     static const char *const reasons[GRAMMAR_N_REJECTIONS] = {",reason=\"invalid\"", ",reason=\"unsupported\"",
                                                               ",reason=\"timeout\"", ",reason=\"busy\""};
@@ -497,6 +497,10 @@ static void put_grammars(struct writer *w, const struct grammar_counts *g)
     for (int i = 0; i < GRAMMAR_N_REJECTIONS; i++)
         put_sample(w, "quire:grammar_rejected_total", "", reasons[i], (double)g->rejected[i]);
     put_histogram(w, "quire:grammar_compile_seconds", "Compilation of a grammar.", &g->compile);
+    put_counter(w, "quire:grammar_compilations_given_up_total",
+                "Compilations that had not ended at their limit or at the server's end.", about->n_given_up);
+    put_gauge(w, "quire:grammar_compilations_given_up", "Those whose thread has not ended.",
+              (double)about->n_given_up_now);
 }
 
 enum histogram_shown { HISTOGRAM_PLAIN, HISTOGRAM_TO_LENGTH, HISTOGRAM_OF_BOTH, HISTOGRAM_TWICE };
@@ -581,7 +585,7 @@ void metrics_text(struct buffer *o, const struct metrics *m, const struct wire_s
     if (about->cache)
         cache_metrics_text(o, w.labels, about->cache);
     put_gauge(&w, "quire:http_connections", "Open connections.", about->n_connections);
-    put_grammars(&w, &m->grammars);
+    put_grammars(&w, &m->grammars, about);
     put_histograms(&w, m, about);
     process_metrics_text(o);
 }

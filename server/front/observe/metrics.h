@@ -70,6 +70,7 @@ struct metrics_about {
     const struct otlp_counts *otlp; /* NULL: no spans are exported */
     const char *arithmetic; /* identity of the engine's bits; empty: unknown */
     const struct cache_figures *cache; /* NULL: the response cache is off */
+    uint64_t n_given_up, n_given_up_now; /* compilations of grammars, and those whose thread has not ended */
     uint32_t max_model_len; /* bounds of token counts end there, as in vLLM; 0: unknown */
 };
 

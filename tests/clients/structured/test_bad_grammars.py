@@ -55,6 +55,7 @@ HOSTILE = {
     "long choice": {"choice": ["c" * 500000]},
     "20,000 choices": {"choice": [f"c{i}" for i in range(20000)]},
     "left recursion": {"grammar": 'root ::= root "a"'},
+    "30 patterns": {"json": {"type": "string", "allOf": [{"pattern": "[ab]*a[ab]{%d}c" % i} for i in range(10, 40)]}},  # hours
     "long repetition": {"grammar": "root ::= [a-z]{1,1000000}"},
 }
 

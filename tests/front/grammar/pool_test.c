@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #define DIRECTORY QUIRE_SOURCE_DIR "/tools/demo_model/model"
@@ -24,6 +25,7 @@ static struct metrics metrics;
 struct waiter {
     int n_done;
     bool ok;
+    int status, retry_ms;
     char text[256]; /* the beginning of the normal text, or the message */
     struct grammar_wait *leaves; /* another one, which its end ends */
 };
@@ -33,6 +35,8 @@ static void on_done(void *owner, const struct grammar_result *result)
     struct waiter *w = owner;
     w->n_done++;
     w->ok = result->ok;
+    w->status = result->ok ? 200 : result->error.status;
+    w->retry_ms = result->ok ? 0 : (int)result->error.retry_ms;
     snprintf(w->text, sizeof w->text, "%.*s", result->ok ? (int)result->n : 200,
              result->ok ? result->normal : result->error.why.text);
     if (w->leaves)
@@ -198,6 +202,68 @@ static void the_queue_is_bounded(void **state)
     grammar_pool_close(pool);
 }
 
+/* A Lark text that takes hours. */
+static struct grammar_request *endless(int first)
+{
+    char text[4096] = "start: A\nA: /a/";
+    for (int i = 0; i < 30; i++) {
+        const size_t n = strlen(text);
+        snprintf(text + n, sizeof text - n, "%s/.*[ab]*a[ab]{%d}c.*/", i ? " & " : " | ", first + i);
+    }
+    return request(QUIRE_FORM_LARK, text);
+}
+
+/* Beyond the limit a compilation holds no thread, a tenant loses two at most, and the pool's end waits for none. */
+static void endless_compilations_are_given_up(void **state)
+{
+    (void)state;
+    enum { N = 2 };
+    struct grammar_pool *pool = open_pool();
+    struct waiter w[N], other;
+    struct grammar_request *r[N];
+    struct api_error e;
+    for (int i = 0; i < N; i++) {
+        r[i] = endless(10 + i);
+        assert_non_null(begin(pool, r[i], 1, &w[i], &e));
+    }
+    struct grammar_request *good = request(QUIRE_FORM_REGEX, "other+");
+    assert_non_null(begin(pool, good, 2, &other, &e));
+    run_until(&other);
+    assert_true(other.ok);
+    for (int i = 0; i < N; i++) {
+        run_until(&w[i]);
+        assert_false(w[i].ok);
+        assert_non_null(strstr(w[i].text, "longer than 5 s"));
+        grammar_request_free(r[i]);
+    }
+    assert_int_equal(metrics.grammars.rejected[GRAMMAR_TIMED_OUT], N);
+    struct quire_grammars_stats stats;
+    do {
+        event_base_loop(base, EVLOOP_NONBLOCK);
+        quire_grammars_stats(grammars, &stats);
+    } while (stats.given_up_now < N);
+    struct grammar_request *late = request(QUIRE_FORM_REGEX, "late+");
+    assert_non_null(begin(pool, late, 1, &other, &e));
+    run_until(&other);
+    assert_non_null(strstr(other.text, "2 compilations of this key"));
+    assert_int_equal(other.status, 503);
+    assert_int_equal(other.retry_ms, 1000);
+    assert_non_null(begin(pool, late, 2, &other, &e));
+    run_until(&other);
+    assert_true(other.ok);
+    struct grammar_result result; /* known grammars continue to work */
+    assert_true(grammar_pool_find(pool, grammars, good, &metrics.grammars, &result) && result.ok);
+    struct grammar_request *last = endless(20);
+    struct grammar_wait *wait = begin(pool, last, 3, &other, &e);
+    assert_non_null(wait);
+    usleep(100000); /* a thread has most likely begun it */
+    grammar_pool_leave(wait);
+    grammar_request_free(last);
+    grammar_request_free(late);
+    grammar_request_free(good);
+    grammar_pool_close(pool);
+}
+
 /* The least recently used results make space. */
 static void the_cache_is_bounded(void **state)
 {
@@ -231,7 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_remembered),  cmocka_unit_test(same_text_is_compiled_once),
         cmocka_unit_test(who_leaves_gets_nothing), cmocka_unit_test(the_queue_is_bounded),
-        cmocka_unit_test(the_cache_is_bounded),
+        cmocka_unit_test(the_cache_is_bounded),    cmocka_unit_test(endless_compilations_are_given_up),
     };
     struct quire_text *text;
     struct quire_error err;

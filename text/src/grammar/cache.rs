@@ -8,11 +8,9 @@ use super::compile::{self, Grammar, Patience};
 use llguidance::api::ParserLimits;
 
 use super::tokens::{self, Tokens};
+use super::workers::{Caller, Workers, TICK};
 use crate::error::{Error, Result};
 use crate::load::Text;
-
-/// A waiter looks at its own deadline and flag this often.
-const TICK: Duration = Duration::from_millis(20);
 
 pub struct Bounds {
     pub entries: usize,
@@ -32,6 +30,8 @@ pub struct Stats {
     failures: u64,
     entries: u64,
     bytes: u64,
+    given_up: u64,
+    given_up_now: u64,
 }
 
 #[cfg(test)]
@@ -50,6 +50,8 @@ impl Stats {
 enum Slot {
     /// Another thread compiles it.
     Open,
+    /// A thread that was given up compiles it.
+    GivenUp,
     Ready {
         grammar: Arc<Grammar>,
         used: u64,
@@ -78,15 +80,16 @@ pub struct Grammars {
     bounds: Bounds,
     shelf: Mutex<Shelf>,
     closed: Condvar,
+    pub workers: Arc<Workers>,
 }
 
 /// Takes the open slot away however the compilation ends.
-struct Opened<'a>(&'a Grammars, [u8; 32]);
+struct Opened(Arc<Grammars>, [u8; 32]);
 
-impl Drop for Opened<'_> {
+impl Drop for Opened {
     fn drop(&mut self) {
         let mut shelf = self.0.shelf();
-        if matches!(shelf.slots.get(&self.1), Some(Slot::Open)) {
+        if matches!(shelf.slots.get(&self.1), Some(Slot::Open | Slot::GivenUp)) {
             shelf.slots.remove(&self.1);
             shelf.stats.failures += 1;
         }
@@ -104,6 +107,7 @@ impl Grammars {
             bounds,
             shelf: Mutex::default(),
             closed: Condvar::new(),
+            workers: Arc::default(),
         })
     }
 
@@ -136,14 +140,15 @@ impl Grammars {
     }
 
     pub fn stats(&self) -> Stats {
-        self.shelf().stats
+        let (given_up, given_up_now) = self.workers.given_up();
+        Stats {
+            given_up,
+            given_up_now,
+            ..self.shelf().stats
+        }
     }
 
-    pub fn compile(
-        &self,
-        normal: &[u8],
-        cancel: Option<&std::sync::atomic::AtomicBool>,
-    ) -> Result<Arc<Grammar>> {
+    pub fn compile(self: &Arc<Self>, normal: &[u8], caller: &Caller) -> Result<Arc<Grammar>> {
         let limit = self.bounds.text_bytes;
         if normal.len() > limit {
             let n = normal.len();
@@ -154,20 +159,36 @@ impl Grammars {
         let text = std::str::from_utf8(normal).map_err(|e| {
             Error::invalid(format!("grammar: not UTF-8 at byte {}", e.valid_up_to()))
         })?;
-        let patience = Patience::new(self.bounds.deadline, cancel);
+        let patience = Patience::new(self.bounds.deadline);
         let digest = compile::digest(normal);
-        if let Some(grammar) = self.wait(&digest, &patience)? {
+        if let Some(grammar) = self.wait(&digest, &patience, caller)? {
             return Ok(grammar);
         }
-        let opened = Opened(self, digest);
-        let grammar = compile::compile(self.tokens()?, text, &patience)?;
+        let opened = Opened(self.clone(), digest);
+        if caller.cancels() || caller.leaves() {
+            patience.cancel();
+        }
+        patience.check()?;
+        let (tokens, text, theirs) = (self.tokens()?.clone(), text.to_owned(), patience.clone());
+        let work = move || (compile::compile(&tokens, &text, &theirs), opened);
+        let give_up = || {
+            self.shelf().slots.insert(digest, Slot::GivenUp);
+            self.closed.notify_all();
+        };
+        let (grammar, opened) = self.workers.run(&patience, caller, work, give_up)?;
+        let grammar = grammar?;
         self.put(digest, &grammar);
         drop(opened);
         Ok(grammar)
     }
 
     /// The grammar; or None, and the slot is open for the caller.
-    fn wait(&self, digest: &[u8; 32], patience: &Patience) -> Result<Option<Arc<Grammar>>> {
+    fn wait(
+        &self,
+        digest: &[u8; 32],
+        patience: &Patience,
+        caller: &Caller,
+    ) -> Result<Option<Arc<Grammar>>> {
         let mut shelf = self.shelf();
         loop {
             let now = shelf.clock + 1;
@@ -184,7 +205,13 @@ impl Grammars {
                     shelf.stats.misses += 1;
                     return Ok(None);
                 }
+                Some(Slot::GivenUp) => {
+                    return Err(patience.exhausted());
+                }
                 Some(Slot::Open) => {
+                    if caller.cancels() || caller.leaves() {
+                        patience.cancel();
+                    }
                     patience.check()?;
                     let waited = self.closed.wait_timeout(shelf, TICK);
                     shelf = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -219,7 +246,7 @@ impl Shelf {
     fn evict(&mut self) {
         let used = |slot: &Slot| match slot {
             Slot::Ready { used, .. } => Some(*used),
-            Slot::Open => None,
+            Slot::Open | Slot::GivenUp => None,
         };
         let ready = self.slots.iter().filter_map(|(k, s)| Some((used(s)?, *k)));
         if let Some((_, oldest)) = ready.min() {
