@@ -38,6 +38,7 @@ class Page:
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         options.accept_insecure_certs = trusts_all
         self.driver = webdriver.Chrome(options=options, service=Service(find_program("chromedriver")))
+        self.driver.set_script_timeout(300)
 
     def open(self, server, width=1600, height=1000):
         """A new tab, so that no state of another test remains."""

@@ -5,6 +5,7 @@ import shutil
 
 import agent_messages
 import pytest
+import rig
 from conftest import MODEL, Server
 from neighbours import Neighbours
 
@@ -42,9 +43,10 @@ def test_twenty_turns_beside_other_sessions(agents_model):
     try:
         with Neighbours(server.url, 8) as others:
             numbers = agent_messages.run(server.url)
-        evicted = server.metric("quire:kv_blocks_evicted_total")
+            # On a busy machine the others may come late.
+            rig.wait_until(lambda: others.errors or (min(others.turns) > 0 and server.metric("quire:kv_blocks_evicted_total") > 0), "a lack of blocks")
     finally:
         assert server.stop() == 0, server.output()
     print(numbers, others.turns)
-    assert not others.errors and min(others.turns) > 0 and evicted > 0
+    assert not others.errors
     assert numbers["calls"] == 25, numbers
