@@ -8,7 +8,7 @@
  *
  * member  Its name in the structs.
  * type    U32, U64, F64 or BOOL.
- * tag     The field in STATS; it never changes. A new row takes the next free tag of the frame: 60.
+ * tag     The field in STATS; it never changes. A new row takes the next free tag of the frame: 62.
  * from    The struct that a module fills in, and the aggregation over KV groups:
  *         SCHED        struct sched_stats; the engine copies it
  *         KV(member)   the sum of this member of struct kv_usage over all groups
@@ -48,6 +48,10 @@
         "Steps of the engine.") \
     ROW(n_blocks, U32, 12, DAEMON, BLOCKS, GAUGE_OF_ALL, MAIN, "quire:kv_blocks", \
         "KV blocks there are.") \
+    ROW(attention_window, U32, 60, ENGINE, TOKENS, GAUGE, MAIN, "quire:attention_window_tokens", \
+        "Last positions that layers without a window of their own read (--attention-window); 0: all.") \
+    ROW(attention_sinks, U32, 61, ENGINE, TOKENS, GAUGE, MAIN, "quire:attention_sink_tokens", \
+        "First positions that these layers read in addition (--attention-sinks).") \
     /* Of the last step. */ \
     ROW(token_budget, U32, 25, ENGINE, TOKENS, GAUGE_OF_ALL, MAIN, "quire:step_token_budget", \
         "Tokens the last step was allowed.") \

@@ -562,6 +562,8 @@ int engine_open(const struct engine_options *options, engine_sink sink, void *si
     if (status == QUIRE_OK) {
         e->info->open_seconds = quire_now_s() - begin;
         e->run->report.stats.token_budget = e->plan->max_num_batched_tokens;
+        e->run->report.stats.attention_window = e->model->desc.config->streaming.window;
+        e->run->report.stats.attention_sinks = e->model->desc.config->streaming.n_sinks;
         engine_publish(e, 0);
         e->has_thread = pthread_create(&e->thread, NULL, engine_main, e) == 0;
         if (!e->has_thread)

@@ -161,6 +161,13 @@ def test_the_numbers_are_those_of_the_requests(served):
     assert value(found, "process_resident_memory_bytes") > 1 << 20
 
 
+@pytest.mark.parametrize("options,window,sinks", [((), 0, 0), (("--attention-window", "64", "--attention-sinks", "4"), 64, 4)])
+def test_the_attention_window_and_its_sinks(start, options, window, sinks):
+    server = start("serve", MODEL, "--port", "0", *options)
+    found = families(get(server.url + "/metrics")[1])
+    assert value(found, "quire:attention_window_tokens") == window and value(found, "quire:attention_sink_tokens") == sinks
+
+
 def test_the_dashboard_asks_for_what_there_is(served):
     """tools/check_dashboard.py lets Prometheus evaluate every expression; this test checks what is possible without it."""
     board = json.loads((ROOT / "docs" / "grafana" / "quire.json").read_text())

@@ -104,6 +104,7 @@ FIELDS = {
         "n_forced_tokens": (54, "u64", False), "mask_us": (55, "u64", False),
         "mask_wait_us": (56, "u64", False), "expert_imbalance": (57, "f64", False),
         "expert_tokens": (58, "u64[]", False), "n_cost_changes": (59, "u64", False),
+        "attention_window": (60, "u32", False), "attention_sinks": (61, "u32", False),
     },
     ERROR: {"status": (1, "u32", False), "message": (2, "text", False)},
     ACCEPT: {"id": (1, "u64", False)}, DRAIN: {}, VECTOR: {"values": (1, "f32[]", True)},
