@@ -4,6 +4,7 @@
 #include "app/models/snapshot.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -148,12 +149,25 @@ static int compare(const void *a, const void *b)
     return by_revision ? by_revision : strcmp(x->quant, y->quant);
 }
 
+/* A cache that does not exist is empty; one that cannot be read is an error. */
+static int check_root(const char *root, struct quire_error *err)
+{
+    DIR *open = opendir(root);
+    if (!open)
+        return errno == ENOENT ? QUIRE_OK
+                               : quire_fail(err, QUIRE_IO, "%.300s: cannot be read: %s", root, strerror(errno));
+    closedir(open);
+    return QUIRE_OK;
+}
+
 int hub_scan(struct hub_rows *out, struct quire_error *err)
 {
     char root[HUB_PATH_BYTES];
     struct hub_names names;
     *out = (struct hub_rows){NULL, 0};
     int status = hub_cache_root(root, err);
+    if (status == QUIRE_OK)
+        status = check_root(root, err);
     if (status != QUIRE_OK)
         return status;
     hub_cache_models(root, &names);

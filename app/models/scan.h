@@ -22,7 +22,7 @@ struct hub_rows {
     size_t n;
 };
 
-/* An empty or missing cache has no rows. */
+/* An empty or missing cache has no rows. QUIRE_IO: it cannot be read. */
 int hub_scan(struct hub_rows *out, struct quire_error *err);
 void hub_rows_free(struct hub_rows *rows);
 

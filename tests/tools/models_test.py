@@ -181,6 +181,13 @@ class Lists(Case):
                          ("Qwen2ForCausalLM", 2048, True, len(DEMO["model.safetensors"])))
         self.assertTrue(repo)
 
+    def test_a_cache_that_cannot_be_read(self):
+        """It is not an empty one."""
+        file = os.path.join(self.home, "file")
+        open(file, "w").close()
+        self.assertEqual(self.quire("list", code=1, HF_HUB_CACHE=file), "quire: " + file + ": cannot be read: Not a directory\n")
+        self.assertEqual(self.quire("list", HF_HUB_CACHE=file + "-none"), "")
+
 
 class Removal(Case):
     def blobs(self, name):
