@@ -158,7 +158,7 @@ const char *engines_socket(void *context, const struct gateway_model *model, con
 bool engines_has_chat(void *context, const struct gateway_model *model, const struct gateway_target *target)
 {
     const struct open_engine *o = find(context, model, target);
-    return o && serve_target_has_chat(o->serve);
+    return !o || serve_target_has_chat(o->serve);
 }
 
 bool engines_died(const struct engines *e)

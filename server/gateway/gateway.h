@@ -26,7 +26,7 @@ struct tls;
 struct gateway_private {
     /* target: of model. Borrowed until the gateway is closed. NULL: unavailable. */
     const char *(*socket)(void *context, const struct gateway_model *model, const struct gateway_target *target);
-    /* Whether the checkpoint of a target that is an engine has a chat template. false as well if it is unavailable. */
+    /* Whether the checkpoint of a target that is an engine has a chat template. true as well if it is unavailable. */
     bool (*has_chat)(void *context, const struct gateway_model *model, const struct gateway_target *target);
     void *context;
 };

@@ -126,8 +126,10 @@ fn memory_is_bounded() {
     let patience = Patience::new(Duration::from_secs(2));
     let error = workers.run(&patience, &Caller::PATIENT, work, || ()).unwrap_err();
     assert_eq!(error.status, Status::Exhausted);
-    // With the eighth, or the one that is dropped, more than 512 MiB.
-    assert!(matches!(sizes.try_iter().last(), Some(384..=448)));
+    // With the eighth, or the one that is dropped, more than 512 MiB. The thread may reach that later.
+    while sizes.recv().unwrap() < 384 {}
+    assert!(matches!(sizes.recv_timeout(Duration::from_millis(200)), Ok(448) | Err(_)));
+    assert!(sizes.recv_timeout(Duration::from_millis(200)).is_err());
     let same = workers.run(&Patience::new(MINUTE), &Caller::PATIENT, || 5, || ());
     assert_eq!(same.unwrap(), 5);
     assert_eq!(workers.given_up(), (1, 1));
@@ -172,9 +174,9 @@ fn a_slow_grammar_is_given_up() {
     let compile = |text: &str| grammars.compile(text.as_bytes(), &Caller::PATIENT);
     let error = compile(&slow(10)).err().unwrap();
     assert_eq!(error.status, Status::Exhausted, "{}", error.text);
-    let begin = Instant::now();
+    // Without a thread of its own, while the first still runs.
     assert_eq!(compile(&slow(10)).err().unwrap().status, Status::Exhausted);
-    assert!(begin.elapsed() < Duration::from_millis(300));
+    assert_eq!(grammars.workers.given_up(), (1, 1));
     assert_eq!(compile(&slow(11)).err().unwrap().status, Status::Exhausted);
     assert_eq!(grammars.workers.given_up().0, 2);
     let weak = Arc::downgrade(&grammars);
