@@ -99,6 +99,16 @@ static bool is_wanted(void *context)
     return upstream_state(log->u) == log->wanted;
 }
 
+static bool is_accepted(void *context)
+{
+    return strchr(((struct log *)context)->said, 'a') != NULL;
+}
+
+static bool is_cut(void *context)
+{
+    return !upstream_is_connected(((struct log *)context)->u);
+}
+
 static void await(struct rig *rig, struct log *log, enum upstream_state wanted)
 {
     log->wanted = wanted;
@@ -200,7 +210,7 @@ static void test_in_this_process(void **state)
     assert_string_equal(log.said, "rRh1cLrRh2");
 
     submit(&log);
-    rig_run_for(&rig, 50);
+    assert_true(rig_run_until(&rig, is_accepted, &log));
     daemon_drain(rig.d); /* it finishes its requests */
     await(&rig, &log, UPSTREAM_DRAINING);
     fake_engine_release(rig.engine);
@@ -224,6 +234,7 @@ static void test_failed(void **state)
     assert_int_equal(upstream_state(log.u), UPSTREAM_FAILED);
     assert_true(upstream_is_connected(log.u));
     upstream_fail(log.u, "it hangs");
+    assert_true(rig_run_until(&rig, is_cut, &log));
     rig_run_for(&rig, 50);
     assert_int_equal(upstream_state(log.u), UPSTREAM_FAILED);
     assert_false(upstream_is_connected(log.u));
