@@ -15,8 +15,8 @@ const BOOLEAN: u8 = 2;
 const WHOLE: u8 = 4;
 const BROKEN: u8 = 8;
 const STRING: u8 = 16;
-const ARRAY: u8 = 32;
-const OBJECT: u8 = 64;
+pub const ARRAY: u8 = 32;
+pub const OBJECT: u8 = 64;
 const ALL: u8 = 127;
 
 fn kind_of_type(name: &str) -> u8 {
@@ -101,7 +101,21 @@ pub struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     pub fn of(schema: &'a Value, known: &Known<'a>) -> Facts<'a> {
-        let mut facts = Facts {
+        let mut facts = Facts::none();
+        facts.add(schema, known, 0);
+        facts
+    }
+
+    /// The facts of the keywords of the schema itself, without schemas that it includes.
+    pub fn of_own(schema: &'a Value, known: &Known<'a>) -> Facts<'a> {
+        let mut facts = Facts::none();
+        facts.add(schema, known, MAX_DEPTH - 1);
+        facts.alternatives.clear();
+        facts
+    }
+
+    fn none() -> Facts<'a> {
+        Facts {
             kinds: ALL,
             values: None,
             number: Range::ALL,
@@ -110,9 +124,11 @@ impl<'a> Facts<'a> {
             required: HashSet::new(),
             objects: Vec::new(),
             alternatives: Vec::new(),
-        };
-        facts.add(schema, known, 0);
-        facts
+        }
+    }
+
+    pub fn kinds(&self) -> u8 {
+        self.kinds
     }
 
     /// Only values of the type count; null stands for all.
@@ -224,7 +240,7 @@ impl<'a> Facts<'a> {
             .is_some_and(|values| values.iter().all(|v| self.excludes(v)))
     }
 
-    fn excludes(&self, value: &Value) -> bool {
+    pub fn excludes(&self, value: &Value) -> bool {
         self.kinds & kind_of_value(value) == 0
             || match value {
                 Value::Number(n) => n.as_f64().is_some_and(|n| self.number.excludes(n)),

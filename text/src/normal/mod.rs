@@ -8,6 +8,7 @@ mod lark;
 mod lexemes;
 mod literals;
 mod logic;
+mod meeting;
 mod negation;
 mod parameters;
 mod path;

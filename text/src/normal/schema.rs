@@ -11,10 +11,11 @@ use serde_json::{json, Map, Value};
 use super::formats::{self, Format};
 use super::literals::{self, Bound};
 use super::logic::{self, all_of, any_of};
+use super::meeting::Meeting;
 use super::path::{shortened, Path};
 use super::patterns;
 use super::refs::{base_of, Refs, Target};
-use super::written::{has_large, Inexact, Meeting};
+use super::written::{has_large, Inexact};
 use crate::error::Result;
 
 const MAX_NODES: usize = 50_000;

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 /// Whole numbers from here to its opposite have exact doubles.
 const EXACT: f64 = 9_007_199_254_740_992.0;
@@ -93,92 +93,4 @@ pub fn has_large(value: &Value) -> bool {
         Value::Object(map) => map.values().any(has_large),
         _ => false,
     }
-}
-
-/// Looks for schemas in normal form that hold together, of which one has a large value and one the type integer.
-pub struct Meeting<'a> {
-    definitions: &'a [Value],
-    seen: HashSet<usize>,
-}
-
-impl<'a> Meeting<'a> {
-    pub fn new(definitions: &'a [Value]) -> Meeting<'a> {
-        Meeting {
-            definitions,
-            seen: HashSet::new(),
-        }
-    }
-
-    /// May report schemas that hold together in other parts only.
-    pub fn is_in(&mut self, schema: &'a Value) -> bool {
-        let Some(map) = schema.as_object() else {
-            return false;
-        };
-        let own = map
-            .keys()
-            .filter(|k| !["allOf", "anyOf", "$ref"].contains(&k.as_str()));
-        let list = |key: &str| map.get(key).and_then(Value::as_array).map_or(0, Vec::len);
-        let n_together = list("allOf")
-            + usize::from(map.contains_key("anyOf"))
-            + usize::from(map.contains_key("$ref"))
-            + usize::from(own.count() > 0);
-        let overlaps =
-            map.contains_key("patternProperties") || map.contains_key("enum") && map.len() > 1;
-        if n_together > 1 || overlaps {
-            let mut parts = Parts::default();
-            self.collect(schema, &mut parts);
-            return parts.has_large && parts.has_integer;
-        }
-        if let Some(i) = self.target(map) {
-            return self.seen.insert(i) && self.is_in(&self.definitions[i]);
-        }
-        schemas_in(map).into_iter().any(|s| self.is_in(s))
-    }
-
-    fn target(&self, map: &Map<String, Value>) -> Option<usize> {
-        let name = map.get("$ref")?.as_str()?;
-        let i = name.strip_prefix("#/$defs/d")?.parse().ok()?;
-        (i < self.definitions.len()).then_some(i)
-    }
-
-    fn collect(&self, schema: &'a Value, parts: &mut Parts) {
-        let Some(map) = schema.as_object() else {
-            return;
-        };
-        parts.has_large |= map.get("enum").is_some_and(has_large);
-        parts.has_integer |= map.get("type").is_some_and(|t| match t {
-            Value::Array(list) => list.iter().any(|t| t == "integer"),
-            one => one == "integer",
-        });
-        if let Some(i) = self.target(map) {
-            if parts.seen.insert(i) {
-                self.collect(&self.definitions[i], parts);
-            }
-        }
-        schemas_in(map)
-            .into_iter()
-            .for_each(|s| self.collect(s, parts));
-    }
-}
-
-#[derive(Default)]
-struct Parts {
-    has_large: bool,
-    has_integer: bool,
-    seen: HashSet<usize>,
-}
-
-fn schemas_in(map: &Map<String, Value>) -> Vec<&Value> {
-    let mut out = Vec::new();
-    for (key, value) in map {
-        match (key.as_str(), value) {
-            ("allOf" | "anyOf" | "prefixItems", Value::Array(list)) => out.extend(list),
-            ("properties" | "patternProperties", Value::Object(named)) => {
-                out.extend(named.values())
-            }
-            ("items" | "additionalProperties", schema) => out.push(schema),
-            _ => (),
-        }
-    }
-    out
 }
