@@ -17,7 +17,7 @@ use crate::memory::bound_this_thread;
 /// How often a caller looks at its flags.
 pub const TICK: Duration = Duration::from_millis(20);
 /// Threads that were given up and still run: each has its memory, and beside requests that compute the part of a CPU
-/// that the weakest priority has.
+/// that the weakest priority has. Checked when a compilation begins: the three that may run at once can be added.
 pub const MOST: usize = 4;
 /// The pool of a front end has two threads, so that one owner can lose as many at once. Others still have two.
 pub const MOST_OF_OWNER: usize = 2;
