@@ -198,8 +198,8 @@ static int hand_on(struct collective *c, struct collective *const links[2], stru
     return status == QUIRE_OK && rank < 2 ? collective_broadcast(links[rank], &x, sizeof x, 0, err) : status;
 }
 
-/* Rank 0 computes for longer than the time-out, while rank 1 waits for it and rank 2 for rank 1. Then it sleeps, while
- * another thread of its process computes. */
+/* Rank 0 computes for longer than the time-out, while rank 1 waits for it and rank 2 for rank 1. Then it sleeps until it
+ * is blamed, while another thread of its process computes. */
 static int compute_and_sleep(struct collective *c, const void *argument, struct outcome *mine, struct quire_error *err)
 {
     struct collective *links[2] = {NULL, NULL};
@@ -220,8 +220,10 @@ static int compute_and_sleep(struct collective *c, const void *argument, struct 
     if (status == QUIRE_OK)
         status = hand_on(c, links, err);
     mine->value = status == QUIRE_OK;
+    const uint64_t began = quire_now_ms();
     if (rank == 0 && pthread_create(&other, NULL, compute_on, NULL) == 0)
-        usleep(1000u * 4 * timeout_ms);
+        while (collective_check(c, err) == QUIRE_OK && quire_now_ms() - began < UINT64_C(20) * timeout_ms)
+            usleep(1000u * timeout_ms / 4);
     return status == QUIRE_OK ? hand_on(c, links, err) : status;
 }
 
