@@ -1,8 +1,10 @@
 /* Calibrated methods: the factor against its definition, GPTQ against the textbook in double, and the error of the
  * output against rounding. */
+#include "kernels/math/convert.h"
 #include "tests/quantize/draw.h"
 #include "tools/quantize/methods/awq.h"
 #include "tools/quantize/methods/dense.h"
+#include "tools/quantize/methods/fold.h"
 #include "tools/quantize/methods/gptq.h"
 
 #include <math.h>
@@ -332,6 +334,34 @@ static void smooth_scales_share_the_range(void **state)
     assert_true(scales[0] == 10 && scales[1] == 1 && scales[2] == 1 && scales[3] == 1);
 }
 
+/* The old factor is the scale times the new one to one rounding, whatever the dtype; the scale is close to the one that was
+ * asked for, unless the dtype has no such factor. */
+static void folding_a_norm_loses_nothing(void **state)
+{
+    static const enum k_dtype dtypes[] = {K_F32, K_F16, K_BF16};
+    static const float epsilons[] = {0x1p-23f, 0x1p-10f, 0x1p-7f};
+    float stored[COLS], before[COLS], scales[COLS], asked[COLS];
+    (void)state;
+    for (uint32_t i = 0; i < 6; i++) {
+        const struct quantizer_norm norm = {dtypes[i / 2], i % 2 ? 1.0f : 0.0f, COLS};
+        draw(stored, COLS, 31 + i);
+        for (uint32_t k = 0; k < COLS; k++) {
+            stored[k] = k % 16 == 0 ? -norm.offset : k_f32_from_bf16(k_bf16_from_f32(stored[k] * (k % 7 ? 1 : 20)));
+            before[k] = stored[k] + norm.offset;
+            scales[k] = asked[k] = exp2f((float)(k % 17) - 5);
+        }
+        quantizer_fold_norm(&norm, stored, scales);
+        for (uint32_t k = 0; k < COLS; k++) {
+            const float after = stored[k] + norm.offset;
+            const float step = epsilons[i / 2] * (fabsf(after) + norm.offset) + 0x1p-24f; /* of halves near 0 */
+            assert_true(scales[k] > 0 && fabsf(scales[k] * after - before[k]) <= 0x1p-23f * fabsf(before[k]));
+            assert_true(before[k] != 0 || (scales[k] == 1 && after == 0));
+            assert_true(before[k] == 0 || after != 0);
+            assert_true(before[k] == 0 || fabsf(before[k] / asked[k] - after) <= step * 1.001f);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +373,7 @@ int main(void)
         cmocka_unit_test(a_searched_range_beats_the_whole_one),
         cmocka_unit_test(rows_do_not_depend_on_each_other),
         cmocka_unit_test(awq_beats_rounding),
+        cmocka_unit_test(folding_a_norm_loses_nothing),
         cmocka_unit_test(smooth_scales_share_the_range),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

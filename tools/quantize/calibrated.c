@@ -7,6 +7,7 @@
 #include "tools/quantize/calibrate/layers.h"
 #include "tools/quantize/calibrate/statistics.h"
 #include "tools/quantize/methods/awq.h"
+#include "tools/quantize/methods/fold.h"
 #include "tools/quantize/methods/gptq.h"
 #include "tools/quantize/source.h"
 
@@ -83,14 +84,15 @@ static int no_memory(struct quire_error *err)
 
 /* ---- a layer's matrices ------------------------------------------------------------------------------------------- */
 
-/* Finds the unit of a tensor "…layers.LAYER.NAME". */
+/* Finds the unit of a tensor "…layers.LAYER.NAME" of the text model. */
 static bool find_unit(const struct calibrated *c, const char *name, uint32_t *unit, struct checkpoint_tensor *t)
 {
     char ending[96];
     const int n = snprintf(ending, sizeof ending, "layers.%u.%s", c->layer, name);
     for (uint32_t i = 0; i < c->r->n_units; i++) {
         const size_t n_name = strlen(c->r->units[i].name);
-        if (n_name < (size_t)n || strcmp(c->r->units[i].name + n_name - (size_t)n, ending) != 0)
+        if (n_name < (size_t)n || strcmp(c->r->units[i].name + n_name - (size_t)n, ending) != 0 ||
+            !source_is_of_text(c->r->units[i].name))
             continue;
         checkpoint_run_tensor(c->r, i, t);
         *unit = i;
@@ -247,26 +249,80 @@ static void store(const struct checkpoint_tensor *t, uint8_t *bytes, uint64_t i,
         le_store_u16(bytes + i * 2, t->format.kind == K_F16 ? k_f16_from_f32(x) : k_bf16_from_f32(x));
 }
 
-/* Writes a plain tensor of the layer whose last dimension is divided by scales [n], or multiplied. Returns QUIRE_OK if
- * it does not exist. */
-static int write_scaled(struct calibrated *c, const char *name, const float *scales, uint32_t n, bool multiplies)
-{
+/* A plain tensor of the layer whose last dimension is n. */
+struct plain {
     uint32_t unit;
-    struct checkpoint_tensor t;
-    if (!find_unit(c, name, &unit, &t))
+    struct checkpoint_tensor tensor;
+    uint64_t n;
+    float *values; /* [n], owned */
+};
+
+/* Leaves p->values NULL if the tensor does not exist. */
+static int load_plain(struct calibrated *c, const char *name, uint32_t n_dims, uint32_t n, struct plain *p)
+{
+    const struct checkpoint_tensor *t = &p->tensor;
+    *p = (struct plain){0};
+    if (!find_unit(c, name, &p->unit, &p->tensor))
         return QUIRE_OK;
-    if (t.n_dims != (multiplies ? 2 : 1) || t.shape[t.n_dims - 1] != n)
-        return quire_fail(c->err, QUIRE_INVALID, "%.100s: tensor '%.150s': shape: must end in %u", t.file, t.name, n);
-    const uint64_t n_rows = multiplies ? t.shape[0] : 1;
-    float *values = malloc((n_rows * n + 1u) * sizeof *values);
-    uint8_t *bytes = malloc(t.n_bytes + 1);
-    int status = values && bytes ? source_load(&t, 0, n_rows, values, c->err) : no_memory(c->err);
-    for (uint64_t i = 0; status == QUIRE_OK && i < n_rows * n; i++)
-        store(&t, bytes, i, multiplies ? values[i] * scales[i % n] : values[i] / scales[i % n]);
-    if (status == QUIRE_OK)
-        status = checkpoint_run_write_plain(c->r, unit, bytes, c->err);
-    free(values);
+    if (t->n_dims != n_dims || t->shape[n_dims - 1] != n)
+        return quire_fail(c->err, QUIRE_INVALID, "%.100s: tensor '%.150s': shape: must end in %u", t->file, t->name, n);
+    const uint64_t n_rows = n_dims == 2 ? t->shape[0] : 1;
+    p->n = n_rows * n;
+    p->values = malloc((p->n + 1) * sizeof *p->values);
+    return p->values ? source_load(t, 0, n_rows, p->values, c->err) : no_memory(c->err);
+}
+
+static int write_values(struct calibrated *c, const struct plain *p)
+{
+    uint8_t *bytes = malloc(p->tensor.n_bytes + 1);
+    if (!bytes)
+        return no_memory(c->err);
+    for (uint64_t i = 0; i < p->n; i++)
+        store(&p->tensor, bytes, i, p->values[i]);
+    const int status = checkpoint_run_write_plain(c->r, p->unit, bytes, c->err);
     free(bytes);
+    return status;
+}
+
+/* Multiplies the columns of a plain matrix. Returns QUIRE_OK if it does not exist. */
+static int multiply_plain(struct calibrated *c, const char *name, const float *scales, uint32_t n)
+{
+    struct plain p;
+    int status = load_plain(c, name, 2, n, &p);
+    for (uint64_t i = 0; status == QUIRE_OK && i < p.n; i++)
+        p.values[i] *= scales[i % n];
+    if (status == QUIRE_OK && p.values)
+        status = write_values(c, &p);
+    free(p.values);
+    return status;
+}
+
+/* Divides a bias. Returns QUIRE_OK if it does not exist. */
+static int divide_bias(struct calibrated *c, const char *name, const float *scales, uint32_t n)
+{
+    struct plain p;
+    int status = load_plain(c, name, 1, n, &p);
+    for (uint64_t i = 0; status == QUIRE_OK && i < p.n; i++)
+        p.values[i] /= scales[i];
+    if (status == QUIRE_OK && p.values)
+        status = write_values(c, &p);
+    free(p.values);
+    return status;
+}
+
+/* Divides a norm by the scales, which become what the stored norm was divided by. */
+static int divide_norm(struct calibrated *c, const char *name, float *scales, uint32_t n)
+{
+    struct plain p;
+    int status = load_plain(c, name, 1, n, &p);
+    if (status == QUIRE_OK && !p.values)
+        status = quire_fail(c->err, QUIRE_INVALID, "layer %u: %s is missing", c->layer, name);
+    if (status == QUIRE_OK) {
+        const struct quantizer_norm norm = {p.tensor.format.kind, calibration_norm_offset(c->layers), n};
+        quantizer_fold_norm(&norm, p.values, scales);
+        status = write_values(c, &p);
+    }
+    free(p.values);
     return status;
 }
 
@@ -334,27 +390,44 @@ static int search_awq(struct calibrated *c, const struct site_group *g, float *s
     return status;
 }
 
-static int search_smooth(struct calibrated *c, const struct site *s, float *scales)
+/* The largest weights of each column. */
+static void add_largest(const struct site *s, float *most)
 {
     const uint32_t n = s->statistics.n_cols;
-    float *most = calloc(n, sizeof *most);
-    if (!most)
-        return no_memory(c->err);
     for (uint32_t i = 0; i < s->n; i++)
         for (uint64_t r = 0; r < s->matrices[i].tensor.shape[0]; r++)
             for (uint32_t k = 0; k < n; k++)
                 most[k] = fmaxf(most[k], fabsf(s->matrices[i].w[r * n + k]));
-    quantizer_smooth_scales(s->statistics.most, most, n, scales);
-    free(most);
-    return QUIRE_OK;
 }
 
-/* Scales the columns of all matrices with one input: scales [n_cols], the caller's. */
-static int scale_columns(struct calibrated *c, const struct site_group *g, float *scales)
+/* The largest of all sites: experts share their norm, and so their scales. The router is not rounded to codes, so that its
+ * weights have no say. */
+static int search_smooth(struct calibrated *c, const struct site_group *g, float *scales)
 {
-    int status = c->r->job->method->algorithm == ALGORITHM_AWQ ? search_awq(c, g, scales)
-                                                               : search_smooth(c, g->sites[0], scales);
+    const uint32_t n = g->sites[0]->statistics.n_cols;
+    float *const most_w = calloc(n, sizeof *most_w), *const most_x = calloc(n, sizeof *most_x);
+    const int status = most_w && most_x ? QUIRE_OK : no_memory(c->err);
     for (uint32_t i = 0; status == QUIRE_OK && i < g->n; i++) {
+        add_largest(g->sites[i], most_w);
+        for (uint32_t k = 0; k < n; k++)
+            most_x[k] = fmaxf(most_x[k], g->sites[i]->statistics.most[k]);
+    }
+    if (status == QUIRE_OK)
+        quantizer_smooth_scales(most_x, most_w, n, scales);
+    free(most_w);
+    free(most_x);
+    return status;
+}
+
+/* Chooses the scales of all matrices with one input: scales [n_cols], the caller's. */
+static int search(struct calibrated *c, const struct site_group *g, float *scales)
+{
+    return (c->r->job->method->algorithm == ALGORITHM_AWQ ? search_awq : search_smooth)(c, g, scales);
+}
+
+static int scale_columns(struct calibrated *c, const struct site_group *g, const float *scales)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
         struct site *s = g->sites[i];
         const uint64_t n_bytes = s->statistics.n_cols * sizeof *scales;
         if (!(s->scales = malloc(n_bytes)))
@@ -363,7 +436,7 @@ static int scale_columns(struct calibrated *c, const struct site_group *g, float
         multiply_columns(s);
         divide_square(s);
     }
-    return status;
+    return QUIRE_OK;
 }
 
 /* Matrices that stay plain and have the input of an MLP's norm: routers, and gates of shared experts. */
@@ -380,12 +453,14 @@ static int scale_behind_norm(struct calibrated *c, enum calibration_site kind, e
     const uint32_t n = status == QUIRE_OK ? g.sites[0]->statistics.n_cols : 0;
     float *scales = malloc((n + 1u) * sizeof *scales);
     if (status == QUIRE_OK)
-        status = scales ? scale_columns(c, &g, scales) : no_memory(c->err);
+        status = scales ? search(c, &g, scales) : no_memory(c->err);
     if (status == QUIRE_OK)
-        status = write_scaled(c, norm, scales, n, false);
+        status = divide_norm(c, norm, scales, n);
+    if (status == QUIRE_OK)
+        status = scale_columns(c, &g, scales);
     for (size_t i = 0;
          status == QUIRE_OK && kind == CALIBRATION_GATE_UP && i < sizeof plain_readers / sizeof *plain_readers; i++)
-        status = write_scaled(c, plain_readers[i], scales, n, true);
+        status = multiply_plain(c, plain_readers[i], scales, n);
     free(scales);
     free(g.sites);
     return status;
@@ -397,11 +472,13 @@ static int scale_behind_matrix(struct calibrated *c, struct site *s, struct rows
     const uint32_t n = s->statistics.n_cols;
     struct site_group g = {&s, 1};
     float *scales = malloc((n + 1u) * sizeof *scales);
-    int status = scales ? scale_columns(c, &g, scales) : no_memory(c->err);
+    int status = scales ? search(c, &g, scales) : no_memory(c->err);
+    if (status == QUIRE_OK)
+        status = scale_columns(c, &g, scales);
     if (status == QUIRE_OK)
         status = divide_rows(c, before, scales);
     if (status == QUIRE_OK && bias)
-        status = write_scaled(c, bias, scales, n, false);
+        status = divide_bias(c, bias, scales, n);
     free(scales);
     return status;
 }
@@ -436,7 +513,8 @@ static int scale_layer(struct calibrated *c)
     int status = scale_behind_norm(c, CALIBRATION_QKV, CALIBRATION_QKV, "input_layernorm.weight");
     if (status == QUIRE_OK)
         status = scale_behind_norm(c, CALIBRATION_GATE_UP, CALIBRATION_SHARED_GATE_UP,
-                                   "post_attention_layernorm.weight");
+                                   calibration_has_two_norms(c->layers, c->layer) ? "pre_feedforward_layernorm.weight"
+                                                                                  : "post_attention_layernorm.weight");
     if (status == QUIRE_OK && is_awq && calibration_is_linear_in_up(c->layers, c->layer))
         status = scale_down(c, CALIBRATION_DOWN, CALIBRATION_GATE_UP);
     if (status == QUIRE_OK && is_awq)
@@ -543,7 +621,7 @@ static int quantize_site(struct calibrated *c, struct site *s, bool is_expert)
     free(gptq.inverse);
     free(gptq.order);
     free(gptq.groups);
-    if (is_expert && !is_compensated)
+    if (is_expert && !is_compensated && c->r->job->method->algorithm != ALGORITHM_SMOOTHQUANT)
         c->r->report->n_rounded += s->n;
     return status;
 }
@@ -643,9 +721,8 @@ static int run_layer(struct calibrated *c)
 int quantizer_calibrated(struct checkpoint_run *r, struct quire_error *err)
 {
     struct calibrated c = {.r = r, .err = err};
-    const struct calibration_input input = {r->job->model,     r->samples.ids,
-                                            r->samples.n,      r->samples.length,
-                                            r->job->n_threads, r->job->method->algorithm != ALGORITHM_SMOOTHQUANT};
+    const struct calibration_input input = {r->job->model, r->samples.ids, r->samples.n, r->samples.length,
+                                            r->job->n_threads};
     int status = calibration_layers_open(&input, &c.layers, err);
     for (c.layer = 0; status == QUIRE_OK && c.layer < calibration_n_layers(c.layers); c.layer++)
         status = run_layer(&c);

@@ -21,19 +21,20 @@
 
 /* ---- what is written ---------------------------------------------------------------------------------------------- */
 
-/* AWQ and SmoothQuant divide the norm before a matrix: x += block(norm(x)), and the norm's weights as they are. */
+/* AWQ and SmoothQuant divide the norm before a matrix: x += block(norm(x)), or with another norm behind the block. */
 static int check_norms(const struct quantizer_job *job, const struct model_config *c, struct quire_error *err)
 {
-    bool fits = !c->norms_add_one && c->n_layers > 0;
+    bool fits = c->n_layers > 0;
     for (uint32_t i = 0; i < c->n_layers; i++)
-        for (uint32_t b = 0; b < c->layers[i].n_blocks; b++)
-            fits = fits && c->layers[i].blocks[b].place == NORM_PRE && c->layers[i].blocks[b].norm == NORM_RMS;
+        for (uint32_t b = 0; b < c->layers[i].n_blocks; b++) {
+            const struct model_block *block = &c->layers[i].blocks[b];
+            fits = fits && block->norm == NORM_RMS && (block->place == NORM_PRE || block->place == NORM_BOTH);
+        }
     if (fits || job->method->algorithm == ALGORITHM_ROUND || job->method->algorithm == ALGORITHM_GPTQ)
         return QUIRE_OK;
-    return quire_fail(
-        err, QUIRE_UNSUPPORTED,
-        "config.json: architectures: %s: --method %s needs plain norms before attention and MLP: use gptq",
-        c->architecture, job->method->name);
+    return quire_fail(err, QUIRE_UNSUPPORTED,
+                      "config.json: architectures: %s: --method %s needs norms before attention and MLP: use gptq",
+                      c->architecture, job->method->name);
 }
 
 static int check_plain(const struct quantizer_job *job, enum k_dtype *dtype, struct checkpoint **checkpoint,

@@ -203,8 +203,8 @@ static int open_run(struct imatrix_run *r, struct quire_error *err)
                                           c->is_set.length ? c->length : m->length, &r->samples, err);
     if (status != QUIRE_OK)
         return status;
-    const struct calibration_input input = {r->job->model,     r->samples.ids,    r->samples.n,
-                                            r->samples.length, r->job->n_threads, true};
+    const struct calibration_input input = {r->job->model, r->samples.ids, r->samples.n, r->samples.length,
+                                            r->job->n_threads};
     status = calibration_layers_open(&input, &r->layers, err);
     if (status != QUIRE_OK)
         return status;

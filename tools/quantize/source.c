@@ -17,6 +17,15 @@ static bool ends_with(const char *name, const char *suffix)
     return n >= m && strcmp(name + n - m, suffix) == 0;
 }
 
+bool source_is_of_text(const char *name)
+{
+    static const char *const others[] = {"vision", "visual", "audio"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strstr(name, others[i]))
+            return false;
+    return true;
+}
+
 bool source_is_linear(const struct checkpoint_tensor *t)
 {
     static const char *const endings[] = {"_proj.weight",
@@ -25,12 +34,8 @@ bool source_is_linear(const struct checkpoint_tensor *t)
                                           ".w3.weight",
                                           ".shared_mlp.input_linear.weight",
                                           ".shared_mlp.output_linear.weight"};
-    static const char *const others[] = {"vision", "visual", "audio"};
-    if (t->n_dims != 2 || !strstr(t->name, "layers."))
+    if (t->n_dims != 2 || !strstr(t->name, "layers.") || !source_is_of_text(t->name))
         return false;
-    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
-        if (strstr(t->name, others[i]))
-            return false;
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (ends_with(t->name, endings[i]))
             return true;

@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Returns whether a tensor belongs to a text model by its name, and not to a part for vision or audio. */
+bool source_is_of_text(const char *name);
 /* Returns whether a tensor is the matrix of a linear layer of a text model's transformer block. Embeddings, the head,
  * routers, vision and audio parts are not. */
 bool source_is_linear(const struct checkpoint_tensor *t);

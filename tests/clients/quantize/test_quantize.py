@@ -216,7 +216,7 @@ def test_mxfp4_is_read_as_its_numbers(tmp_path):
 
 
 def test_a_killed_run_is_continued_to_the_same_bytes(tmp_path, text):
-    for method, options in (("int4-block", ()), ("gptq", calibration(text)), ("gguf-q4_k_m", ())):
+    for method, options in (("int4-block", ()), ("gptq", calibration(text)), ("smoothquant-w8a8", calibration(text)), ("gguf-q4_k_m", ())):
         whole = quantize(MODEL, tmp_path / f"{method}.whole", method, *options)
         kills = 0
         for again in range(10):  # a busy test may send its first signal after the end
@@ -263,9 +263,9 @@ def deep(tmp_path_factory):
     return out
 
 
-@pytest.mark.parametrize("method", ["int4-block", "gptq", "gguf-q8_0"])
+@pytest.mark.parametrize("method", ["int4-block", "gptq", "smoothquant-w8a8", "gguf-q8_0"])
 def test_memory_does_not_grow_with_the_layers(method, deep, tmp_path, text):
-    options = ("--method", method, "--threads", 2, *(calibration(text) if method == "gptq" else ()))
+    options = ("--method", method, "--threads", 2, *(calibration(text) if method in CALIBRATED else ()))
     few, many = (most_memory_of("quantize", model, tmp_path / name, *options) for model, name in ((MODEL, "few.gguf"), (deep, "many.gguf")))
     assert many - few < 25  # pages that stay would be 78 more, and those of the output as it is loaded
 
@@ -328,10 +328,9 @@ def test_a_value_that_a_method_has_anyway_is_accepted(tmp_path, text, method, sa
     assert f"{other[0]}: " in refusal(MODEL, tmp_path / "out", "--method", method, *options, *other)
 
 
-@pytest.mark.parametrize("model", ["gemma", "gemma2", "olmo2"])
-def test_norms_that_cannot_be_divided_are_rejected(model, tmp_path, text):
+def test_norms_that_cannot_be_divided_are_rejected(tmp_path, text):
     for method in ("awq", "smoothquant-w8a8"):
-        assert "needs plain norms" in refusal(GOLDENS / "models" / model, tmp_path / "out", "--method", method, *calibration(text))
+        assert "needs norms before" in refusal(GOLDENS / "models" / "olmo2", tmp_path / "out", "--method", method, *calibration(text))
 
 
 def test_calibration_texts_that_are_rejected(tmp_path):
@@ -646,7 +645,6 @@ def test_experts_are_calibrated_by_the_tokens_that_they_see(tmp_path, text):
     assert kl[0] < 0.7 * kl[1], kl
     again = quantize(model, tmp_path / "again", "gptq", "--threads", 1, *options)
     assert hash_of(again) == hash_of(tmp_path / "gptq")
-    assert "layers with experts" in refusal(model, tmp_path / "out", "--method", "smoothquant-w8a8", *calibration(text))
 
 
 def test_experts_have_scales_of_awq(tmp_path, text):

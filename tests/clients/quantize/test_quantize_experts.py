@@ -9,7 +9,7 @@ import struct
 import pytest
 
 from conftest import MODEL
-from test_quantize import (E2M1, calibration, divergence, drawn_matrix, quantize, quire, refusal, tensors_of, text,  # noqa: F401 (a fixture)
+from test_quantize import (E2M1, divergence, drawn_matrix, quantize, quire, tensors_of, text,  # noqa: F401 (a fixture)
                            write_safetensors, write_tensors)
 
 SIZE, INNER, SHARED, EXPERTS, LAYERS = 64, 32, 64, 6, 2
@@ -125,9 +125,9 @@ def ignored(model):
 # The output is that of the model whose experts are apart, in each tensor.
 @pytest.mark.parametrize("method, options", [
     ("absmax-int8", ()), ("int4-block", ("--group-size", 16, "--no-sym")), ("fp8-e4m3", ()), ("gptq", ("--group-size", 32)), ("gptq", ("--group-size", 16, "--desc-act", "--no-sym")),
-    ("awq", ("--group-size", 32))])
+    ("awq", ("--group-size", 32)), ("smoothquant-w8a8", ())])
 def test_outputs_are_those_of_experts_that_are_apart(method, options, pair, tmp_path, text):  # noqa: F811
-    more = ("--calibration", text, *OF_8) if method in ("gptq", "awq") else ()
+    more = ("--calibration", text, *OF_8) if method in ("gptq", "awq", "smoothquant-w8a8") else ()
     outs = [quantize(model, tmp_path / model.name, method, *options, *more) for model in pair]
     tensors, others = (tensors_of(out / "model.safetensors") for out in outs)
     assert tensors == others and sorted(ignored(outs[0])) == sorted(ignored(outs[1]))
@@ -220,7 +220,3 @@ def test_experts_together_and_apart_are_rejected(pair, tmp_path):
     lost = next(name for name in tensors if ".experts.3." in name and name.endswith("weight_packed"))
     write_tensors(out / "model.safetensors", {name: t for name, t in tensors.items() if name != lost})
     assert lost.removesuffix("_packed") in quire("generate", out, "a", "--max-tokens", 1).stderr
-
-
-def test_smoothquant_says_what_to_use(pair, tmp_path, text):  # noqa: F811
-    assert "layers with experts: use gptq or awq" in refusal(pair[0], tmp_path / "out", "--method", "smoothquant-w8a8", *calibration(text))

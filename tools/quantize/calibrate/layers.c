@@ -129,7 +129,7 @@ static int tap_backend(struct calibration_layers *l, struct quire_error *err)
 
 /* ---- the model ---------------------------------------------------------------------------------------------------- */
 
-static int check(const struct model_config *c, bool allow_experts, struct quire_error *err)
+static int check(const struct model_config *c, struct quire_error *err)
 {
     if (c->encoder || c->outputs.kind != OUTPUT_TOKENS)
         return quire_fail(err, QUIRE_UNSUPPORTED, "config.json: architectures: %s: calibration needs a decoder",
@@ -142,9 +142,6 @@ static int check(const struct model_config *c, bool allow_experts, struct quire_
                               "config.json: layer %u has no attention, or no MLP: it cannot be "
                               "calibrated",
                               i);
-        if (has_experts && !allow_experts)
-            return quire_fail(err, QUIRE_UNSUPPORTED,
-                              "config.json: layers with experts: use gptq or awq, or a method without calibration");
     }
     return QUIRE_OK;
 }
@@ -166,7 +163,7 @@ static int open_model(struct calibration_layers *l, struct quire_error *err)
     struct sampling_defaults sampling;
     int status = model_describe(l->input.model, &l->files->config, &sampling, err);
     if (status == QUIRE_OK)
-        status = check(l->files->config, l->input.allow_experts, err);
+        status = check(l->files->config, err);
     if (status == QUIRE_OK && l->input.length > l->files->config->max_position)
         status = quire_fail(err, QUIRE_INVALID, "--calibration-length: %u tokens, but the model has %u positions",
                             l->input.length, l->files->config->max_position);
@@ -289,6 +286,16 @@ bool calibration_is_linear_in_up(const struct calibration_layers *l, uint32_t la
 {
     const struct model_block *block = model_layer_block(&l->files->config->layers[layer], BLOCK_EXPERTS);
     return !block || block->experts.limit == 0;
+}
+
+float calibration_norm_offset(const struct calibration_layers *l)
+{
+    return l->files->config->norms_add_one ? 1 : 0;
+}
+
+bool calibration_has_two_norms(const struct calibration_layers *l, uint32_t layer)
+{
+    return l->files->config->layers[layer].blocks[0].place == NORM_BOTH;
 }
 
 /* ---- a layer ------------------------------------------------------------------------------------------------------ */

@@ -47,13 +47,12 @@ struct calibration_input {
     const uint32_t *ids;
     uint32_t n_samples, length;
     uint32_t n_threads;
-    bool allow_experts;
 };
 
 /* The form of BF16 weights on this machine, with which the activations' last bits change. */
 int calibration_form(enum k_gemm_form *out, struct quire_error *err);
 
-/* Rejects a model that is not a decoder, and without allow_experts one with experts. `input->ids` is borrowed. */
+/* Rejects a model that is not a decoder. `input->ids` is borrowed. */
 int calibration_layers_open(const struct calibration_input *input, struct calibration_layers **out,
                             struct quire_error *err);
 void calibration_layers_close(struct calibration_layers *l); /* NULL is fine */
@@ -64,6 +63,12 @@ uint32_t calibration_n_experts(const struct calibration_layers *l, uint32_t laye
 /* Whether the input of down is the product of up's output with something, so that rows of up can be divided: not of a clamped
  * gate, as gpt-oss has it. */
 bool calibration_is_linear_in_up(const struct calibration_layers *l, uint32_t layer);
+
+/* What is added to a norm's stored numbers: 0, or Gemma's 1. */
+float calibration_norm_offset(const struct calibration_layers *l);
+
+/* Whether the blocks of a layer have a norm before and one after them, as Gemma 2 and 3 have. */
+bool calibration_has_two_norms(const struct calibration_layers *l, uint32_t layer);
 
 /* Loads layer `layer`; layers come in rising order. */
 int calibration_layer_begin(struct calibration_layers *l, uint32_t layer, struct quire_error *err);
