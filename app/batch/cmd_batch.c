@@ -93,6 +93,16 @@ static int name_files(struct batch_options *o, struct quire_error *err)
         return quire_fail(err, QUIRE_INVALID, "--output: is FILE itself");
     if (o->errors && (strcmp(o->errors, o->input) == 0 || strcmp(o->errors, o->output) == 0))
         return quire_fail(err, QUIRE_INVALID, "--errors: is FILE or the output");
+    const char *option = "--output";
+    int status = job_check_output(o->output, err);
+    if (status == QUIRE_OK && o->errors) {
+        option = "--errors";
+        status = job_check_output(o->errors, err);
+    }
+    if (status != QUIRE_OK) {
+        quire_error_prefix(err, "%s", option);
+        return status;
+    }
     if (snprintf(o->state, sizeof o->state, "%s.state", o->output) >= (int)sizeof o->state)
         return quire_fail(err, QUIRE_INVALID, "--output: the path is too long");
     return QUIRE_OK;

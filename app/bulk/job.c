@@ -227,18 +227,26 @@ void job_report(const struct job *j, struct job_report *out)
     out->elapsed_s = j->ended - j->began;
 }
 
+int job_check_output(const char *path, struct quire_error *err)
+{
+    struct stat st;
+    return stat(path, &st) != 0 || S_ISREG(st.st_mode)
+               ? QUIRE_OK
+               : quire_fail(err, QUIRE_INVALID, "%s: is not a regular file", path);
+}
+
 int job_write(struct job *j, unsigned outcomes, const char *path, struct quire_error *err)
 {
     char part[4096];
-    struct stat st;
     if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
         return quire_fail(err, QUIRE_INVALID, "%.200s...: the path is too long", path);
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) /* never rename over a device */
-        return quire_fail(err, QUIRE_INVALID, "%s: is not a regular file", path);
+    int status = job_check_output(path, err);
+    if (status != QUIRE_OK)
+        return status;
     FILE *file = fopen(part, "w");
     if (!file)
         return quire_fail(err, QUIRE_IO, "%s: cannot be written: %s", part, strerror(errno));
-    int status = bulk_results_write(j->results, outcomes, file, err);
+    status = bulk_results_write(j->results, outcomes, file, err);
     if (status == QUIRE_OK && fsync(fileno(file)) != 0)
         status = quire_fail(err, QUIRE_IO, "%s: cannot be written: %s", part, strerror(errno));
     if (fclose(file) != 0 && status == QUIRE_OK)

@@ -36,6 +36,8 @@ int job_open(const struct job_options *options, struct job **out, struct quire_e
  * that was computed is in the state file. QUIRE_UNAVAILABLE: the engine has failed. */
 int job_run(struct job *job, struct quire_error *err);
 void job_report(const struct job *job, struct job_report *out);
+/* Rejects an output that exists and is not a file, such as a device: job_write() would rename over it. Before the work. */
+int job_check_output(const char *path, struct quire_error *err);
 /* Writes the results of some outcomes (bulk_results_write()) to a file, which is complete or unchanged. */
 int job_write(struct job *job, unsigned outcomes, const char *path, struct quire_error *err);
 /* is_done: removes the state file. NULL is allowed. */

@@ -499,7 +499,7 @@ static void put_grammars(struct writer *w, const struct grammar_counts *g, const
     put_histogram(w, "quire:grammar_compile_seconds", "Compilation of a grammar.", &g->compile);
     put_counter(w, "quire:grammar_compilations_given_up_total",
                 "Compilations that had not ended at their limit or at the server's end.", about->n_given_up);
-    put_gauge(w, "quire:grammar_compilations_given_up", "Those whose thread has not ended.",
+    put_gauge(w, "quire:grammar_threads_given_up", "Threads of such compilations that have not ended.",
               (double)about->n_given_up_now);
 }
 

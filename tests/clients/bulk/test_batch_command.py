@@ -208,5 +208,7 @@ def test_wrong_command_lines(tmp_path):
     (tmp_path / "empty.jsonl").write_text("\n")
     result = run(tmp_path / "empty.jsonl")
     assert result.returncode == 1 and "the input has no lines" in result.stderr
-    result = run(path, "-o", "/dev/null")
-    assert result.returncode == 1 and "is not a regular file" in result.stderr
+    for option in ("--output", "--errors"):  # before the work, and without a state beside it
+        result = run(path, option, tmp_path)
+        assert result.returncode == 2 and f"{option}: {tmp_path}: is not a regular file" in result.stderr
+    assert not pathlib.Path(f"{tmp_path}.state").exists()
