@@ -86,7 +86,8 @@ struct quire_grammar_caller {
  * when the caller leaves, the thread is given up: the call returns, the thread goes on at nice 19, and its result is
  * freed when it ends. It keeps its own references, so that the process may release everything, and exit, before it
  * ends. While 4 threads that were given up still run, or 2 of one owner, texts that are not cached are
- * QUIRE_UNAVAILABLE; compilations that run at that time may be given up too; a text that such a thread compiles is QUIRE_EXHAUSTED at once.
+ * QUIRE_UNAVAILABLE; compilations that run at that time may be given up too. A text that such a thread compiles is
+ * QUIRE_EXHAUSTED at once.
  *
  * QUIRE_INVALID with the place: text that is no grammar, exceeds a limit, or that no string matches.
  * QUIRE_EXHAUSTED after the deadline; QUIRE_UNAVAILABLE after cancel or leave. None of the two is cached. */
