@@ -170,6 +170,10 @@ fn large_numbers_are_no_integers() {
             r#"{"k":"l","v":10000000000000000000}"#,
         ),
         (
+            r#"{"allOf":[{"anyOf":[{"type":"object","properties":{"k":{"const":"i"},"v":{"type":"integer"}},"required":["k","v"]},{"type":"object","properties":{"k":{"const":"l"},"v":{"type":"number"}},"required":["k","v"]}]},{"anyOf":[{"type":"object","properties":{"k":{"const":"i"},"v":{"type":"number"}},"required":["k","v"]},{"type":"object","properties":{"k":{"const":"l"},"v":{"const":1e19}},"required":["k","v"]}]}]}"#,
+            r#"{"k":"l","v":10000000000000000000}"#,
+        ),
+        (
             r#"{"type":"array","prefixItems":[{"type":"integer"},{"type":"string"}],"allOf":[{"items":{"enum":[1e19,3,"a"]},"prefixItems":[{"maximum":9}]}],"minItems":2}"#,
             r#"[3,"a"]"#,
         ),
@@ -390,6 +394,21 @@ fn large_numbers_are_refused_only_where_they_meet_integers() {
         n_refused > 20 && n_accepted > 20,
         "{n_refused} and {n_accepted}"
     );
+}
+
+/// However many there are, and although they are too many for the search.
+#[test]
+fn large_numbers_without_an_integer_are_accepted() {
+    let part = |i: usize| json!({"properties": {format!("p{i}"): {"const": 1e19}}});
+    let parts: Vec<Value> = (0..2000).map(part).collect();
+    let mut schema = json!({"type": "object", "allOf": parts});
+    let read = |schema: &Value| {
+        let text = schema.to_string();
+        normal(Form::JsonSchema, text.as_bytes(), Whitespace::Compact, None)
+    };
+    assert!(read(&schema).is_ok());
+    schema["properties"] = json!({"z": {"type": "integer"}});
+    assert!(read(&schema).unwrap_err().text.contains("a number of 2^63"));
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub struct Grammar {
 /// Stands for a free answer behind a reasoning. Its matcher never calls the parser.
 const FREE: &str = "start: /(?s:.)*/";
 
-/// Of the fuel of a compilation: the largest multipleOf takes 9 to 16 million, in about a second and 80 MB.
+/// Of the fuel of a compilation. The example at check_start(), with 20 in place of 18, ends there after 1.6 s of a CPU.
 const START_FUEL: u64 = 16;
 
 /// When to give up. The caller and its thread share it.

@@ -14,7 +14,7 @@ use super::logic::Known;
 use super::written::{has_large, is_large};
 
 /// Comparisons of two schemas, and values that are read.
-const MAX_WORK: usize = 2_000_000;
+const MAX_WORK: usize = 500_000;
 const MAX_DEPTH: usize = 200;
 
 /// A part of a set.
@@ -42,6 +42,7 @@ enum Found {
 }
 
 pub struct Meeting<'a> {
+    definitions: &'a [Value],
     known: Known<'a>,
     found: HashMap<Vec<*const Value>, Found>,
     work: usize,
@@ -74,6 +75,7 @@ struct Possible<'a> {
 impl<'a> Meeting<'a> {
     pub fn new(definitions: &'a [Value]) -> Meeting<'a> {
         Meeting {
+            definitions,
             known: Known::of(definitions),
             found: HashMap::new(),
             work: 0,
@@ -83,7 +85,8 @@ impl<'a> Meeting<'a> {
 
     /// Reports a schema also if the search takes more than MAX_WORK, or if it depends on patterns of names.
     pub fn is_in(&mut self, schema: &'a Value) -> bool {
-        self.find(vec![Part::Schema(schema)]) == Found::Meeting
+        let mut all = self.definitions.iter().chain([schema]);
+        all.any(mentions_integer) && self.find(vec![Part::Schema(schema)]) == Found::Meeting
     }
 
     /// Returns false if the budget is spent.
@@ -93,6 +96,9 @@ impl<'a> Meeting<'a> {
     }
 
     fn find(&mut self, set: Vec<Part<'a>>) -> Found {
+        if !self.spend(set.len()) {
+            return Found::Meeting;
+        }
         let addresses: BTreeSet<_> = set.iter().map(Part::address).collect();
         let key: Vec<_> = addresses.into_iter().collect();
         if let Some(&found) = self.found.get(&key) {
@@ -244,6 +250,7 @@ impl<'a> Meeting<'a> {
         let mut found = Found::Nothing;
         for i in (0..n).take_while(|&i| most.is_none_or(|most| (i as u64) < most)) {
             let mut set = Vec::new();
+            self.work += chosen.schemas.len();
             for schema in &chosen.schemas {
                 let own = schema.get("prefixItems").and_then(|p| p.get(i));
                 set.extend(own.or(schema.get("items")).map(Part::Schema));
@@ -275,6 +282,7 @@ impl<'a> Meeting<'a> {
         }
         let mut found = Found::Nothing;
         for name in names {
+            self.work += chosen.schemas.len();
             match self.find_in_child(child(chosen, Some(name))) {
                 Found::Impossible if required.contains(name) => return Found::Impossible,
                 Found::Meeting => found = Found::Meeting,
@@ -306,6 +314,15 @@ impl<'a> Meeting<'a> {
             }
         }
         found
+    }
+}
+
+/// May report a value of `enum` in these words.
+fn mentions_integer(value: &Value) -> bool {
+    match value {
+        Value::Array(list) => list.iter().any(mentions_integer),
+        Value::Object(map) => has_integer(value) || map.values().any(mentions_integer),
+        _ => false,
     }
 }
 
